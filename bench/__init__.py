@@ -1,1 +1,1 @@
-"""`make bench`: what an edit costs, at two sizes, measured in traffic to a real backend. See README.md."""
+"""Measures the cost of an edit at two sizes, in traffic to a real backend: `make bench`. See README.md."""

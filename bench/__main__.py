@@ -1,4 +1,4 @@
-"""`python -m bench --sizes 100,5000 --edits 20 --json FILE`: a part of `make bench`."""
+"""Runs `python -m bench --sizes 100,5000 --edits 20 --json FILE`, a part of `make bench`."""
 
 from __future__ import annotations
 

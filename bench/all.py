@@ -1,4 +1,4 @@
-"""`make bench`: every part in turn, then the report. `make bench-quick`: the same with few and small."""
+"""Runs every part of `make bench` in turn, then the report. `make bench-quick` runs the same parts with few objects."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A TLS backend in a process of its own: says to each request which SNI it saw, on which port, and on which connection.
-It ends the connection after a request for /close, so that the next one needs a handshake.
+"""Runs a TLS backend in a process of its own. Each response contains the SNI, the port and the connection of its request. It
+closes the connection after a request for /close, so that the next request needs a handshake.
 
 Run as `python -m bench.backend CERTIFICATE KEY ADDRESS`; prints its two ports and ends when its standard input does.
 """

@@ -1,4 +1,4 @@
-"""Clients that ask a Gateway without a pause worth the name, and say what went wrong when.
+"""Runs clients that send requests to a Gateway continuously, and records each error with its time.
 
 Run as `python -m bench.clients ADDRESS:PORT HOST NUMBER`; on the end of its standard input it prints what it has seen as JSON.
 

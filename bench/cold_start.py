@@ -1,4 +1,4 @@
-"""`python -m bench.cold_start`: how a controller starts with 5,000 policies on a real API server.
+"""Measures the start of a controller with 5,000 policies on a real API server: `python -m bench.cold_start`.
 
 Two starts of one `lasthop controller`, as a process beside the cluster: the first finds no status and writes them all; before
 the second, the first is killed, and nothing is left to write. From the start of the process until it serves proxies, until the

@@ -1,4 +1,5 @@
-"""`python -m bench.commands`: CPU seconds of the commands that people wait for; the least of some runs on 20 policies."""
+"""Measures the CPU seconds of interactive commands: `python -m bench.commands`. It reports the minimum of several runs on 20
+policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m bench.failing`: what a flood of failing requests does to everybody else.
+"""Measures how a flood of failing requests affects other requests: `python -m bench.failing`.
 
 One gateway with a good backend and one that fails: nothing listens on its port, or (`--kind wrong-name`) a process of its own
 shows a certificate for another name, which costs it a handshake for each request. Good traffic is measured alone, then for a

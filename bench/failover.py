@@ -1,4 +1,4 @@
-"""`python -m bench.failover`: kill -9 of controllers, Envoy and kube-apiserver in turn, under load, on a real cluster.
+"""Kills controllers, Envoy and kube-apiserver with kill -9 in turn, under load, on a real cluster: `python -m bench.failover`.
 
 Lasthop runs as users install it: two replicas of the controller, two proxies, a TLS backend under a BackendTLSPolicy. After
 each kill an edit of the policy must reach the backend. Promised: no request fails but those in flight on a killed Envoy; no

@@ -1,4 +1,4 @@
-"""Floods of peers, the rows of `python -m bench.neighbour --floods`: how long others' edits take meanwhile.
+"""Floods a controller from peers, for the rows of `python -m bench.neighbour --floods`, and measures others' edits meanwhile.
 
 `lasthop controller` on the API server of the tests, with two Gateways. Whoever floods has the credentials of one of them,
 reaches the webhook, or is another user of the machine; it runs in a process of its own, as fast as it can. Somebody else's

@@ -1,4 +1,4 @@
-"""The folder that `lasthop run` is given: one Gateway and N policy sets, a file each, and how one of them is edited.
+"""Creates the folder for `lasthop run`: one Gateway and N policy sets, a file each, and edits one of them.
 
 gateway.yaml        GatewayClass, Namespace, Gateway
 shared-ca.yaml      the ConfigMap with the CA of all sets but the edited ones

@@ -1,4 +1,4 @@
-"""The goals of the bench, all in one place. A part that misses one ends with status 1."""
+"""Defines all goals of the bench. A part that misses a goal exits with status 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m bench.importing`: what `lasthop import` costs for 10,000 Ingresses, as a multiple of merely parsing the file.
+"""Measures `lasthop import` with 10,000 Ingresses, as a multiple of parsing the file: `python -m bench.importing`.
 
 The ratio says more than seconds on a machine that others use too: both parts run one after the other on the same cores.
 """

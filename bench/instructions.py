@@ -1,4 +1,5 @@
-"""`python -m bench.instructions`: what observing costs Envoy, in instructions of a request, which noise hardly reaches.
+"""Measures the cost of observing in Envoy, in instructions per request, which have little noise: `python -m
+bench.instructions`.
 
 Envoy runs under valgrind (callgrind), three times: without the log of samples, with it and no request taken, and with every
 request taken. Of each, the instructions in user space of the threads that handle requests are counted, over connections that

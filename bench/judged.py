@@ -1,4 +1,4 @@
-"""`make judge`: Lasthop and Envoy Gateway, judged by the same cases on a real API server; writes docs/judged.md.
+"""Judges Lasthop and Envoy Gateway by the same cases on a real API server, and writes docs/judged.md: `make judge`.
 
     python -m bench.judged               both, and the page
     python -m bench.judged lasthop       one of them; the page keeps the others' results

@@ -1,4 +1,4 @@
-"""docs/judged.md, from what `make judge` has kept in bench/judged.json."""
+"""Renders docs/judged.md from the results of `make judge` in bench/judged.json."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ NOT_JUDGED: Final = """
 
 No other implementation has been judged. NGINX Gateway Fabric, agentgateway, Istio, Cilium and kgateway are installed from
 container images, which the machine of these runs cannot run. Traefik and the HAProxy-based implementations read the Gateway
-API only from a cluster; they have not been tried as processes beside this API server. `lasthop judge
---context C --gateway-class NAME` judges an implementation where it runs.
+API only from a cluster; they have not been tried as processes beside this API server. `lasthop judge --context C
+--gateway-class NAME` judges an implementation where it runs.
 """
 
 

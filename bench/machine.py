@@ -1,4 +1,4 @@
-"""Where and when something was measured."""
+"""Records the machine and time of a measurement."""
 
 from __future__ import annotations
 

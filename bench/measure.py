@@ -1,4 +1,4 @@
-"""All measurements at one size. Times are seconds here; what is printed is in milliseconds."""
+"""Runs all measurements at one size. Times are seconds here; the output is in milliseconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m bench.neighbour`: how long edits of others take while one tenant floods the gateway they share.
+"""Measures the edits of other tenants while one tenant floods a shared gateway: `python -m bench.neighbour`.
 
 The noisy tenant has a namespace and a hostname of its own, as many HTTPRoutes with 128 matches each as it may have (15), whose
 paths have 1,000 characters, and edits one of them five times a second. Everybody else edits as in `make bench`. Each kind of

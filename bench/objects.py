@@ -1,4 +1,4 @@
-"""Objects for the benches that run on a cluster."""
+"""Creates the objects for the benches on a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m bench.observe`: what it costs to know what happens on the wire.
+"""Measures the cost of observing traffic: `python -m bench.observe`.
 
 1. CPU of Envoy for a request, with the samples and counters and without, side by side: the same gateway twice, one of them
    without the log of samples and with nobody who reads counters. The two take turns, in short rounds, so that whatever else

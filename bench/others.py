@@ -1,4 +1,4 @@
-"""How much of the machine others took while something was measured."""
+"""Measures the CPU share of other processes during a measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cost against N, ours beside the peer's, as PNG. Without matplotlib (`make bench` installs it) there are none."""
+"""Plots cost against N for Lasthop and its peer as PNG. Without matplotlib (`make bench` installs it) there are no plots."""
 
 from __future__ import annotations
 

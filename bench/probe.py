@@ -1,4 +1,4 @@
-"""A client that asks over one kept-alive connection, again and again, until an answer shows what it waits for."""
+"""Sends requests over one kept-alive connection until a response shows the expected change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the bench starts, and always ends: the backend, and the real `lasthop run` with its Envoy."""
+"""Starts and stops the bench's processes: the backend, and the real `lasthop run` with its Envoy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds the programs of the cluster from Go modules into the user's cache folder: once, each by itself, resumable.
+"""Builds the cluster's programs from Go modules into the user's cache folder: once, each separately, resumable.
 
     go/<module>/go.mod, go.sum  ->  ~/.cache/lasthop/conformance/<module>-<hash>/<program>
                                                                                  crds/, unless it is the current release

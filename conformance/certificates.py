@@ -1,4 +1,4 @@
-"""The cluster's own certificate authority and the key that signs ServiceAccount tokens."""
+"""Creates the cluster's certificate authority and the key that signs ServiceAccount tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m conformance helm`: the chart with the real helm, on a real API server.
+"""Tests the chart with the real helm on a real API server: `python -m conformance helm`.
 
 It is linted and rendered; what it renders with every value set is tried on the API server, which refuses unknown fields; then
 it is installed, upgraded to another image and to the webhook, which replaces controller and proxies alike, and rolled back,

@@ -1,4 +1,4 @@
-"""Runs checks of a cluster: a function for each, whose docstring is the sentence that must hold."""
+"""Runs checks of a cluster: one function each, whose docstring is the sentence that must hold."""
 
 from __future__ import annotations
 

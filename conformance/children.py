@@ -1,4 +1,4 @@
-"""Child processes that never outlive us: each dies with its parent, and is ended by the id we started it with."""
+"""Runs child processes that never outlive this process: each dies with its parent, and is stopped by its own id."""
 
 from __future__ import annotations
 

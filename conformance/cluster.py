@@ -1,4 +1,4 @@
-"""A real etcd, kube-apiserver and kube-controller-manager, the Gateway API's CRDs and one node (node/README.md).
+"""Runs a real etcd, kube-apiserver and kube-controller-manager, the Gateway API's CRDs and one node (node/README.md).
 
 Runs inside the namespaces that conformance.sandbox makes. What users of it need: `api` (as administrator), `apply`,
 `start` (a program in the cluster's network), `service_account_kubeconfig`, `deployment_ready`, and the servers themselves.

@@ -1,4 +1,4 @@
-"""Tests that failed and then passed alone: counted over the runs on this machine, with the log of each.
+"""Counts tests that failed and then passed when run alone, over the runs on this machine, with the log of each.
 
 One such test in ten runs is what a busy machine may do to a suite with timeouts; more is a defect, in Lasthop or in the node.
 """

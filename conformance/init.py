@@ -1,4 +1,5 @@
-"""Process 1 of the cluster's namespaces: brings the cluster up, runs what was ordered, ends; the kernel does the rest."""
+"""Runs as process 1 of the cluster's namespaces: starts the cluster, runs the requested command, and exits; the kernel cleans
+up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m conformance install`: Lasthop installed for two namespaces, with a Role in each and no rights beyond.
+"""Tests an installation for two namespaces, with a Role in each and no other permissions: `python -m conformance install`.
 
 A Gateway in one of them serves traffic and one elsewhere is left alone. Meanwhile the API server writes down every request of
 the controller: none may be refused, and every right that it was given must have been used, or be explained in `UNUSED`.

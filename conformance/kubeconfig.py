@@ -1,4 +1,4 @@
-"""Kubeconfig files: one shape for the administrator and for any ServiceAccount."""
+"""Writes kubeconfig files, for the administrator and for any ServiceAccount."""
 
 from __future__ import annotations
 

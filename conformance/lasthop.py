@@ -1,4 +1,4 @@
-"""Puts Lasthop on the cluster. `install` is the one place that knows how."""
+"""Installs Lasthop on the cluster. Only `install` does so."""
 
 from __future__ import annotations
 

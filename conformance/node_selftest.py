@@ -1,4 +1,4 @@
-"""`python -m conformance selftest`: checks on a real cluster that the node does what a kubelet would."""
+"""Checks on a real cluster that the node behaves like a kubelet: `python -m conformance selftest`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m conformance observe`: what proxies see on the wire reaches the status, on a real cluster.
+"""Tests on a real cluster that observations of proxies reach the status: `python -m conformance observe`.
 
 Two replicas of the controller and two proxies of one Gateway, which report to whichever replica they reach. One of the proxies
 is then kept from the backend: the policy's status says which one, and what happens to it.

@@ -1,4 +1,4 @@
-"""Checks, before anything is started, that the machine has what the cluster needs."""
+"""Checks before the start that the machine has everything the cluster needs."""
 
 from __future__ import annotations
 

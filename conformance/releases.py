@@ -1,4 +1,4 @@
-"""The releases of the Gateway API whose own suite can be run, each with the CRDs of that release."""
+"""Lists the releases of the Gateway API whose own suite can run, each with its CRDs."""
 
 from __future__ import annotations
 

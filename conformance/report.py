@@ -1,4 +1,4 @@
-"""The suite's report, kept in the layout in which upstream collects them: reports/<minor>/<implementation>/."""
+"""Stores the suite's report in upstream's layout: reports/<minor>/<implementation>/."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the suite's output and its report say, as values: no process, no files."""
+"""Parses the suite's output and report into values: no process, no files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m conformance run`: install Lasthop, run the suite, say how it went; failed tests get one more try, alone."""
+"""Installs Lasthop, runs the suite and reports the result: `python -m conformance run`. Failed tests run once more, alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host's side: everything of a cluster lives in one set of namespaces (network, mount, process ids) behind one process.
+"""Starts the cluster from the host: everything is in one set of namespaces (network, mount, process ids) behind one process.
 
     python -m conformance ──> unshare --net --mount --pid ──> python -m conformance.init   (process 1 of the namespaces)
                                                                 ├─ etcd, kube-apiserver, …

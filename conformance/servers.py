@@ -1,4 +1,4 @@
-"""The command lines of the servers: each flag that is not a default, and why."""
+"""Builds the command lines of the servers: each flag that is not a default, with its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Gateway that clients ask without a pause, while Lasthop is replaced."""
+"""Sends requests to a Gateway continuously while Lasthop is replaced."""
 
 from __future__ import annotations
 

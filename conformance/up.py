@@ -1,4 +1,4 @@
-"""`python -m conformance up`: a cluster with Lasthop on it, until Ctrl-C or `python -m conformance down`."""
+"""Runs a cluster with Lasthop until Ctrl-C or `python -m conformance down`: `python -m conformance up`."""
 
 from __future__ import annotations
 

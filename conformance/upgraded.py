@@ -1,6 +1,8 @@
-"""`python -m conformance upgrade --before REF`: Lasthop of another commit, from its own chart, upgraded to this one and rolled
-back, with helm, while clients ask. No request may fail, and no condition of any status may change, not even for a moment:
-the times of their last transitions stay.
+"""Upgrades Lasthop from another commit's chart to this one and rolls it back, with helm, under load: `python -m conformance
+upgrade --before REF`.
+
+No request may fail, and no condition of any status may change, not even for a moment: the times of their last transitions
+stay.
 """
 
 from __future__ import annotations

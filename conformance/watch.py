@@ -1,4 +1,4 @@
-"""List, then watch, for ever: a copy of one kind that stays right through restarts of the API server."""
+"""Keeps a copy of one kind by list and watch, through restarts of the API server."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def files() -> dict[str, str]:
         "lasthop.yaml": f"# Made by `lasthop install --dry-run`; edit src/lasthop/infra/kubernetes/installation instead.\n"
         f"{rendered(Options(image))}",
         "chart/Chart.yaml": "apiVersion: v2\nname: lasthop\n"
-        "description: A Gateway API implementation that takes the last hop seriously.\n"
+        "description: A Gateway API implementation that verifies the last hop.\n"
         f"type: application\nversion: {release}\nappVersion: {release}\n",
         "chart/values.yaml": (values := helm_chart.values(image, Options(image).replicas)),
         "chart/values.schema.json": helm_chart.schema(values),

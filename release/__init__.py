@@ -1,1 +1,1 @@
-"""Builds what users install (wheel, sdist, image, chart) and tries each of it as they would. `make release` does it all."""
+"""Builds what users install (wheel, sdist, image, chart) and tests each as users would. `make release` runs everything."""

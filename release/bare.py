@@ -1,4 +1,4 @@
-"""`make bare`: runs README's two commands on a Debian with only Python, make and git, as root and as a plain user.
+"""Runs README's two commands on a Debian with only Python, make and git, as root and as a plain user: `make bare`.
 
     Debian's packages ──mmdebstrap──> base ──copy, clone of the last commit──> a root file system for each of the two users
 

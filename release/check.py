@@ -1,4 +1,4 @@
-"""`make release`: whether this commit can be released, and at the end the sums of what was built, signed if there is a key.
+"""Checks whether this commit can be released, and writes the signed checksums of the build: `make release`.
 
 The version is in pyproject.toml and nowhere else by hand, except where users copy it from: those places are checked here.
 """

@@ -1,4 +1,4 @@
-"""Makes root file systems from Debian's packages, with mmdebstrap: for `make image`, `make service` and `make bare`."""
+"""Makes root file systems from Debian's packages with mmdebstrap, for `make image`, `make service` and `make bare`."""
 
 from __future__ import annotations
 

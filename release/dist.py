@@ -1,4 +1,4 @@
-"""`make dist`: builds the wheel and the sdist, twice, and compares the bytes.
+"""Builds the wheel and the sdist twice, and compares the bytes: `make dist`.
 
 Each build works on a copy of what git tracks, in a folder of its own, made by another umask: what is in the result comes
 from the commit alone.

@@ -1,4 +1,4 @@
-"""`make image`: builds deploy/Dockerfile with buildah, writes its SBOM, checks what is in it, and tries it with podman.
+"""Builds deploy/Dockerfile with buildah, writes its SBOM, checks its content, and tests it with podman: `make image`.
 
     Debian's packages ──mmdebstrap──> base ──deploy/Dockerfile──> image ──> dist/lasthop-VERSION.oci.tar, .cdx.json
                                                                     └─────> ~/.cache/lasthop/image/root, for conformance/

@@ -1,4 +1,4 @@
-"""`make wheel-check`: installs the wheel into a new virtual environment, as pipx and `uv tool` do, and tries it."""
+"""Installs the wheel into a new virtual environment, like pipx and `uv tool`, and tests it: `make wheel-check`."""
 
 from __future__ import annotations
 

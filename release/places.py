@@ -1,4 +1,4 @@
-"""Where `make image` and `make upgrade` keep what they have made, beside dist/."""
+"""Defines where `make image` and `make upgrade` store their results, beside dist/."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists what an image consists of, as CycloneDX 1.6: Debian's packages and Python's, as its file system has them.
+"""Lists the contents of an image as CycloneDX 1.6: Debian's and Python's packages in its file system.
 
 What is listed is read from the finished file system and not from what was asked for. Equal input gives equal bytes.
 """

@@ -1,4 +1,4 @@
-"""`make service`: installs the wheel on a Debian as docs/systemd.md says, and restarts the service while clients ask.
+"""Installs the wheel on a Debian as in docs/systemd.md, and restarts the service under load: `make service`.
 
     Debian's packages ──mmdebstrap──> base ──copy, systemd-nspawn──> a machine with a systemd of its own, and a network
 

@@ -1,4 +1,4 @@
-"""Tries an installed Lasthop: `run` on a folder, a request to a backend over verified TLS, and one that must not get there."""
+"""Tests an installed Lasthop: `run` on a folder, a request to a backend over verified TLS, and one that must be rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make upgrade FROM=REF`: a gateway on a folder goes from another version to this commit and back, while clients ask.
+"""Upgrades a gateway on a folder from another version to this commit and back, under load: `make upgrade FROM=REF`.
 
 Each version is its wheel, in a virtual environment of its own or in place of the other one. No request may fail, and all
 statuses say what they said. `python -m conformance upgrade` does the same in a cluster.

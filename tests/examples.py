@@ -1,4 +1,4 @@
-"""How many examples property tests try whose examples take long."""
+"""Sets the number of examples for property tests with slow examples."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Access:
         self.url, self.token, self.renewed = url, token, 0
         self.next_token = token
 
-    def apart(self) -> Access:
+    def for_other_loop(self) -> Access:
         return self
 
     async def headers(self) -> Headers:

@@ -1,4 +1,4 @@
-"""Certificates and keys as strangers write them: DER that nobody would issue, and bytes that are none."""
+"""Builds malformed certificates and keys: DER that no CA would issue, and bytes that are not certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which metrics and labels an expression of PromQL uses, as far as the rules and the dashboard of `deploy/` go."""
+"""Extracts the metrics and labels in PromQL expressions, for the rules and the dashboard of `deploy/`."""
 
 from __future__ import annotations
 

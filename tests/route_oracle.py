@@ -1,4 +1,4 @@
-"""Which route a request belongs to, by the spec's words alone: every match of every route is tried, and the best one wins.
+"""Chooses the route of a request by the spec's text only: it tries every match of every route, and takes the best.
 
 Knows nothing of how Lasthop or Envoy go about it, so that they can be compared with it. Paths, headers and queries are drawn
 from few values, so that routes meet and requests hit.

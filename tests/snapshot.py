@@ -1,4 +1,4 @@
-"""What Envoy would hold: the engine's updates, applied in order and decoded."""
+"""Reproduces Envoy's state: the engine's updates, applied in order and decoded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a case expects, in a form that people read: status, what Envoy is told, and findings."""
+"""Renders the expected half of a case for readers: status, Envoy's configuration, and findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster is to Envoy: whom it trusts, where it leads, and what it speaks where that is not usual."""
+"""Summarizes a cluster: its trust, its endpoints, and unusual protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Envoy's routes as lines that people read: what is matched, an arrow, where it goes, and what happens on the way."""
+"""Renders Envoy's routes as lines: the match, an arrow, the target, and the filters in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a listener does with a connection or a datagram, in words."""
+"""Describes a listener's handling of a connection or a datagram."""
 
 from __future__ import annotations
 

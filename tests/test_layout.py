@@ -1,4 +1,4 @@
-"""How code and tests are laid out: tests import no test module, and the program imports its own dependencies only."""
+"""The layout of code and tests: tests import no test module, and the program imports only its own dependencies."""
 
 from __future__ import annotations
 

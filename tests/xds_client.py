@@ -1,4 +1,4 @@
-"""A client of the xDS server that is no Envoy: asks, hears and acknowledges by hand."""
+"""Implements an xDS client other than Envoy: subscribes, receives and acknowledges by hand."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Programs that write files of this repository."""
+"""Provides programs that write files of this repository."""

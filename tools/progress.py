@@ -1,4 +1,4 @@
-"""Shows how far something long has come: one line that changes on a terminal, and in CI logs a line each 30 seconds."""
+"""Shows the progress of a long task: one changing line on a terminal, and a line each 30 seconds in CI logs."""
 
 from __future__ import annotations
 

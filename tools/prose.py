@@ -27,7 +27,7 @@ PATTERNS: Final = (
     ("of which", re.compile(r"\bof (?:which|what|whom|whose)\b", re.IGNORECASE)),
     ("whatever, whoever", re.compile(r"\b(?:whatever|whoever|whichever)\b", re.IGNORECASE)),
     ("nobody, somebody", re.compile(r"\b(?:nobody|somebody|no one)\b", re.IGNORECASE)),
-    ("is no X", re.compile(r"\b(?:is|are|was|were) (?:no(?! longer| more\b)|none)\b", re.IGNORECASE)),
+    ("is no X", re.compile(r"\b(?:is|are|was|were) (?:no(?! longer| more\b)|none)\b")),
     ("of X there is Y", re.compile(r"^Of\b.*\b(?:is|are|has|have)\b")),
     ("said, told, asked", re.compile(r"\b(?:sa(?:ys?|id)|tells?|told|ask(?:s|ed)?)\b", re.IGNORECASE)),
 )

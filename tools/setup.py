@@ -1,4 +1,4 @@
-"""Makes .venv for `make setup`: what requirements.lock names and nothing else, with one line of progress.
+"""Creates .venv for `make setup` with exactly the packages of requirements.lock, and one line of progress.
 
 The system's Python runs it before anything else exists: it needs only the standard library, and no ensurepip, which Debian's
 python3 lacks. pip comes from the wheel beside this file, whose hash is in requirements.lock. What pip prints is shown whole if

@@ -1,1 +1,1 @@
-"""Lasthop's controller and Envoy Gateway's on one API server: the same objects, the same edits, in turn."""
+"""Compares Lasthop's controller and Envoy Gateway's on one API server: the same objects, the same edits, in turn."""

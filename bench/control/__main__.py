@@ -1,4 +1,4 @@
-"""`python -m bench.control --sizes 100,1000,5000`: Lasthop's controller beside Envoy Gateway's. Needs root, and Go once."""
+"""Runs `python -m bench.control --sizes 100,1000,5000`: Lasthop's controller beside Envoy Gateway's. Needs root and Go."""
 
 from __future__ import annotations
 

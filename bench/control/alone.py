@@ -1,4 +1,4 @@
-"""What only Lasthop is asked: what an edit sends, one CA of everybody, and objects that nobody references."""
+"""Measures Lasthop only: the bytes that an edit sends, one CA shared by all policies, and unreferenced objects."""
 
 from __future__ import annotations
 

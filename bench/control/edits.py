@@ -1,4 +1,4 @@
-"""Edits through the API server, each until traffic through the system's Envoy shows it."""
+"""Edits objects through the API server, and waits until traffic through the system's Envoy shows each edit."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Envoy Gateway v1.9.1, unmodified: how it is built, and how its configuration is written for a Kubernetes API server and
-proxies on this host."""
+"""Builds Envoy Gateway v1.9.1, unmodified, and configures it for a Kubernetes API server and proxies on this host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many proxies of one Gateway on one controller."""
+"""Measures many proxies of one Gateway on one controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many Gateways on one controller, each with an Envoy and policies of its own: what one more proxy costs."""
+"""Measures many Gateways on one controller, each with an Envoy and policies of its own: the cost of one more proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every scenario on a cluster needs: a backend with its CA, somewhere to say how far it is, somewhere to keep figures."""
+"""Provides the common parts of every cluster scenario: a backend with its CA, progress output and storage for figures."""
 
 from __future__ import annotations
 

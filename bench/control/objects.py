@@ -1,4 +1,5 @@
-"""What both systems are given: the same objects under the names of each, in a namespace that only that system watches."""
+"""Creates the objects for both systems: the same objects under each system's names, in a namespace that only that system
+watches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated proxies of one Gateway: each with a connection and a stream of its own, asking and confirming as Envoy does.
+"""Simulates proxies of one Gateway: each has its own connection and stream, and subscribes and acknowledges like Envoy.
 
 Run as `python -m bench.control.proxies SOCKET GATEWAY NUMBER`. Prints `ready` once each has all clusters, endpoints, listeners
 and routes; then, for each cluster that changes, a line when the last of them has it with its endpoints, which is when an Envoy

@@ -1,4 +1,4 @@
-"""One size on a cluster of its own: makes the objects, then everything in order."""
+"""Measures one size on a cluster of its own: creates the objects, then runs all measurements in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both systems do with the same objects: starts, edits and bursts, in turn."""
+"""Measures both systems with the same objects: starts, edits and bursts, in turn."""
 
 from __future__ import annotations
 

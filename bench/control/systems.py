@@ -1,4 +1,4 @@
-"""The two controllers under test, each with its Envoy: started, ended, and what the kernel charges them."""
+"""Starts and stops the two controllers under test, each with its Envoy, and measures their CPU and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes to the API server as one user would: over a kept-alive connection, and knows when each write began."""
+"""Writes to the API server like a single user: over a kept-alive connection, with the start time of each write."""
 
 from __future__ import annotations
 

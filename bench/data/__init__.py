@@ -1,1 +1,1 @@
-"""What the data plane costs: Envoy with the configuration that Lasthop emits, beside others that do the same work."""
+"""Measures the cost of the data plane: Envoy with Lasthop's configuration, beside other proxies that do the same work."""

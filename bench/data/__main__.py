@@ -1,4 +1,4 @@
-"""`python -m bench.data`: CPU of the proxy for a request, with the configuration that Lasthop emits and beside others.
+"""Measures the proxy's CPU per request: `python -m bench.data`, with Lasthop's configuration and beside others.
 
 Every proxy has one worker on a core of its own, serves the same hosts from the same backends, and verifies their
 certificates by CA and name. They take turns in short rounds, in random order, so that whatever else the machine does falls

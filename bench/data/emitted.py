@@ -1,5 +1,5 @@
-"""The configuration that Lasthop emits, as one file that Envoy can be started with: for what cannot be measured on a running
-`lasthop run`, such as the price of a single setting."""
+"""Writes Lasthop's configuration as one file that Envoy can start with, for measurements that a running `lasthop run` does not
+allow, such as the price of a single setting."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Envoy as Envoy Gateway v1.9.1 configures it for the same objects: a reproduction of what its `egctl x translate` emits by
-default for such a Gateway, routes, policies and `Backend`s, written as one file.
+"""Configures Envoy like Envoy Gateway v1.9.1 does for the same objects. It reproduces the default output of `egctl x
+translate` for such a Gateway, routes, policies and `Backend`s, as one file.
 
     listener    32 KiB of buffer, one connection accepted at a time, a log of connections without a route
     HTTP        a JSON line of 24 fields for each request, request ids, Envoy's statistics of codes and times, 15 s a request

@@ -1,4 +1,4 @@
-"""Gets what the bench needs beside the venv: the traffic program, built from Go's standard library, and Debian's packages."""
+"""Installs the bench's programs beside the venv: the traffic program, built with Go, and Debian's packages."""
 
 from __future__ import annotations
 

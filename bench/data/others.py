@@ -1,5 +1,5 @@
-"""nginx and HAProxy, configured for speed: kept-alive connections to backends, large buffers, no logs; TLS to backends is
-verified by CA and name."""
+"""Configures nginx and HAProxy for speed: kept-alive connections to backends, large buffers, no logs. They verify TLS to
+backends by CA and name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all sides of the bench share: where backends are, which names and certificates there are, who runs on which core."""
+"""Defines what all proxies of the bench share: backend addresses, names, certificates, and the core of each process."""
 
 from __future__ import annotations
 

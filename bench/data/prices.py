@@ -1,5 +1,5 @@
-"""`python -m bench.data.prices`: what each setting that Lasthop emits costs a request, in instructions, which noise hardly
-reaches.
+"""Measures the cost of each setting that Lasthop emits, in instructions per request, which have little noise: `python -m
+bench.data.prices`.
 
 Envoy runs under valgrind (callgrind) with the configuration that Lasthop emits, and again without one of its settings: the
 difference is its price. Beside these, the hand-tuned configuration and Envoy Gateway's. Counted are the instructions in user

@@ -1,4 +1,4 @@
-"""Figures of the data plane bench: what a side costs beside another, and whether that is as good as wanted."""
+"""Reports the figures of the data plane bench: the cost of one proxy relative to another, and whether it meets the goal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of the data plane bench and their goals: CPU of Lasthop's Envoy for a request, as a multiple of another one's."""
+"""Defines the rows of the data plane bench and their goals: CPU per request of Lasthop's Envoy, relative to others."""
 
 from __future__ import annotations
 

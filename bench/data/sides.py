@@ -1,4 +1,4 @@
-"""The proxies that take turns: each is pinned to a core of its own, with one worker, and serves every row."""
+"""Runs the compared proxies: each is pinned to a core of its own, with one worker, and serves every row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Envoy as somebody would configure it by hand who knows these backends and wants nothing but speed.
+"""Configures Envoy by hand for these backends, for speed only.
 
 Left out, where Lasthop has it: statistics, access logs, path normalisation and other rules for what clients send, idle limits
 of requests, retries, ejection, overload protection, small buffers, words of its own for failures. TLS to backends is verified

@@ -1,1 +1,1 @@
-"""Compares a real Traefik with what `lasthop import traefik` says of it."""
+"""Compares a real Traefik with the result of `lasthop import traefik`."""

@@ -1,4 +1,4 @@
-"""`make import-traefik`: presents wrong certificates to a real Traefik, and to Lasthop with the imported objects.
+"""Presents wrong certificates to a real Traefik, and to Lasthop with the imported objects: `make import-traefik`.
 
 bench/import_traefik/go  ->  traefik (built once)  <─watch─  the rows' IngressRoutes and ServersTransports
                                                                     └─ lasthop import ─>  lasthop run

@@ -1,4 +1,4 @@
-"""What is configured, one ServersTransport a row, and which certificates a hop of each level lets through.
+"""Defines the configurations, one ServersTransport a row, and the certificates that a hop of each level accepts.
 
 The rows are those of a released Traefik: `peerCertSANs` is in none yet, its predecessor `peerCertURI` is.
 """

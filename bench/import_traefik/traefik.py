@@ -1,4 +1,4 @@
-"""Runs Traefik on an API server of the tests', whose objects it watches as it would a cluster's."""
+"""Runs Traefik on an API server of the tests, whose objects it watches like a cluster's."""
 
 from __future__ import annotations
 

@@ -1,1 +1,2 @@
-"""A kubelet for a machine without a container runtime: Pods as processes in Linux namespaces. README.md says what is in it."""
+"""Implements a kubelet for a machine without a container runtime: Pods as processes in Linux namespaces. README.md lists its
+features."""

@@ -1,4 +1,4 @@
-"""The load balancer's job: addresses for Services of type LoadBalancer, out of one range."""
+"""Assigns addresses from one range to Services of type LoadBalancer."""
 
 from __future__ import annotations
 

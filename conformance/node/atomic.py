@@ -1,4 +1,4 @@
-"""The kubelet's atomic writer: readers see all old files or all new files of a volume, and can watch one symlink for the swap.
+"""Writes volumes like the kubelet's atomic writer: readers see all old files or all new files, and can watch one symlink.
 
 volume/tls.crt -> ..data/tls.crt        volume/..data -> ..2026_11_16_01_30_00.123        volume/..2026_…/tls.crt
 """

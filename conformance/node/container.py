@@ -1,4 +1,4 @@
-"""One container's life: start, probes, restarts, end."""
+"""Runs one container: start, probes, restarts, end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster's DNS: A records of Services, over UDP. Names outside cluster.local do not exist here."""
+"""Serves the cluster's DNS: A records of Services, over UDP. Names outside cluster.local do not exist."""
 
 from __future__ import annotations
 

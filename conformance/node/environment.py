@@ -1,4 +1,4 @@
-"""A container's environment and command: fieldRefs, keys of Secrets and ConfigMaps, `$(VAR)`."""
+"""Resolves a container's environment and command: fieldRefs, keys of Secrets and ConfigMaps, `$(VAR)`."""
 
 from __future__ import annotations
 

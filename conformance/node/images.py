@@ -1,4 +1,4 @@
-"""Images as this node knows them: the last part of the name -> which files of this machine it consists of and what it runs.
+"""Maps image names to files of this machine and their command, by the last part of the name.
 
 `lasthop` is this repository: its virtual environment (with Envoy's binary in site-packages) and its source tree, read-only at
 their own paths, so that pods run exactly the code that is being worked on. Or it is the image that ships (`make image`): its

@@ -1,5 +1,5 @@
-"""Becomes the first process of a container. Run by the node as `python -I -S launch.py spec.json` in fresh mount, process and
-UTS namespaces and in the pod's network namespace; needs nothing but the standard library.
+"""Becomes the first process of a container. The node runs it as `python -I -S launch.py spec.json` in new mount, process and
+UTS namespaces and in the pod's network namespace. It needs only the standard library.
 
 Builds the root: a tmpfs with the host's /usr (read-only), a few files of /etc, the image's own files and the volumes; or the
 image's whole file system with a layer of its own above it, so that containers do not meet in it. Then

@@ -1,4 +1,4 @@
-"""Container logs: written with a time before each line, served to the API server as a kubelet does."""
+"""Writes container logs with a time before each line, and serves them to the API server like a kubelet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod's network namespace: held open by a sleeping process, joined to the node's bridge by a veth pair."""
+"""Creates a pod's network namespace: held open by a sleeping process, joined to the node's bridge by a veth pair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The node: registers itself, watches the cluster, and gives each object to the part that does the work."""
+"""Implements the node: registers itself, watches the cluster, and passes each object to the responsible module."""
 
 from __future__ import annotations
 

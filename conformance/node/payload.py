@@ -1,4 +1,4 @@
-"""Which files a volume consists of: Secret, ConfigMap, downwardAPI and projected volumes. Tokens are given in."""
+"""Computes the files of Secret, ConfigMap, downwardAPI and projected volumes. Tokens are passed in."""
 
 from __future__ import annotations
 

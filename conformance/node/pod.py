@@ -1,4 +1,4 @@
-"""One pod's life: wait for what it needs, network namespace, volumes, containers; status; end."""
+"""Runs one pod: waits for its dependencies, creates network namespace, volumes and containers, and reports status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Probes: httpGet and tcpSocket from the node to the pod, and the counting that turns answers into a verdict."""
+"""Runs httpGet and tcpSocket probes from the node to the pod, and counts results up to the thresholds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a securityContext comes to: ids, capabilities, a read-only root. The container's value beats the pod's."""
+"""Computes the result of a securityContext: ids, capabilities, a read-only root. The container's value overrides the pod's."""
 
 from __future__ import annotations
 

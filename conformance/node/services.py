@@ -1,4 +1,4 @@
-"""kube-proxy's job: the addresses of Services lead to those of their pods, by one nft table that is replaced as a whole.
+"""Does kube-proxy's job: one nft table, replaced as a whole, maps the addresses of Services to those of their pods.
 
 Every translated connection is also masqueraded: pods share one bridge, so an untranslated reply would not come back this way.
 That hides the client's address from the pods, also with externalTrafficPolicy: Local.

@@ -1,4 +1,4 @@
-"""A pod's status, computed as a whole from how its containers stand."""
+"""Computes a pod's status from the states of its containers."""
 
 from __future__ import annotations
 

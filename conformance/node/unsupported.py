@@ -1,4 +1,4 @@
-"""What this node cannot do, found before a pod is started: it is left Pending with the reason, rather than run half-way."""
+"""Detects unsupported features before a pod starts: the pod stays Pending with the reason instead of running in part."""
 
 from __future__ import annotations
 

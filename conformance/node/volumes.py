@@ -1,4 +1,5 @@
-"""The volumes of one pod, kept up to date: a changed Secret or ConfigMap shows within a second, tokens are renewed in time."""
+"""Keeps the volumes of one pod up to date: a changed Secret or ConfigMap appears within a second, and tokens are renewed in
+time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lasthop doctor` of a real API server: what it says of rights is what that server does."""
+"""`lasthop doctor` on a real API server: its report of permissions matches the server's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Each case is one readable file: the documents a user writes, a line, and what comes of them. What all cases of a folder
-share (a Gateway, a route, a Service) is in its `_base.yaml`.
+"""Each case is one readable file: the documents that a user writes, a line, and the result. The common parts of a folder's
+cases (a Gateway, a route, a Service) are in its `_base.yaml`.
 
 `pytest tests/cases --update` writes the second half anew; the diff is the review.
 """

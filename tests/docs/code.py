@@ -1,4 +1,4 @@
-"""What the code says that the reference has to explain."""
+"""Extracts the facts in the code that the reference must document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that readers are told to type: of every page, in order, and why some of them are not run here."""
+"""Runs the commands in the documentation, page by page in order, and lists the reasons for commands that do not run here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every folder of examples/ is what its README.md says: what the commands print, and what clients get from a real gateway."""
+"""Every folder of examples/ matches its README.md: the output of the commands, and the responses of a real gateway."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ MEASURED = f"""
   const code = [...document.querySelectorAll('pre code')].find(each => each.textContent.includes({START!r}))
   const shown = document.scrollingElement
   return {{
+    scheme: document.body.dataset.mdColorScheme,
     picture: box(picture), drawn: picture.complete && picture.naturalWidth > 0, start: box(code),
     cut: code.scrollWidth - code.clientWidth, overflow: shown.scrollWidth - shown.clientWidth,
   }}
@@ -46,9 +47,12 @@ async def test_the_hop_and_the_one_line_start_are_whole_in_the_first_screen(
     async with browser.opened(chromium, "about:blank") as page:
         await page.resize(width, height, dark=dark, mobile=width < 600)
         await page.open(front)
+        await page.evaluate("localStorage.clear()")  # the theme keeps the scheme of its first visit
+        await page.open(front)
         await page.until("document.querySelector('picture img').naturalWidth > 0")
         found = await page.evaluate(MEASURED)
         (tmp_path / "first-screen.png").write_bytes(await page.screenshot())
+    assert found["scheme"] == ("slate" if dark else "default")
     assert found["drawn"]
     assert (found["overflow"], found["cut"]) == (0, 0)
     for part in ("picture", "start"):

@@ -232,6 +232,7 @@ class Walk:
         if gateway and admin == 19000:
             self.end(self.gateways)
         log = self.folder / "started.log"
+        log.write_bytes(b"")  # a fork may not have opened it yet when it is read
         words = shlex.split(text)
         if Path(words[0]).name == "lasthop":
             process: Started = Forked(words[1:], self.cwd, log)

@@ -1,4 +1,4 @@
-"""Whatever an XTelemetryPolicy says, nothing is traced or Envoy takes the listener: a refused one would close it for all."""
+"""For any XTelemetryPolicy, Envoy accepts the listener or nothing is traced: a rejected policy would close it for all."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Defines a history: what happens to a folder and to the process that serves it. Every text carries what it means, so that
-the oracle need not understand it. A history is written to and read from YAML."""
+"""Defines a history: the events of a folder and of the process that serves it. Every text carries its meaning, so that the
+oracle need not parse it. A history is written to and read from YAML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every import, of any system: facts that a reviewer could check by hand, checked for all."""
+"""Checks the promises of every import, of any system: facts that a reviewer could check by hand."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lasthop.engine.engine import Engine
-from lasthop.engine.outputs.explain.request_answer import Action, Answer
+from lasthop.engine.outputs.explain.request_answer import RequestAction, RequestAnswer
 from lasthop.engine.outputs.explain.requests import explain_request
 from lasthop.engine.plan.request import read_request
 from lasthop.engine.resolve.routing.routes import PROTOCOLS
@@ -63,7 +63,7 @@ class Imported:
         self.outcome: Outcome = run_values("emissary", [*documents, *AROUND], Decisions(), wanted)
         self.engine: Engine = engine_of(self.outcome.result, wanted.now)
 
-    def answer(self, url: str, method: str = "GET", headers: tuple[str, ...] = ()) -> Answer:
+    def answer(self, url: str, method: str = "GET", headers: tuple[str, ...] = ()) -> RequestAnswer:
         routes = [key for kind in PROTOCOLS for key in self.engine.store.keys(kind)]
         request = read_request(method, url, headers)
         steps = explain_request(self.engine.graph, self.engine.store.keys("Gateway"), routes, request)
@@ -71,7 +71,7 @@ class Imported:
             try:
                 next(steps)
             except StopIteration as done:
-                found: Answer = done.value[0]
+                found: RequestAnswer = done.value[0]
                 return found
 
     def said(self, reason: str) -> set[str]:
@@ -80,28 +80,28 @@ class Imported:
         return {note.source.document.bare_name for note in notes if note.reason == reason and note.source}
 
 
-def _shares(answer: Answer) -> dict[str, float]:
+def _shares(answer: RequestAnswer) -> dict[str, float]:
     found: dict[str, float] = {}
     for each in answer.backends:
         found[each.backend.rpartition("/")[2]] = found.get(each.backend.rpartition("/")[2], 0) + each.share
     return found
 
 
-def _differs(imported: Imported, expected: oracle.Outcome, found: Answer) -> bool:
+def _differs(imported: Imported, expected: oracle.Outcome, found: RequestAnswer) -> bool:
     """Whether an answer is another one than Emissary's, and no line of the report says so."""
     wanted = {name: share / 100 for name, share in expected.shares}
     if wanted:
-        if found.action is Action.FORWARD:
+        if found.action is RequestAction.FORWARD:
             shares = _shares(found)
             if shares.keys() == wanted.keys() and all(abs(shares[name] - wanted[name]) < 0.02 for name in wanted):
                 return False
         weights = imported.said("weights-scaled") | imported.said("weights")
         return imported.said("order-changed").isdisjoint(wanted) and not weights
     if expected.location:
-        return found.action is not Action.REDIRECT
-    if found.action is Action.REDIRECT and found.listener.startswith("http"):
+        return found.action is not RequestAction.REDIRECT
+    if found.action is RequestAction.REDIRECT and found.listener.startswith("http"):
         return not imported.said("redirect-widened")
-    return found.action not in (Action.RESPOND, Action.UNREACHABLE, Action.CLOSE)
+    return found.action not in (RequestAction.RESPOND, RequestAction.UNREACHABLE, RequestAction.CLOSE)
 
 
 def _compare(documents: list[Json], hosts: Iterable[str], paths: Iterable[str], **request: Any) -> Imported:

@@ -1,4 +1,4 @@
-"""What every importer promises, over random input of its system: no hop loses its TLS, nothing is silent."""
+"""Checks every importer's promises over random input of its system: no hop loses its TLS, and every loss is reported."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The same requests through the old program and through Lasthop with the imported objects: the same answers, or a line in the
-report that says what differs.
+"""Sends the same requests through the old program and through Lasthop with the imported objects: equal responses, or a line in
+the report about the difference.
 
     backends one, two  <──  nginx, HAProxy or Envoy, configured as the old system configures them
                        <──  Lasthop with what `lasthop import` makes of the system's objects

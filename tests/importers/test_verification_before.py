@@ -1,5 +1,5 @@
-"""Wrong certificates through HAProxy, configured as OpenShift's router does it, through Envoy, configured as Emissary does it,
-and through Lasthop with the imported objects: what the report says of before and of now is what happens.
+"""Presents wrong certificates to HAProxy, configured like OpenShift's router, to Envoy, configured like Emissary, and to
+Lasthop with the imported objects: the report describes the behaviour before and after correctly.
 
 test_with_nginx.py does the same for ingress-nginx, and `make import-traefik` for Traefik.
 """

@@ -1,5 +1,5 @@
-"""The same wrong certificates through a real nginx, configured as ingress-nginx writes it, and through Lasthop with what
-`lasthop import` makes of the Ingresses: what the report says of before and of now is what happens.
+"""Presents the same wrong certificates to a real nginx, configured like ingress-nginx, and to Lasthop with the imported
+Ingresses: the report describes the behaviour before and after correctly.
 
 nginx is not run as a service.
 """

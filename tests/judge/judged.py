@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import math
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,17 +37,19 @@ class LasthopTestbed(FilesTestbed):
         super().__init__(lasthop.folder, settings, control)
         self._lasthop = lasthop
         self._told: tuple[float, dict[str, Json]] = (0.0, {})
+        self._reading = threading.Lock()
 
     async def status(self, kind: str, name: str) -> Json:
         assert kind == "BackendTLSPolicy"
         return (await asyncio.to_thread(self._policies)).get(f"{self.settings.namespace}/{name}", {})
 
     def _policies(self) -> dict[str, Json]:
-        at, told = self._told
-        if time.monotonic() - at > 0.2:
-            told = self._lasthop.objects("BackendTLSPolicy")
-            self._told = (time.monotonic(), told)
-        return told
+        with self._reading:  # every case asks, and one answer serves them all
+            read_at, policies = self._told
+            if time.monotonic() - read_at > 0.2:
+                policies = self._lasthop.objects("BackendTLSPolicy")
+                self._told = (time.monotonic(), policies)
+            return policies
 
 
 def make_settings(cases: Sequence[Case], backend: BackendProcess, issuer: Issuer) -> RunSettings:

@@ -53,37 +53,22 @@ def test_a_gateway_that_starts_on_the_folder_is_judged_by_traffic(lasthop: Lasth
     assert "names/exact" in page.read_text()
 
 
+def judge_nothing(folder: Path, *more: str) -> subprocess.CompletedProcess[bytes]:
+    """Judges an address at which nothing listens."""
+    address = ("--address", f"127.0.0.1:{free_port()}", "--write", folder, "--patience", "5")
+    return subprocess.run([EXECUTABLE, "judge", *address, *more], capture_output=True, timeout=110)
+
+
 def test_a_gateway_that_is_not_there_passes_nothing_and_fails_nothing(tmp_path: Path) -> None:
-    command: list[str | Path] = [
-        EXECUTABLE,
-        "judge",
-        "--address",
-        f"127.0.0.1:{free_port()}",
-        "--write",
-        tmp_path,
-        "--patience",
-        "5",
-    ]
-    cases = "^(names/exact|protocols/(grpc|tls|tcp)(-ca)?|status/accepted)$"
-    told = subprocess.run([*command, "--cases", cases, "-o", "json"], capture_output=True, timeout=110)
-    assert told.returncode == 1, told.stderr
-    assert json.loads(told.stdout)["summary"]["not run"] == 8
+    found = judge_nothing(tmp_path, "--cases", "^(names/exact|protocols/(grpc|tls|tcp)(-ca)?|status/accepted)$", "-o", "json")
+    assert found.returncode == 1, found.stderr
+    assert json.loads(found.stdout)["summary"]["not run"] == 8
 
 
 def test_a_second_run_removes_the_cases_of_the_first(tmp_path: Path) -> None:
-    command: list[str | Path] = [
-        EXECUTABLE,
-        "judge",
-        "--address",
-        f"127.0.0.1:{free_port()}",
-        "--write",
-        tmp_path,
-        "--patience",
-        "5",
-    ]
     (tmp_path / "own.yaml").touch()
     for case in ("names/exact", "names/other"):
-        subprocess.run([*command, "--cases", f"^{case}$"], capture_output=True, timeout=110)
+        judge_nothing(tmp_path, "--cases", f"^{case}$")
     assert {file.name for file in tmp_path.iterdir()} == {"own.yaml", "judge.yaml", "names-other.yaml"}
 
 

@@ -1,4 +1,4 @@
-"""What the design promises of a Gateway as such: whom it lets in, whom it asks and tells, which keys it holds.
+"""Checks the promises about a Gateway itself: admitted clients, contacted servers, and the keys it holds.
 
 Like `promises.py` it reads the objects by itself and naively.
 """

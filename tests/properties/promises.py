@@ -1,4 +1,4 @@
-"""What the design promises of the final xDS, read from the objects.
+"""Checks the promises about the final xDS, derived from the objects.
 
 The oracle reads the objects by itself and naively; it shares no code with `resolve`.
 """

@@ -1,4 +1,4 @@
-"""What an edit costs must not depend on how much else there is: reads, recomputations and bytes to Envoy, counted.
+"""The cost of an edit does not depend on the number of other objects: reads, recomputations and bytes to Envoy, counted.
 
 No clock: the counts are the same on every machine.
 """

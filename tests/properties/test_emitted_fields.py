@@ -1,4 +1,4 @@
-"""Which fields of Envoy's messages are used: none that Envoy means to remove.
+"""No deprecated field of Envoy's messages is used.
 
 Envoy is told not to look for these itself (`edge/proxy/launch.py`), so here is the only place that does.
 """

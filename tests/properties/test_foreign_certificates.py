@@ -1,4 +1,4 @@
-"""What one tenant puts where certificates and keys belong changes nothing that another tenant's objects serve."""
+"""Certificates and keys of one tenant, however malformed, change nothing that another tenant's objects serve."""
 
 from __future__ import annotations
 

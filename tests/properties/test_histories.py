@@ -1,4 +1,4 @@
-"""After any history, what is served and said is what a fresh start on the same input serves and says.
+"""After any history, configuration and reports equal those of a fresh start on the same input.
 
 What is remembered outside the graph (marks of plaintext ports, refusals, what proxies have confirmed, problems that were told)
 may help on the way, and must leave nothing behind. Three things are remembered on purpose: while not every policy is known,

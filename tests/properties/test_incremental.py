@@ -1,4 +1,4 @@
-"""After any sequence of edits, what was worked out step by step is what a fresh engine works out from the end state."""
+"""After any sequence of edits, the incremental result equals that of a fresh engine on the final state."""
 
 from __future__ import annotations
 

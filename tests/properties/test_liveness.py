@@ -1,5 +1,5 @@
-"""What is valid and permitted is served. The promises say what must not be there; this says what must, or a Lasthop that
-refuses everything would keep all of them.
+"""Valid and permitted objects are served. The other promises forbid; without this one, a Lasthop that refuses everything would
+keep all of them.
 
 The oracle is naive and knows only the plain cases: a hop that some route or chain names, to a port that no policy of its
 Service concerns, or that one plainly good policy rules.

@@ -1,4 +1,4 @@
-"""Names that another process hands back to us: what writes them and what reads them are inverse to each other."""
+"""Names that another process returns to us: writer and parser are inverse to each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random histories of connections: what is said of a hop in the end, how often it changes, and what is kept of it."""
+"""Random histories of connections: the final state of a hop, the number of its changes, and the memory it takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever others have written, the commands print only glyphs, their own newlines and their own colours."""
+"""For any foreign text, commands print only glyphs, their own newlines and their own colours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of routes, and the tree that stands in for it where there are many: both choose what the spec says."""
+"""The order of routes and the tree that replaces it for many routes both choose by the spec."""
 
 from __future__ import annotations
 

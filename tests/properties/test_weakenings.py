@@ -10,7 +10,7 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.plan.strength import Strength
-from lasthop.engine.resolve.backends.app_protocols import says_plaintext
+from lasthop.engine.resolve.backends.app_protocols import is_plaintext
 from tests.examples import slow
 from tests.properties.promises import PREPARED
 from tests.random_world import EDITS, Edit
@@ -53,7 +53,7 @@ class History:
 def acknowledged(engine: Engine, hop: HopReport) -> bool:
     service = engine.store.get(hop.backend)
     port = service.port(hop.port) if isinstance(service, Service) else None
-    return bool(port and says_plaintext(port.app_protocol))
+    return bool(port and is_plaintext(port.app_protocol))
 
 
 @slow(120)

@@ -1,4 +1,4 @@
-"""A backend that says what it was asked, and a client that asks anything."""
+"""Provides a backend that echoes its request, and a client for any request."""
 
 from __future__ import annotations
 

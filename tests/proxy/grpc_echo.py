@@ -1,4 +1,4 @@
-"""Real gRPC: a server that says what it was asked, with or without TLS, and calls through a gateway."""
+"""Provides a real gRPC server that echoes its request, with or without TLS, and calls through a gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that were never good: what they might have asked for is not done in plaintext."""
+"""Files that were never valid: their possible policies are never replaced by plaintext."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients at the edge may try: paths and headers that gateway and backend read differently, connections that wait."""
+"""Attacks by clients at the edge: paths and headers that gateway and backend parse differently, idle connections."""
 
 from __future__ import annotations
 

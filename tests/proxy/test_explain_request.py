@@ -1,4 +1,4 @@
-"""`lasthop explain request` against a real Envoy: whatever it says of a request is what a client gets."""
+"""`lasthop explain request` against a real Envoy: its answer is the response that a client gets."""
 
 from __future__ import annotations
 
@@ -310,6 +310,6 @@ def test_a_404_says_what_is_nearest(world: World) -> None:
     close = world.lasthop.command("explain", "request", f"http://edit.test:{port}/full").stdout
     assert "did you mean edits.test? It is a hostname of" in close
     wider = world.lasthop.command("explain", "request", f"http://x.wide.test:{port}/free").stdout
-    assert "HTTPRoute shop/wide rule 0: /* of *.wide.test would take it, but x.wide.test is more specific" in wider
+    assert "HTTPRoute shop/wide rule 0: /* of *.wide.test would match, but x.wide.test is more specific" in wider
     other = world.lasthop.command("explain", "request", "http://edits.test/full").stdout
     assert f"did you mean http://edits.test:{port}/full?" in other

@@ -1,4 +1,4 @@
-"""ExternalAuth: servers over TLS that say who may pass, and what happens to requests when they cannot be asked."""
+"""ExternalAuth: servers over TLS that authorize requests, and the responses while they are unavailable."""
 
 from __future__ import annotations
 

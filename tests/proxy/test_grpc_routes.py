@@ -109,7 +109,7 @@ def test_what_cannot_be_served_is_unavailable_with_words_for_the_client(gateway:
     }
     assert {answer.code for answer in said.values()} == {UNAVAILABLE}
     assert said["Missing"].details == BACKEND_FAILURE.strip()
-    assert said["Filtered"].details == said["Nobody"].details == "The gateway cannot serve this call as its route asks."
+    assert said["Filtered"].details == said["Nobody"].details == "The gateway cannot serve this call as its route requires."
     assert call(gateway, "refused-calls.test", "/any.Service/Forbidden").code is UNAVAILABLE
     assert call(gateway, "refused-calls.test", "/any.Service/None").code is UNIMPLEMENTED
     entries = until(lambda: [e for e in gateway.entries("refused-calls") if e["path"] == "/any.Service/Missing"])

@@ -98,7 +98,7 @@ def test_a_sigterm_while_it_starts_itself_anew_is_not_lost(lasthop: Lasthop, loa
         process = lasthop.process
         assert process
         process.send_signal(signal.SIGHUP)
-        until(functools.partial(says, lasthop, "starting anew", times), "it leaves")
+        until(functools.partial(says, lasthop, "Lasthop restarts", times), "it leaves")
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) in (0, -signal.SIGTERM)  # the latter while it is neither the old one nor yet the new one
         assert lasthop.envoys() == [envoy]
@@ -113,7 +113,7 @@ def test_a_ctrl_c_while_it_starts_itself_anew_ends_the_proxies_too(
     lasthop = serving(own("--concurrency", "1", "--handover", "5"), serve)
     assert lasthop.process
     lasthop.process.send_signal(signal.SIGHUP)
-    until(functools.partial(says, lasthop, "starting anew"), "it leaves")
+    until(functools.partial(says, lasthop, "Lasthop restarts"), "it leaves")
     lasthop.process.send_signal(signal.SIGINT)
     lasthop.process.wait(30)
     until(lambda: lasthop.envoys() == [], "whoever cares for what is left has ended it")
@@ -152,7 +152,7 @@ def test_what_was_left_is_drained_when_nobody_comes_in_time(
 ) -> None:
     lasthop = serving(own("--concurrency", "1", "--handover", "1"), serve)
     assert lasthop.stop() == 0
-    assert "the proxies serve on, left to the next Lasthop for 1 s" in lasthop.log
+    assert "the proxies keep serving, left to the next Lasthop for 1 s" in lasthop.log
     until(lambda: lasthop.envoys() == [], "the caretaker has ended it")
     until(lambda: not left(lasthop), "and has said so")
     nothing = f"Nothing runs on {lasthop.folder.resolve()}\n"
@@ -164,7 +164,7 @@ def test_stop_ends_what_a_killed_one_left(lasthop: Lasthop) -> None:
     assert lasthop.get("api") == OK
     ended = lasthop.command("stop", str(lasthop.folder))
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout == f"Ended 1 Envoy that nobody supervised on {lasthop.folder.resolve()}\n"
+    assert ended.stdout == f"Ended 1 Envoy without a Lasthop on {lasthop.folder.resolve()}\n"
     assert lasthop.envoys() == []
     assert lasthop.command("stop").stdout == "No gateway runs on this machine\n"
 

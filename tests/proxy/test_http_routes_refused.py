@@ -1,4 +1,4 @@
-"""Rules that ask for what cannot be done: 500 for them, the rest serves, and Envoy is never told what it would refuse."""
+"""Rules that cannot be fulfilled: they respond with 500, the rest serves, and Envoy receives nothing that it would reject."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies that cannot be fulfilled: 500, no connection at all, a status that says why, and an end to it when mended."""
+"""Policies that cannot be fulfilled: 500, no connection at all, a status with the reason, and recovery after a correction."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_every_request_of_the_listener_is_asked_about_and_none_of_another(site: 
     assert ask(site.lasthop, GUARDED, "/nowhere", headers=PASS).status == 404
     assert site.grpc.asked[-1].path == "/nowhere"
     told = json.dumps(site.lasthop.explained("GET", f"http://{GUARDED}:{site.lasthop.port}/a"))
-    assert "asks, before a route is chosen, Service shop/auth-grpc" in told
+    assert "authorizes each request, before routing, at Service shop/auth-grpc" in told
 
 
 def test_several_servers_are_asked_in_order_and_the_first_that_denies_decides(site: Site) -> None:

@@ -1,4 +1,4 @@
-"""ListenerSets: another team's listeners come and go, and the connections of everybody else stay."""
+"""ListenerSets: another team's listeners are added and removed, and all other connections stay open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ps`, `config`, `bundle` and `--admin` of a gateway that runs, and of what one leaves."""
+"""`ps`, `config`, `bundle` and `--admin`, for a running gateway and for the files of a stopped one."""
 
 from __future__ import annotations
 

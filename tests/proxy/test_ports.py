@@ -1,4 +1,4 @@
-"""Ports and addresses that a Gateway cannot have, and from where those that it has can be reached."""
+"""Ports and addresses that a Gateway cannot bind, and the reachability of those that it binds."""
 
 from __future__ import annotations
 

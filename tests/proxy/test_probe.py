@@ -1,4 +1,4 @@
-"""`lasthop probe` says what Envoy does: the same policies and backends, the verdict of one against the other's answer.
+"""`lasthop probe` agrees with Envoy for the same policies and backends.
 
 The design's table of pins and waivers is compared in test_verification.py; here are the other ways in which a backend can be
 right or wrong.
@@ -61,6 +61,8 @@ class Row:
     options: tuple[tuple[str, str], ...] = ()
     versions: tuple[ssl.TLSVersion, ssl.TLSVersion] | None = None
     ciphers: str = ""
+    curve: str = ""
+    """The only one that the backend takes; empty: OpenSSL's."""
     client: ssl.VerifyMode = ssl.CERT_NONE
     alpn: tuple[str, ...] = ()
     """What the backend picks from."""
@@ -86,6 +88,8 @@ class Row:
             context.set_alpn_protocols(list(self.alpn))
         if self.ciphers:
             context.set_ciphers(self.ciphers)
+        if self.curve:
+            context.set_ecdh_curve(self.curve)
         if self.versions:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)
@@ -222,6 +226,10 @@ ROWS = {
     "no-alpn-and-http-1-1-is-wanted": Row(GOOD, options=H1),
     "no-alpn-and-h2-is-wanted": Row(GOOD, options=H2, warns="alpn", says="HTTP/1.1 is used"),
     "no-alpn-and-h2c": Row(GOOD, "alpn", app_protocol="kubernetes.io/h2c", status=502, says="HTTP/2"),
+    "curve": Row(GOOD, "tls", curve="secp384r1", says="option lasthop.dev/curves: P-384"),
+    "curve-of-old-tls": Row(GOOD, "tls", curve="secp521r1", versions=(V1_2, V1_2), says="curve P-521"),
+    "curve-permitted": Row(GOOD, curve="secp384r1", options=(("lasthop.dev/curves", "P-256,P-384"),)),
+    "curve-of-envoy": Row(GOOD, curve="prime256v1"),
     "alpn-refused": Row(GOOD, "alpn", behaves=(("alert", 120),), says="lasthop.dev/alpn"),
     "sni-refused": Row(
         GOOD, "sni", behaves=(("alert", ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME),), says="hostname of the policy"

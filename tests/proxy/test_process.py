@@ -1,4 +1,4 @@
-"""What becomes of the traffic when a process dies, and of the processes when they are told to end."""
+"""Traffic while a process dies, and processes when they are stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a backend hears on a verified connection: SNI, Host, ALPN, WebSocket, and the TLS options of the policy."""
+"""The connection as a verified backend receives it: SNI, Host, ALPN, WebSocket, and the TLS options of the policy."""
 
 from __future__ import annotations
 

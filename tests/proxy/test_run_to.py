@@ -55,6 +55,12 @@ def asking(version: ssl.TLSVersion) -> ssl.SSLContext:
     return context
 
 
+def p384() -> ssl.SSLContext:
+    context = issued(*NAME)
+    context.set_ecdh_curve("secp384r1")
+    return context
+
+
 def old() -> ssl.SSLContext:
     context = issued(*NAME)
     with warnings.catch_warnings():
@@ -129,6 +135,10 @@ ROWS = {
         tls(lambda: issued(*NAME)), ("speaks TLS on this port", "does not trust"), "", "http://127.0.0.1:{port}"
     ),
     "h2-only": Row(tls(h2, h2_only=True)),
+    "p-384-only": Row(tls(p384), ("agrees to the curve P-384, and to none that the gateway offers",)),
+    "intermediate-missing": Row(
+        tls(lambda: issued(*NAME, by=MIDDLE)), ("let the backend send the intermediate certificates too",)
+    ),
     "tls-1.1": Row(tls(old), ("speaks TLSv1.1",)),
     "ed25519": Row(tls(lambda: issued(*NAME, key=ed25519.Ed25519PrivateKey.generate())), ("its key is Ed25519",)),
     "sni": Row(choosy, ("shows no certificate for a client that sends no name",), fill="api.example"),
@@ -206,7 +216,8 @@ def _running(made: Runner) -> Iterator[Runner]:
 
 
 def proposed(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.startswith("  lasthop run ")]
+    """Returns the commands to copy, which call the program as it was called."""
+    return [line.strip() for line in text.splitlines() if line.startswith(f"  {EXECUTABLE} run ")]
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
@@ -251,6 +262,52 @@ def test_a_port_that_is_closed_is_named_and_a_backend_may_come_later(runner: Run
     assert runner.runs, said
     assert "until it is there" in said
     assert runner.get()[0] == 503
+
+
+def test_a_port_that_another_program_has_is_named_before_anything_runs(runner: Runner) -> None:
+    with contextlib.closing(Backend(issued(*NAME))) as backend, socket.create_server(("127.0.0.1", runner.port)):
+        said = runner.start(f"lasthop run --listen 127.0.0.1:{runner.port} --to https://127.0.0.1:{backend.port} --ca ca.pem")
+        assert not runner.runs
+        assert f"127.0.0.1:{runner.port} is in use by " in said
+        assert "give the listener another port; for example: --listen 127.0.0.1:80" in said
+        assert runner.left == []
+
+
+def talking(greeting: bytes) -> socket.socket:
+    """Listens and greets each client: a protocol in which the server speaks first."""
+    import threading
+
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listening.accept()
+                with client:
+                    client.sendall(greeting)
+
+    threading.Thread(target=accept, daemon=True).start()
+    return listening
+
+
+@pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9\r\n", b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64"])
+def test_plaintext_is_proposed_for_http_alone(runner: Runner, greeting: bytes) -> None:
+    with talking(greeting) as listening:
+        said = runner.start(f"lasthop run --to https://127.0.0.1:{listening.getsockname()[1]} --ca ca.pem")
+        assert not runner.runs
+        assert "it speaks neither TLS nor HTTP/1.1 on this port" in said
+        assert proposed(said) == []
+
+
+def test_a_backend_that_refuses_requests_without_a_client_certificate_is_warned_of(runner: Runner) -> None:
+    context = issued(*NAME)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.load_verify_locations(cadata=FOREIGN.pem)
+    with contextlib.closing(Backend(context)) as backend:
+        said = runner.start(f"lasthop run --listen 127.0.0.1:{runner.port} --to https://127.0.0.1:{backend.port} --ca ca.pem")
+        assert runner.runs
+        assert "client certificate: asked for" in said
+        assert "If requests fail, add: --client-cert FILE --client-key FILE" in said
 
 
 def test_a_host_that_does_not_resolve_is_named(runner: Runner) -> None:
@@ -414,5 +471,5 @@ def test_init_writes_nothing_that_would_fail(runner: Runner) -> None:
         said = runner.ask("init", "demo", "--to", f"https://localhost:{backend.port}")
         assert "a CA that this system does not trust" in said
         assert not (runner.home / "demo").exists()
-        command = next(line for line in said.splitlines() if line.startswith("  lasthop init "))
+        command = next(line for line in said.splitlines() if line.startswith(f"  {EXECUTABLE} init "))
         assert "wrote demo/gateway.yaml" in runner.ask(*shlex.split(command)[1:])

@@ -1,4 +1,4 @@
-"""Whether TLS sessions with backends are resumed: option `lasthop.dev/session-reuse` of a policy."""
+"""Resumption of TLS sessions with backends: option `lasthop.dev/session-reuse` of a policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps `lasthop run` from starting is said in a sentence, not in a traceback."""
+"""Errors that keep `lasthop run` from starting are one sentence, without a traceback."""
 
 from __future__ import annotations
 

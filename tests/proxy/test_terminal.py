@@ -1,4 +1,4 @@
-"""What `lasthop run` says on a terminal: where it serves, what fails, what an edit changed, that it drains."""
+"""The output of `lasthop run` on a terminal: served URLs, failures, effects of edits, and the drain."""
 
 from __future__ import annotations
 

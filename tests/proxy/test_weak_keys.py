@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from lasthop.base.api.meta import Key
 from lasthop.cli.views.folder import FolderView
 from lasthop.edge.probe.plan import probe, targets
-from lasthop.edge.probe.result import CheckState
+from lasthop.edge.probe.result import CheckOutcome
 from tests.backends import Backend
 from tests.certificates import Certificate, dns
 from tests.proxy import documents as docs
@@ -42,5 +42,7 @@ def test_envoy_accepts_a_weak_certificate_and_probe_warns_of_it(
     policy = Key("BackendTLSPolicy", "shop", host)
     (found,) = probe(policy, targets(FolderView(gateway.folder).engine, policy, None)).targets
     assert found.passes
-    said = [check.found for check in found.endpoints[0].checks if check.name == "strength" and check.state is CheckState.WARN]
+    said = [
+        check.found for check in found.endpoints[0].checks if check.name == "strength" and check.state is CheckOutcome.WARN
+    ]
     assert [each.partition(",")[0] for each in said] == ([warning] if warning else [])

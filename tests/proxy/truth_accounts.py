@@ -1,4 +1,4 @@
-"""What every place says of a row of the table, and where that differs from what its client saw."""
+"""Collects the reports of every place about a row of the table, and how each may differ from its client's result."""
 
 from __future__ import annotations
 

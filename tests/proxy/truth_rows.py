@@ -1,4 +1,4 @@
-"""Backends that work and that fail, one row each: what is served, how it is asked for, and what a client then sees."""
+"""Defines working and failing backends, one row each: the server, the policy, and the client's result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Absence of a policy is proven before a port is plaintext, whatever the API server does and in whatever order it is heard."""
+"""Absence of a policy is proven before a port becomes plaintext, whatever the API server does, in any order of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas of the controller on an API server: who serves, who writes, and what is known of whose proxies."""
+"""Replicas of the controller on an API server: serving, writing, and reports about each other's proxies."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def test_an_internal_error_is_logged_once_when_it_appears_and_once_when_it_is_go
         controller.take(Batch(keyed(msgspec.structs.replace(config_map, data=Bomb()))))
         for _ in range(3):
             controller.settle()
-    assert [entry["event"] for entry in logged].count("internal error; what depends on it is closed") == 1
+    assert [entry["event"] for entry in logged].count("internal error; objects that depend on it are closed") == 1
     assert [f.object for f in controller.findings() if f.reason == "InternalError"] == [Key("ConfigMap", "a", "ca")]
     assert [hop.manner for hop in controller.engine.hops() if hop.backend.path == "a/api"] == ["failing closed"]
     with captured() as logged:

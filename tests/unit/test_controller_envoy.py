@@ -1,4 +1,4 @@
-"""The controller and a real Envoy that refuses what it is given: who pays for it, and who is told.
+"""The controller and a real Envoy that rejects configuration: the affected objects, and the findings.
 
 What Envoy refuses should never get so far, so here the checks before it are made to let one thing through.
 """

@@ -1,4 +1,4 @@
-"""What the engine remembers besides its objects."""
+"""The engine's memory besides its objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dialogue with the fleet: what happens to proxies, and what is to be done about it."""
+"""A dialogue with the fleet: events of proxies, and the resulting effects."""
 
 from __future__ import annotations
 

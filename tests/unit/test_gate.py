@@ -542,5 +542,5 @@ def test_an_edit_is_not_judged_by_policies_that_have_not_been_read() -> None:
         engine.policies.set_unknown(unknown)
         verdict = rehearsed(world(None), key(again), None, engine)
         assert (verdict.not_judged == ()) is judged, unknown
-    assert "it is not known which BackendTLSPolicies there are: 403" in verdict.not_judged
+    assert "the BackendTLSPolicies are not known: 403" in verdict.not_judged
     assert not rehearsed(world(STATES["verified"]), key(other), other, engine).not_judged, "a policy decides there"

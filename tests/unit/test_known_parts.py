@@ -1,4 +1,4 @@
-"""What a proxy may report of: hops, endpoints and routes of its own Gateway."""
+"""The permitted content of a proxy's report: hops, endpoints and routes of its own Gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ports may be plaintext while policies are unknown."""
+"""The ports that may be plaintext while policies are unknown."""
 
 from __future__ import annotations
 

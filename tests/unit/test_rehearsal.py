@@ -1,4 +1,4 @@
-"""What an edit would change, found out beside the live engine."""
+"""The consequences of an edit, computed beside the live engine."""
 
 from __future__ import annotations
 

@@ -52,10 +52,10 @@ def test_a_stall_is_told_once_while_it_lasts_and_counted_once_when_it_is_over() 
         for seconds in (3.0, 4.0, 5.0):
             found.look(begin + BEAT + seconds, threading.get_ident())
         ((text, fields),) = log.lines
-        assert text == "the event loop does not run"
+        assert text == "the event loop is stalled"
         assert fields["stack"].startswith("look (run/stalls.py:") and "test_a_stall_is_told" in fields["stack"]
         found.beat(begin + BEAT + 5.0)
-        assert log.lines[1:] == [("the event loop was held up", {"seconds": 5.0})]
+        assert log.lines[1:] == [("the event loop was stalled", {"seconds": 5.0})]
         found.beat(begin + 2 * BEAT + 5.0)
         assert len(log.lines) == 2
     assert count(registry) == (2, 10.0)

@@ -1,4 +1,4 @@
-"""The admin page of `lasthop run` in a real browser: it follows edits by itself, and says so when Lasthop has gone."""
+"""The admin page of `lasthop run` in a real browser: it follows edits by itself, and shows when Lasthop has stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pauses the garbage collector while objects are made that stay."""
+"""Pauses the garbage collector while long-lived objects are created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Disables the collector meanwhile: it would take a third of the time and find nothing."""
+    """Disables the collector inside the block: it would take a third of the time and find nothing."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -21,7 +21,8 @@ def paused() -> Iterator[None]:
 
 @contextmanager
 def frozen() -> Iterator[None]:
-    """Does the same, and excludes what exists at the end from collection: for what stays as long as the process does."""
+    """Disables the collector inside the block, and excludes all existing objects from later collections: for objects that live
+    as long as the process."""
     with paused():
         yield
         gc.freeze()

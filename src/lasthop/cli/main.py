@@ -78,15 +78,14 @@ WRITING: Final = ("apply", "create", "delete", "edit", "patch", "replace")
 
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""Why an output may not be written, which is no bug. A closed pipe is none either, and is ended quietly by click."""
+"""Errors of a full or failing disk, which are reported without a traceback. click ends quietly on a closed pipe."""
 
 
 class Commands(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Heeds what the terminal can show before anything is written. Where colours are allowed, click leaves them out of
-        what is no terminal."""
+        """Adapts to the terminal before anything is written. Where colours are allowed, click still omits them elsewhere."""
         terminal.adapt()
         colours = None if terminal.colours_allowed() else False
         return super().make_context(info_name, args, parent, **{"color": colours, **extra})
@@ -98,14 +97,14 @@ class Commands(click.Group):
         if name not in COMMANDS:
             return None
         module = PACKAGES.get(name, f"lasthop.cli.commands.{name.replace('-', '_')}")
-        with gc_pause.frozen(), without_system_cas():  # what is imported stays, and is a lot to look through
+        with gc_pause.frozen(), without_system_cas():  # imported modules stay; scanning them takes time
             command: click.Command = importlib.import_module(module).command
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if ctx.resilient_parsing and name not in COMMANDS:
-            return None, None, []  # completion, which has no use for a message
+            return None, None, []  # completion shows no message
         if name == "help":
             if args[1:]:
                 return self.resolve_command(ctx, [args[1], "--help"])
@@ -125,7 +124,7 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Makes errors printable: they may quote untrusted text. A missing permission is no bug, so it gets no traceback."""
+        """Makes errors printable: they may quote untrusted text. Reports a missing permission without a traceback."""
         try:
             return super().invoke(ctx)
         except PermissionError as error:
@@ -148,7 +147,7 @@ class Commands(click.Group):
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="lasthop", prog_name="lasthop")
 def main() -> None:
-    """A Gateway API implementation that takes the last hop seriously: the connection from the gateway to a backend with a
+    """A Gateway API implementation that verifies the last hop: the connection from the gateway to a backend with a
     BackendTLSPolicy is verified as the policy requires, or it fails; it never falls back to plaintext. Backends without a
     policy use plaintext, as the Gateway API specifies, unless a GatewayProfile denies it; `lasthop audit` lists them.
 
@@ -178,7 +177,7 @@ def run(name: str | None = None) -> None:
         sys.exit(1)
     finally:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C, while Python ends, is no error either
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C, while Python ends, prints no traceback either
 
 
 @contextlib.contextmanager
@@ -210,7 +209,7 @@ def _where_full(error: OSError) -> str:
 
     if not any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__)):
         return "a file (lasthop doctor looks for full disks)"
-    # What is left in its buffer would be an error once more, at the exit.
+    # Flushing the rest of its buffer at exit would fail again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return "the output"
 

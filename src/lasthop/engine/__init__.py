@@ -1,1 +1,1 @@
-"""The pure part: objects in; Envoy resources, statuses and findings out. No clock, no sockets, no files."""
+"""The engine: computes Envoy resources, statuses and findings from objects. It uses no clock, sockets or files."""

@@ -1,4 +1,4 @@
-"""An engine without proxies that is told that everything works, so that what remains wrong is wrong with the objects."""
+"""Runs the engine with proxies assumed healthy, so that the remaining findings are configuration errors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lasthop.engine.store.node import Crash
 
 
 def serve_all(engine: Engine, *, judge: bool = False) -> None:
-    """Settles the engine as if every Gateway had its ports, an address and a proxy that acknowledges everything. `judge`: only
-    as far as findings and hops need it."""
+    """Settles the engine as if every Gateway had its ports, an address and a proxy that acknowledges everything. With `judge`,
+    it computes only findings and hops."""
     if judge:
         engine.index()
     else:
@@ -29,7 +29,7 @@ def serve_all(engine: Engine, *, judge: bool = False) -> None:
 
 
 def serve(graph: Graph, key: Key) -> None:
-    """Says that a Gateway has its ports, an address and a proxy, as far as it is one of ours now."""
+    """Sets the inputs that give a Gateway of ours its ports, an address and a proxy."""
     found = gateway.attempt(graph, key)
     if found is None or isinstance(found, Crash):
         return

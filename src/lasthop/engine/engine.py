@@ -1,4 +1,4 @@
-"""The engine: objects in, changes out. No clock, no sockets; everything that runs Lasthop runs this.
+"""The engine: turns changes of objects into changes of xDS resources, statuses and findings.
 
 Batch ──> Store ──> Graph (STAGES in order) ──> Update: xDS changes by Gateway, status by object, findings
 """
@@ -18,8 +18,8 @@ from lasthop.base.api.status import Status
 from lasthop.engine.memory.causes import Causes
 from lasthop.engine.memory.policies import PolicyMemory
 from lasthop.engine.memory.verification import VerificationMemory
-from lasthop.engine.outputs.audit.certificates import CertificateReport, Used, certificates_of, each_once
-from lasthop.engine.outputs.audit.hops import REFUSALS, HopReport, Reported, hop_report, joined
+from lasthop.engine.outputs.audit.certificates import CertificateReport, Used, certificates_of, distinct_certificates
+from lasthop.engine.outputs.audit.hops import REFUSALS, HopReport, ReportedHop, hop_report, joined
 from lasthop.engine.outputs.envoy.assembly import Assembly, ByGateway
 from lasthop.engine.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS
 from lasthop.engine.outputs.envoy.listeners import LISTENERS
@@ -58,20 +58,20 @@ from lasthop.engine.store.stages import Changes, Gone, Indexer, Stage, Stages
 from lasthop.engine.store.store import Store
 
 STAGES: tuple[Stage, ...] = (
-    # Indexes of the objects themselves.
+    # Indexes of objects.
     *(index_grants, index_slices, index_pods, index_listener_sets),
     *(index_services, index_service_imports, index_claims, TRAFFIC.index_claims, TELEMETRY.index_claims),
-    # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
-    # a waiver is in effect, what is verified less than it was, what fails.
+    # Indexes of results: ports and tables of Gateways, hosts and hops of routes, Gateways that reach a Service, waivers in
+    # effect, weakened backends, failing backends.
     *(index_sockets, index_tables, index_gateway_secrets, index_accepted_sets, index_routes, index_listener_hops),
     *(index_collectors, index_reach, index_hops, index_waived, index_weakened),
-    # What is told to Envoy, and to people.
+    # Outputs for Envoy, then statuses and findings.
     *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, CLIENT_SECRETS, HOSTS, TABLE_NAMES, STREAMS, LISTENERS),
     *STATUS,
     *FINDINGS,
-    # What is remembered.
+    # Input of the memory.
     VERDICTS,
-    # What is counted.
+    # Counts.
     WEAKENED_BACKENDS,
     REFUSALS,
 )
@@ -80,24 +80,24 @@ STAGES: tuple[Stage, ...] = (
 JUDGED: tuple[Stage, ...] = tuple(
     stage for stage in STAGES if isinstance(stage, Indexer) or stage in (CLUSTERS, REFUSALS, VERDICTS, *FINDINGS)
 )
-"""Enough to say what is wrong and how hops are verified, without what Envoy and the API server are told."""
+"""The stages for findings and the verification of hops, without outputs for Envoy and the API server."""
 
 ASKED_ONCE = (CLUSTERS.name, VERDICTS.name, REFUSALS.name, *(each.name for each in FINDINGS))
-"""What `Engine.judge` computes."""
+"""The outputs that `Engine.judge` computes."""
 URGENT = (CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, CLIENT_SECRETS)
-"""What names refer to."""
+"""The resources that names refer to."""
 URGENT_NAMES = tuple(each.name for each in URGENT)
 
 
 class Update(msgspec.Struct, frozen=True):
-    """What has to be told to whom."""
+    """Changes for the proxies, the API server and the log."""
 
     xds: ByGateway
     status: dict[Key, Status | None]
-    """None: our part of the object's status is to be removed."""
+    """None removes our part of the object's status."""
     findings: FindingChanges
     hops: tuple[Hop, ...] = ()
-    """Those whose clusters have changed."""
+    """Hops whose clusters have changed."""
 
 
 class Engine:
@@ -113,7 +113,7 @@ class Engine:
         self._findings = FindingCollection()
         self._crashes: dict[NodeId, Crash] = {}
 
-    # --- what comes in -----------------------------------------------------------------------------------------------
+    # --- input -----------------------------------------------------------------------------------------------
 
     def apply(self, changes: Mapping[Key, Object | None]) -> None:
         for key, obj in changes.items():
@@ -125,7 +125,7 @@ class Engine:
     def advance(self, now: float) -> None:
         self.graph.advance(now)
 
-    # --- what goes out -----------------------------------------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------------------------------
 
     def settle(
         self,
@@ -136,10 +136,12 @@ class Engine:
         busy: Collection[Key] = (),
         overdue: Collection[Port] | None = None,
     ) -> Update:
-        """Brings the outputs up to date. With a limit: only so many of each output, owners taking turns; call again while
-        `unsettled`. Urgent: only what names refer to, so that a tightened policy waits for no route table. Busy: Gateways
-        whose proxies could not take another route table now, so that none is put together in vain. Overdue: ports that wait
-        for a proof no longer. What leads to the others that wait stays as it is; None: nothing does."""
+        """Brings the outputs up to date.
+
+        With a `limit`, only so many members of each output change, and owners take turns; call again while `unsettled`.
+        `urgent` restricts the outputs to clusters, endpoints and secrets, so that a tightened policy waits for no route table.
+        `busy` Gateways get no route table now, because their proxies have not acknowledged the last one. Routes to ports that
+        wait for a proof stay unchanged, except to `overdue` ports; None waits for no port."""
         aside = self._owners(self._held(overdue))
         outputs = self.stages.settle(limit, URGENT_NAMES if urgent else None, enough, {HOSTS.name: busy}, aside)
         self._remember(outputs)
@@ -162,18 +164,17 @@ class Engine:
         return frozenset() if overdue is None else frozenset(self.policies.awaiting().keys() - set(overdue))
 
     def _owners(self, ports: Collection[Port]) -> frozenset[str]:
-        """Returns whose edits led to these ports."""
+        """Returns the namespaces whose edits lead to these ports."""
         hops = [hop for port in ports for hop in self.policies.withheld(port)]
         routes = [route for hop in hops for route in HOPS.current(self.graph, (HOPS, *hop)) if isinstance(route, Key)]
         return frozenset(key.namespace for key in (*routes, *(service for service, _ in ports)))
 
     def index(self) -> None:
-        """Brings up to date only what is listed of the objects, as the listeners of a Gateway, and no output."""
+        """Brings only the indexes up to date, for example the listeners of a Gateway."""
         self.stages.settle(only=())
 
     def judge(self) -> None:
-        """Brings `findings` and `hops` up to date, and nothing else of what is told to Envoy and to people: for those who ask
-        once about many objects that nobody serves."""
+        """Brings only `findings` and `hops` up to date, for commands that check many objects once without serving them."""
         outputs = self.stages.settle(only=ASKED_ONCE)
         self._remember(outputs)
         self._collect_findings(outputs)
@@ -184,16 +185,16 @@ class Engine:
 
     @property
     def urgent(self) -> bool:
-        """Whether something that names refer to is still to be computed."""
+        """Whether clusters, endpoints or secrets are unsettled."""
         return self.stages.waiting(*URGENT)
 
     @property
     def building(self) -> bool:
-        """Whether something that Envoy is told is still to be computed."""
+        """Whether resources for Envoy are unsettled."""
         return self.stages.waiting(CLUSTERS, SECRETS, CLIENT_SECRETS, HOSTS, STREAMS, LISTENERS)
 
     def unsettled_but(self, busy: Collection[Key]) -> bool:
-        """Returns whether there is anything to do besides the route tables of these Gateways."""
+        """Returns whether anything but the route tables of these Gateways is unsettled."""
         return self.stages.unsettled_but({HOSTS.name: busy})
 
     def findings(self) -> Sequence[Finding]:
@@ -202,24 +203,25 @@ class Engine:
     def hops(self) -> list[HopReport]:
         return joined(self.each_hop())
 
-    def each_hop(self) -> Iterator[Reported]:
-        """Yields the hops one by one, for those who have other things to do in between; what has gone by then is left out."""
+    def each_hop(self) -> Iterator[ReportedHop]:
+        """Yields the hops one by one, so that callers can interleave other work. Hops that disappear meanwhile are left
+        out."""
         for key in list(self.stages.members(CLUSTERS)):
             if self.stages.is_member(CLUSTERS, key):
                 yield hop_report(self.graph, Hop(*key))
         yield from (each for each in self.stages.members(REFUSALS).values() if isinstance(each, tuple))
 
     def hop_names(self) -> set[Hop]:
-        """Returns every hop, whether it can be used or not."""
+        """Returns all hops, even refused ones."""
         return {Hop(*key) for key in self.stages.members(CLUSTERS)}
 
     def weakened(self) -> list[Hop]:
-        """Returns the ports that are verified less than before, which nobody has acknowledged; one hop for each Gateway."""
+        """Returns the ports whose verification is weaker than before and not acknowledged, with one hop per Gateway."""
         found = self.stages.members(WEAKENED_BACKENDS).items()
         return sorted(Hop(*member, Protocol.TCP) for member, value in found if isinstance(value, Weakening))
 
     def verified(self) -> dict[tuple[Key, Key, int], HopVerification]:
-        """Returns how each Gateway verifies each port of a backend; what crashed is left out, and is a finding."""
+        """Returns how each Gateway verifies each port of a backend. Crashed queries are left out; they have a finding."""
         ports: dict[tuple[Key, Key, int], list[HopVerification | None]] = {}
         for (gateway, backend, port, protocol), found in self.stages.members(VERDICTS).items():
             if protocol.policed:
@@ -231,15 +233,15 @@ class Engine:
         return self.stages.is_member(CLUSTERS, hop)
 
     def addresses(self, hop: Hop) -> Container[str] | None:
-        """Returns the addresses that a hop's endpoints may have; None if there is no such hop."""
+        """Returns the possible addresses of a hop's endpoints; None if the hop does not exist."""
         served = hop if self.has_hop(hop) else hop._replace(protocol=Protocol.AUTO)
         if not self.has_hop(served) or hop not in (served, served.for_upgrades):
             return None
         found = endpoints.attempt(self.graph, hop.backend, hop.port, hop.protocol.transport)
         if isinstance(found, Crash):
             return ()
-        # The addresses behind a name are known to those who resolve it.
-        return ANYTHING if found.kind is EndpointsKind.DNS else {_written(each) for each in found.endpoints}
+        # Only the resolver knows the addresses behind a DNS name.
+        return ANYTHING if found.kind is EndpointsKind.DNS else {_written(endpoint) for endpoint in found.endpoints}
 
     def serves(self, gateway: Key, route: Key) -> bool:
         """Returns whether a route is attached to a Gateway."""
@@ -248,10 +250,10 @@ class Engine:
         return not isinstance(found, Crash) and any(each.gateway == gateway and each.listeners for each in found)
 
     def certificates(self) -> list[CertificateReport]:
-        return each_once(self.each_holder())
+        return distinct_certificates(self.each_holder())
 
     def each_holder(self) -> Iterator[tuple[Used, ...]]:
-        """Yields the certificates of each Gateway, policy and XBackend, one holder at a time."""
+        """Yields the certificates of each Gateway, policy and XBackend, one object at a time."""
         for kind in ("BackendTLSPolicy", "XBackend", "Gateway"):
             for key in list(self.store.keys(kind)):
                 yield certificates_of(self.graph, key)
@@ -259,10 +261,10 @@ class Engine:
     def _collect_findings(self, outputs: Changes) -> FindingChanges:
         if self._crashes != self.graph.crashes:
             self._crashes = dict(self.graph.crashes)
-            self._findings.say("crashes", tuple(map(crash_finding, self._crashes)))
+            self._findings.replace("crashes", tuple(map(crash_finding, self._crashes)))
         for output in FINDINGS:
             for key, found in output.of(outputs).items():
-                self._findings.say((output.name, key), () if found is None or isinstance(found, Gone) else found)
+                self._findings.replace((output.name, key), () if found is None or isinstance(found, Gone) else found)
         return self._findings.changes()
 
 

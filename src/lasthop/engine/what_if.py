@@ -1,13 +1,12 @@
-"""Rehearses an edit: what would be wrong, and how backends would be verified, if an object were written or deleted.
+"""Rehearses an edit: computes the findings and the verification of backends as if an object were written or deleted.
 
-The live engine is never touched. Beside it there is a second graph over the same objects, which are frozen and so shared, with
-the stages that judge and none of those that tell Envoy or the API server:
+A second graph over the same frozen objects keeps the live engine untouched. It has the stages for findings and verification,
+but none for Envoy or the API server:
 
     changes ──> a copy that keeps up ──> + the candidate ──> findings, hops ──> - the candidate ──> hops as they are
 
-Everything is a generator that yields often, so that whoever runs it may stop at any point. An edit that concerns thousands of
-hops has long steps all the same, because indexes are brought up to date at once: run it in a thread of its own.
-"""
+All methods are generators that yield often, so that a caller can stop at any point. An edit that affects thousands of hops
+still has long steps, because indexes are updated at once: run it in a separate thread."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from lasthop.base.api.meta import Key, Object
 from lasthop.engine.dry_run import serve
 from lasthop.engine.engine import JUDGED
 from lasthop.engine.outputs.audit.hops import HopReport, hop_report, joined
-from lasthop.engine.outputs.comparison import Best, ComparedState, Comparison, HopChange, NotCompared, Place, compare
+from lasthop.engine.outputs.comparison import Best, ComparedState, Comparison, GatewayPort, HopChange, NotCompared, compare
 from lasthop.engine.outputs.envoy.clusters import CLUSTERS
 from lasthop.engine.outputs.findings.collection import FindingCollection
 from lasthop.engine.outputs.findings.findings import FINDINGS
@@ -46,35 +45,35 @@ from lasthop.engine.store.stages import Changes, Gone, Stages
 from lasthop.engine.store.store import Store
 
 MEMBERS: Final = 40
-"""Of each output, at once: as `run/loop.py` has it."""
+"""Members of each output per step, as in `run/loop.py`."""
 TURN: Final = 0.01
-"""Seconds after which a step is over."""
+"""Seconds per step."""
 GATEWAYS: Final = 20
-"""Looked at in one step."""
+"""Gateways per step."""
 OPERATORS: Final = frozenset(("GatewayClass", "GatewayProfile"))
-"""What operators write is never refused: they would lock themselves out."""
+"""Kinds whose edits are never refused: operators would lock themselves out."""
 
 Steps = Generator[None, None, None]
 
 
 class Consequences(msgspec.Struct, frozen=True):
     introduced: tuple[Finding, ...]
-    """What would be wrong that is not now, without what only follows from it."""
+    """New findings, without those that follow from them."""
     weaker: tuple[HopChange, ...]
-    """Hops that would be verified less."""
+    """Hops whose verification would be weaker."""
     refused: tuple[str, ...] = ()
-    """Why an operator wants the edit refused, a sentence each."""
+    """Reasons of the operator's rules to refuse the edit, a sentence each."""
     other_trust: tuple[HopChange, ...] = ()
-    """Hops that would be verified against others, neither more nor less."""
+    """Hops that would trust other CAs, names or pins, neither weaker nor stronger."""
     not_judged: tuple[str, ...] = ()
-    """What could not be compared, a sentence each: it may be verified less."""
+    """Reasons why hops could not be compared, a sentence each; their verification may be weaker."""
 
 
 IN_ORDER: Final = Consequences((), ())
 
 
 Rules = defaultdict[Key, frozenset[Refusal]]
-"""What operators want refused, by Gateway: as it is before and as it would be after the edit."""
+"""The operator's rules by Gateway, before and after the edit."""
 
 
 class Rehearsal:
@@ -84,25 +83,24 @@ class Rehearsal:
         self._store = Store(self._stages)
         self._findings = FindingCollection()
         self._hops: dict[Hop, None] = {}
-        """Whose clusters have changed since this was last emptied."""
-        self._places: dict[Place, None] = {}
-        """The same of how they are verified, also of those that fail closed and so have no cluster."""
+        """Hops whose clusters have changed since the last reset."""
+        self._places: dict[GatewayPort, None] = {}
+        """Ports whose verification has changed since the last reset, including those that fail closed and have no cluster."""
         self._live: Graph | None = None
         self._waiting: dict[Key, Object | None] = {}
         SETTINGS.set(self._graph, settings)
 
     def changed(self, changes: Mapping[Key, Object | None]) -> None:
-        """Takes what has changed in the cluster; it counts from the next rehearsal on. May be called while one goes on in
-        another thread."""
+        """Adds changes of the cluster, which the next rehearsal applies. May be called while another thread rehearses."""
         self._waiting.update(changes)
 
     @property
     def behind(self) -> bool:
-        """Whether something has changed in the cluster since the last rehearsal."""
+        """Whether the cluster has changed since the last rehearsal."""
         return bool(self._waiting)
 
     def follow(self, live: Graph, now: float) -> None:
-        """Takes over the inputs that are no objects."""
+        """Copies the inputs that are not objects from the live graph."""
         self._live = live
         self._graph.advance(now)
         SYSTEM_STORE.set(self._graph, SYSTEM_STORE.peek(live))
@@ -113,12 +111,12 @@ class Rehearsal:
         while self._waiting:
             for _ in range(min(MEMBERS, len(self._waiting))):
                 self._store.put(*self._waiting.popitem())
-            self._take(self._stages.settle(0))  # indexes, which take all there is at once: so it must not be all
+            self._take(self._stages.settle(0))  # indexes process all changes at once, so apply only a few
             yield
         yield from self._settle()
 
     def edit(self, key: Key, obj: Object | None) -> Generator[None, None, Consequences]:
-        """Rehearses that an object is written, or deleted (None)."""
+        """Rehearses writing an object, or deleting it (None)."""
         yield from self.catch_up()
         self._findings.changes()
         self._hops.clear()
@@ -131,10 +129,10 @@ class Rehearsal:
             hops, places = tuple(self._hops), tuple(self._places)
             rules: Rules = defaultdict(frozenset)
             after = yield from self._looked_at("then", hops, places, rules)
-            # A part that crashes keeps what it listed before, so that nothing may seem to change.
-            crashes = [each for each in self._graph.crashes if each not in crashed or key in each]
+            # A crashed query keeps its entries, so the comparison would show no change.
+            crashes = [id for id in self._graph.crashes if id not in crashed or key in id]
         finally:
-            # Also if it is stopped halfway: the next rehearsal settles what this leaves.
+            # Also after an early stop: the next rehearsal settles the rest.
             self._store.put(key, present)
         yield from self._settle()
         before = yield from self._looked_at("now", hops, places, rules)
@@ -142,13 +140,13 @@ class Rehearsal:
         return _consequences(key, new, before, after, crash, rules, self._best)
 
     def _best(self, backend: Key, port: int) -> HopVerification | None:
-        """Returns the strongest that the engine which serves remembers of a port."""
+        """Returns the strongest verification of a port that the live engine remembers."""
         live = self._live
         held = (HELD.peek(live, backend, port, each) for each in Strength.PLAINTEXT.stronger) if live else ()
         return next((each for each in held if each), None)
 
     def _unread(self, namespace: str) -> str:
-        """Returns why the engine that serves does not know the policies of a namespace; empty if it does."""
+        """Returns why the live engine does not know the policies of a namespace; empty if it does."""
         live = self._live
         found = (POLICIES_UNKNOWN.peek(live, each) for each in ("", namespace)) if live else ()
         return next((each.why for each in found if each and not each.provable), "")
@@ -161,7 +159,7 @@ class Rehearsal:
                 yield from self._serve()
 
     def _serve(self) -> Steps:
-        """Says that every Gateway has its proxies, so that what remains wrong is wrong with the objects."""
+        """Assumes healthy proxies for every Gateway, so that the remaining findings are configuration errors."""
         for number, key in enumerate(self._store.keys("Gateway")):
             serve(self._graph, key)
             if number % GATEWAYS == 0:
@@ -170,16 +168,17 @@ class Rehearsal:
     def _take(self, outputs: Changes) -> None:
         for output in FINDINGS:
             for key, found in output.of(outputs).items():
-                self._findings.say((output.name, key), () if found is None or isinstance(found, Gone) else found)
+                self._findings.replace((output.name, key), () if found is None or isinstance(found, Gone) else found)
         self._hops.update(dict.fromkeys(Hop(*key) for key in CLUSTERS.of(outputs)))
         self._places.update(dict.fromkeys(hop[:3] for hop in VERDICTS.of(outputs)))
 
     def _looked_at(
-        self, where: str, hops: Iterable[Hop], places: Iterable[Place], rules: Rules
+        self, where: str, hops: Iterable[Hop], places: Iterable[GatewayPort], rules: Rules
     ) -> Generator[None, None, ComparedState]:
-        """Looks at every hop that the edit concerns: a limit would let its order decide what is compared. Adds to `rules`."""
+        """Reads every hop that the edit affects, and adds to `rules`. It has no limit, because order would then decide which
+        hops are compared."""
         reports: list[HopReport] = []
-        verified: dict[Place, HopVerification] = {}
+        verified: dict[GatewayPort, HopVerification] = {}
         unknown: dict[str, None] = {}
         for hop in self._reached(hops, places):
             if self._stages.is_member(CLUSTERS, hop):
@@ -194,7 +193,7 @@ class Rehearsal:
                 yield
         return ComparedState(where, (), tuple(reports), verified, tuple(map(NotCompared, unknown)))
 
-    def _reached(self, hops: Iterable[Hop], places: Iterable[Place]) -> dict[Hop, None]:
+    def _reached(self, hops: Iterable[Hop], places: Iterable[GatewayPort]) -> dict[Hop, None]:
         reached = dict.fromkeys(hops)
         for place in places:
             reached.update(dict.fromkeys(Hop(*place, protocol) for protocol in PORTS.of(self._graph, *place)))
@@ -204,7 +203,7 @@ class Rehearsal:
         """Yields why a hop cannot be compared."""
         tls = hop_tls.attempt(self._graph, *hop) if hop.protocol.policed else None
         if isinstance(tls, Plaintext) and (why := self._unread(hop.backend.namespace)):
-            yield f"it is not known which BackendTLSPolicies there are: {why}"
+            yield f"the BackendTLSPolicies are not known: {why}"
         if any(isinstance(each, Crash) for each in computed):
             yield f"Lasthop failed to compute how {hop.gateway} verifies {hop.backend}:{hop.port}"
 
@@ -219,7 +218,7 @@ def _consequences(
     best: Best,
 ) -> Consequences:
     lasting = (each for each in new if not entry_of(each.reason).passes)
-    roots = (each for each in mistakes(lasting, {}) if _concerns(key, each.finding))
+    roots = (mistake for mistake in mistakes(lasting, {}) if _concerns(key, mistake.finding))
     compared = compare(before, msgspec.structs.replace(after, mistakes=tuple(roots)), best)
     unknown = (each.what for each in (*before.unknown, *after.unknown))
     return Consequences(
@@ -232,12 +231,12 @@ def _consequences(
 
 
 def _concerns(key: Key, finding: Finding) -> bool:
-    """Returns whether the author of an edit is told: of what is in the same namespace, or of all if it has none."""
+    """Returns whether the author of an edit sees a finding: those of the same namespace, or all for cluster-scoped objects."""
     return not key.namespace or finding.object is None or finding.object.namespace in ("", key.namespace)
 
 
 def _refusals(compared: Comparison, before: ComparedState, after: ComparedState, rules: Rules) -> Iterator[str]:
-    """Yields why an operator wants the edit refused."""
+    """Yields the reasons of the operator's rules to refuse the edit."""
     for change in compared.hops:
         if change.weaker and Refusal.WEAKER in rules[change.gateway]:
             yield f"{hop_words(change)}, and {change.gateway} refuses that (GatewayProfile, admission.refuse)"
@@ -245,18 +244,18 @@ def _refusals(compared: Comparison, before: ComparedState, after: ComparedState,
 
 
 def _refused_states(before: ComparedState, after: ComparedState, rules: Rules) -> Iterator[str]:
-    """Yields the hops that would be in a state that an operator wants refused, and are not now."""
+    """Yields hops that the edit would bring into a refused state."""
     known, forbidden = set(before.hops), {each.place for each in filter(_not_permitted, before.hops)}
     for each in after.hops:
         where = f"{each.gateway} to {each.backend}:{each.port}"
         if Refusal.NOT_PERMITTED in rules[each.gateway] and _not_permitted(each) and each.place not in forbidden:
             yield f"{where}: {each.detail}"
         if Refusal.ENDLESS_WAIVER in rules[each.gateway] and each.endless and each not in known:
-            yield f"{where}: {each.waiver} has no end, and needs one here; set expires"
+            yield f"{where}: {each.waiver} has no end, but the GatewayProfile requires one; set expires"
 
 
 def _not_permitted(report: HopReport) -> bool:
-    """Returns whether a profile does not permit it."""
+    """Returns whether a profile forbids the hop."""
     return entry_of(report.reason).not_permitted
 
 

@@ -1,1 +1,1 @@
-"""Compositions and long-lived tasks: the controller, its fleet of proxies, and their start on a host or in a cluster."""
+"""Compositions and long-lived tasks: the controller, its fleet of proxies, and how both run on a host or in a cluster."""

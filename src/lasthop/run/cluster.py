@@ -1,8 +1,8 @@
-"""The controller of a cluster: objects from the API server, proxies as Deployments, statuses written back by the leader.
+"""Runs the controller in a cluster: objects from the API server, proxies as Deployments, statuses written by the leader.
 
 KubernetesSource ──> Controller ──> xDS over mTLS ──> proxies
-                         ├──status, findings──> StatusUpdater   (only while the Lease is ours, as are Deployments and the CA)
-                         └──acknowledgements, what proxies have seen──> the replica that leads   (only while it is another's)
+                         ├──status, findings──> StatusUpdater   (only while we hold the Lease, like Deployments and the CA)
+                         └──acknowledgements, observations──> the leader   (only while another replica leads)
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from lasthop.run.infra.kubernetes.webhook import WebhookTrust, service_name
 from lasthop.run.infra.system_store import host_store
 
 ADDRESS: Final = "lasthop.dev/xds-address"
-"""Annotation of the Lease: where its holder takes the other replicas' reports."""
+"""Annotation of the Lease: the address at which its holder receives the other replicas' reports."""
 
 
-CUT_OFF: Final = "this replica does not hear the API server and another one does, so that one serves the proxies"
+CUT_OFF: Final = "this replica has lost the API server and another one has not, so the other one serves the proxies"
 
 
 class ClusterRuntime(Sink, Leadership, ContactAges):
@@ -67,11 +67,11 @@ class ClusterRuntime(Sink, Leadership, ContactAges):
         namespaces: tuple[str, ...] = (),
         webhook: bool = False,
     ) -> None:
-        """`identity` is this replica, `own_address` where the others reach it, `namespace` where Lease and CA are kept;
-        `webhook`: edits are to be judged before they are written."""
+        """`identity` is this replica's name, `own_address` its address for other replicas, `namespace` that of Lease and CA.
+        `webhook`: edits are judged before they are written."""
         self.source = KubernetesSource(client, namespaces=namespaces)
         self.proxies: Mapping[Key, Proxy] = {}
-        """Those of this host: none."""
+        """No proxies run on this host."""
         engine = Engine(IN_CLUSTER, now=time.time())
         self.rehearsal = Rehearsal(IN_CLUSTER, time.time()) if webhook else None
         self.updater = StatusUpdater(
@@ -146,11 +146,11 @@ class ClusterRuntime(Sink, Leadership, ContactAges):
 
     @property
     def certified(self) -> asyncio.Event:
-        """Is set once there is a certificate."""
+        """Set once there is a certificate."""
         return self._identity.known
 
     def certificate(self) -> PemKeyPair:
-        """Returns the one that servers of this replica show; its names include the webhook's."""
+        """Returns the certificate of this replica's servers; its names include the webhook's."""
         return self._identity.credentials().own
 
     def want(self, gateways: Mapping[Key, GatewayPlan]) -> None:
@@ -171,23 +171,23 @@ class ClusterRuntime(Sink, Leadership, ContactAges):
 
     @property
     def requests(self) -> None:
-        """The proxies are elsewhere, and so are their logs."""
+        """None: the proxies and their logs are elsewhere."""
 
     def unready(self) -> list[str]:
-        """Returns why it is not ready: it is once every kind has been read and the xDS server has its certificate, so that
-        proxies can be served, and while no other replica can serve them better. Theirs is another readiness."""
+        """Returns why this replica is not ready, if so. It is ready once every kind has been read and the xDS server has its
+        certificate, and while no other replica can serve proxies better. The proxies have a readiness of their own."""
         certificate = [] if self._identity.known.is_set() else ["the xDS server has no certificate yet"]
         return [*self.controller.unready(), *certificate, *([CUT_OFF] if self._contact.cut_off else [])]
 
     async def run(self) -> None:
-        """Lives until `stop`; proxies live on."""
+        """Runs until `stop`; proxies keep running."""
         server = self.controller.server
         self.controller.recall(await self._memory.load())
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(loop.run(self.controller)), tasks.create_task(self._deploy())]
                 await self.controller.loaded.wait()
-                # One that knows nothing yet is not to lead: it could not write, and others could.
+                # A replica that has not read everything must not lead, because it could not write, and others could.
                 running += [tasks.create_task(one()) for one in (self.updater.run, self._identity.run, self._memory.run)]
                 await self._identity.known.wait()
                 await self._listen()
@@ -214,7 +214,7 @@ class ClusterRuntime(Sink, Leadership, ContactAges):
         )
 
     async def _keep_contact(self) -> None:
-        """Hands the proxies over while this replica is cut off from the API server and another one is not."""
+        """Hands the proxies over while this replica has lost the API server and another one has not."""
         serving = True
         while True:
             await asyncio.sleep(PROBE_INTERVAL)
@@ -224,7 +224,7 @@ class ClusterRuntime(Sink, Leadership, ContactAges):
                 await self.controller.server.hand_over()
             elif not self._contact.cut_off and not serving:
                 await self._listen()
-                self._log.info("serving proxies again: the API server has answered", address=self._xds_listen)
+                self._log.info("serving proxies again: the API server responds", address=self._xds_listen)
             serving = not self._contact.cut_off
 
     async def _probe(self) -> None:
@@ -254,7 +254,7 @@ class ClusterRuntime(Sink, Leadership, ContactAges):
         self.controller.do(self.controller.fleet.forget_replicas())
 
     def _leader(self) -> str:
-        """Returns where to report to; empty while this replica leads, or none does."""
+        """Returns the leader's address; empty while this replica or none leads."""
         elector = self.updater.elector
         return "" if elector.leading or not elector.holder else elector.holder_annotations.get(ADDRESS, "")
 
@@ -265,7 +265,7 @@ class ClusterRuntime(Sink, Leadership, ContactAges):
         return True
 
     def _seen(self, report: ProxyReport, passed_on: bool) -> Generator[None, None, bool]:
-        """Takes what a proxy has seen, also while another replica leads: this one may lead next."""
+        """Records a proxy's observations, also while another replica leads, because this one may lead next."""
         if passed_on and not self.updater.elector.certain:
             return False
         if not passed_on:
@@ -277,7 +277,7 @@ class ClusterRuntime(Sink, Leadership, ContactAges):
         return self._uids.get(uid)
 
     async def _deploy(self) -> None:
-        """Runs Deployments while this replica leads; losing the Lease ends that in the middle of whatever is going on."""
+        """Runs Deployments while this replica leads. Losing the Lease cancels that immediately."""
         while True:
             await self._leading.wait()
             await self._identity.refresh()
@@ -292,7 +292,7 @@ class ClusterRuntime(Sink, Leadership, ContactAges):
 
 
 def register_metrics(registry: CollectorRegistry, updater: StatusUpdater, source: KubernetesSource) -> None:
-    """Registers what is counted wherever there is an API server."""
+    """Registers the metrics of every controller with an API server."""
     writer, elector = updater.writer, updater.elector
     for counter in (writer.counts, updater.events.counts, source.restarts):
         registry.register(counter)

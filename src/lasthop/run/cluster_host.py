@@ -1,4 +1,4 @@
-"""A cluster's objects and statuses, served by Envoys of this host: no Deployments, no certificates, one machine."""
+"""Serves a cluster's objects with Envoys on this host: no Deployments, no certificates, one machine."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ClusterHostRuntime:
         namespaces: tuple[str, ...] = (),
         entry: Callable[[AccessLogEntry], None] = lambda entry: None,
     ) -> None:
-        """`address` is what Gateways bind that ask for none; `namespace` is where the Lease is kept."""
+        """`address` is the default address of Gateways; `namespace` contains the Lease."""
         self._source = KubernetesSource(client, namespaces=namespaces)
         engine = Engine(Settings(default_address=address, external_names=False, pods=True), now=time.time())
         self.updater = StatusUpdater(
@@ -66,7 +66,7 @@ class ClusterHostRuntime:
         return self._host.requests
 
     def unready(self) -> list[str]:
-        """Returns what keeps the controller from being ready: not its Gateways, which are of many owners."""
+        """Returns why the controller is not ready. Its Gateways do not count, because they have many owners."""
         return self.controller.unready()
 
     async def run(self) -> None:

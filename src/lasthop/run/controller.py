@@ -1,9 +1,9 @@
-"""The whole flow on one screen.
+"""Connects the whole flow, from source to proxies and statuses.
 
 source ──batch──> engine ──update──> xDS server ──> Envoy
                     ^     ──status──> status cache, sinks ──> admin page, CLI, cluster, log
-                    ├──── fleet <──acknowledgements, refusals, reports of other replicas, time
-                    └──── observations <──what proxies have seen on the wire, time
+                    ├──── fleet <──ACKs, NACKs, reports of other replicas, time
+                    └──── observations <──reports of proxies, time
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ from lasthop.run.problem_log import Locate, ProblemLog
 PROGRAMMED_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Seconds."""
 TURN: Final = 0.03
-"""Seconds after which one member of each output is enough, where members cost more than that."""
+"""Seconds after which one member of each output suffices, for expensive members."""
 
 PROVING: Final = 1.0
 """Seconds for which edits that lead to a port wait for the proof that no policy names it, which takes a few milliseconds.
-Until then what was in force stays so; after that the port is closed, and its routes report it."""
+Until then the previous configuration stays in force; after that the port is closed, and its routes report it."""
 LONGEST_DETAIL: Final = 4_000
-"""Characters of a refusal that are logged."""
+"""Characters of a NACK that are logged."""
 LOGGED: Final = 10
-"""Changes of verification by one edit that are logged."""
+"""Verification changes per edit that are logged."""
 COMPLAIN: Final = 10.0
-"""Seconds between two lines of the log about a Gateway whose proxies exceed its budget."""
+"""Seconds between two log lines about a Gateway whose proxies exceed its budget."""
 
 
 class Controller:
-    """Connects one source, one engine, one xDS server and their sinks, of which one runs the proxies."""
+    """Connects one source, one engine, one xDS server and the sinks, one of which runs the proxies."""
 
     def __init__(
         self,
@@ -75,20 +75,20 @@ class Controller:
         recorded: Callable[[Sequence[Entry]], None] | None = None,
         locate: Locate = lambda *_: None,
     ) -> None:
-        """`who` returns the author of an object's last edit, as far as it is known. `recorded` takes the entries that are
-        added to the record of changes; without it they are logged. `locate` returns file and line of an object."""
+        """`who` returns the author of an object's last edit, if known. `recorded` receives new entries of the record of
+        changes; without it they are logged. `locate` returns file and line of an object."""
         self.source, self.engine = source, engine
         self.fleet, self.server, self.statuses = Fleet(), XdsServer(self), StatusCache(engine.store)
         self.observations, self.totals = Observations(), Totals()
         self.exceeded: Counter[Key] = Counter()
-        """Streams and reports of each Gateway's proxies that were refused because they exceed its budget."""
+        """Refused streams and reports of each Gateway's proxies, because they exceeded its budget."""
         self._complain_at: dict[Key, float] = {}
         OBSERVES.set(engine.graph, True)
         self.source_findings: tuple[Finding, ...] = ()
         self.not_applied: tuple[NotApplied, ...] = ()
-        """Files whose present text is refused; for some of them an older text is in force."""
+        """Files whose current text is rejected; some have an older text in force."""
         self.metrics = CollectorRegistry()
-        """What is counted; runtimes register what is counted in their way of running only."""
+        """Common metrics; each runtime registers its own."""
         self.time_to_programmed = Histogram(
             "lasthop_time_to_programmed_seconds",
             "From a change of a Gateway's configuration until its proxies have confirmed all of it.",
@@ -97,18 +97,18 @@ class Controller:
         )
         self._who, self._recorded = who, recorded or self._log_entries
         self.record = ChangeRecord()
-        """How backends were verified before, and since when they are as they are."""
+        """The record of verification changes, and the current state with its start."""
         self.loaded = asyncio.Event()
-        """The source has been read once."""
+        """Set once the source has been read."""
         self.log = LOG
         self.dirty, self.arrived = asyncio.Event(), asyncio.Event()
-        """There is something to settle; a batch has come in."""
+        """Set when there is something to settle; set when a batch has arrived."""
         self._system_store, self._sinks, self._problems = system_store, sinks, ProblemLog(self.log, locate)
         self._all_read, self._started = False, False
         self._awaiting: dict[tuple[Port, int], float] = {}
-        """Ports that wait for a proof, each with its occasion, and since when."""
+        """Ports that wait for a proof, with their occasion and the start of the wait."""
         self._looked_at = engine.graph.version
-        """The graph as it was when it was last settled."""
+        """The version of the graph when it was last settled."""
         self._read, self._withheld = FindingCollection(), FindingCollection()
 
     # --- in: batches, inputs, time -----------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class Controller:
             sink.objects_changed(batch.changes)
         self.log.debug("objects read", objects_changed=len(batch.changes), files_not_applied=len(batch.not_applied))
         self.source_findings, self.not_applied = batch.findings, batch.not_applied
-        self._read.say("source", batch.findings)
+        self._read.replace("source", batch.findings)
         self._tell(self._read.changes())
         self._all_read = batch.complete
         self.arrived.set()
@@ -137,7 +137,7 @@ class Controller:
         self.loaded.set()
 
     def tick(self) -> None:
-        """Looks at the clock and at the system's trust store."""
+        """Processes the passage of time and the system's trust store."""
         SYSTEM_STORE.set(self.engine.graph, self._system_store())
         self.engine.advance(time.time())
         self.do(self.fleet.expire(time.monotonic()))
@@ -146,19 +146,19 @@ class Controller:
         self.dirty.set()
 
     def _look(self) -> None:
-        """Has everything settled if there is anything new: many batches are only the echo of a status that was written."""
+        """Schedules a settle if anything has changed: many batches are only the echo of our own status write."""
         if self.engine.unsettled or self.engine.graph.version != self._looked_at:
             self.dirty.set()
 
     # --- out: configuration, statuses, findings ----------------------------------------------------------------------
 
     def busy(self) -> set[Key]:
-        """Returns the Gateways none of whose proxies has answered to the last route table yet."""
+        """Returns the Gateways whose proxies have all not answered the last route table yet."""
         return {key for key in self.fleet.gateways if self.server.busy(key)}
 
     def settle_urgent(self, limit: int | None = None) -> bool:
-        """Sends what names refer to (a tightened policy, other endpoints) ahead of everything else; returns whether there was
-        anything."""
+        """Sends the targets of names (a tightened policy, changed endpoints) ahead of everything else; returns whether there
+        were any."""
         update = self.engine.settle(limit, urgent=True, enough=_used_up(TURN), overdue=self._overdue())
         self._send(update)
         self._sent(update)
@@ -166,7 +166,7 @@ class Controller:
         return bool(update.xds)
 
     def settle(self, limit: int | None = None) -> None:
-        """Works out what has changed and hands it to the xDS server, the sinks and the log."""
+        """Computes all changes and passes them to the xDS server, the sinks and the log."""
         self.dirty.clear()
         update = self.engine.settle(limit, enough=_used_up(TURN), busy=self.busy(), overdue=self._overdue())
         self._send(update)
@@ -182,8 +182,7 @@ class Controller:
         self._request_proofs()
 
     def _keep_record(self) -> None:
-        """Records how verification has changed. Whatever is seen until everything has been read and compared once is where the
-        record begins."""
+        """Records verification changes. The record begins once everything has been read and compared."""
         memory, now = self.engine.verifications, time.time()
         if not self._started and self._all_read and not self.engine.unsettled:
             self._started = True
@@ -214,26 +213,26 @@ class Controller:
 
     @property
     def proving(self) -> bool:
-        """Whether some edit waits for a proof, which should come in a moment."""
+        """Returns whether an edit waits for a proof, which should arrive in a moment."""
         return len(self._overdue()) < len(self._awaiting)
 
     def recall(self, known: Memory) -> None:
-        """Takes what an earlier process remembered, before anything is read."""
+        """Restores an earlier process's memory, before anything is read."""
         complete = known.complete and known.record.since is not None
         self.engine.verifications.recall(known.ports, complete=complete)
         self.record.merge(known.record)
 
     def record_lost(self, what: str) -> None:
-        """Logs and records what has happened to the stored record, as `ConfigMap a/b was deleted`."""
-        self.log.warning(f"the record of how backends were verified: {what}; it is written again from memory")
+        """Logs and records a loss of the stored record, as `ConfigMap a/b was deleted`."""
+        self.log.warning(f"the record of verification changes: {what}; it will be rewritten from memory")
         self.record.note(what, time.time())
 
     def remembered(self) -> Memory:
-        """Returns what a later process is to know."""
+        """Returns the memory for later processes."""
         return Memory(self.engine.verifications.ports(), self.record.record)
 
     def remembered_version(self) -> tuple[int, int]:
-        """Changes whenever `remembered` does."""
+        """Returns a value that changes whenever `remembered` does."""
         return self.engine.verifications.version, self.record.version
 
     def _send(self, update: Update) -> None:
@@ -241,7 +240,7 @@ class Controller:
             sink.hops_changed(update.hops)
         for key, changes in update.xds.items():
             self.server.update(key, changes)
-        if not self.engine.building:  # or what is released would seem to be gone only because it is not built yet
+        if not self.engine.building:  # otherwise released parts would look removed, only because they are not built yet
             self.do(self.fleet.served(None if self.engine.unsettled else partial(is_built, self.engine.graph)))
 
     def _sent(self, update: Update) -> None:
@@ -251,7 +250,7 @@ class Controller:
             self.do(self.fleet.updated(key, time.monotonic()))
 
     def _sync_gateways(self) -> None:
-        """Takes in the Gateways that are ours and drops the others. One that cannot be computed stays as it was."""
+        """Adds our Gateways and drops others. A Gateway that cannot be computed stays as it was."""
         wanted: dict[Key, GatewayPlan] = {}
         for key in self.engine.store.keys("Gateway"):
             plan = gateway.attempt(self.engine.graph, key)
@@ -260,8 +259,8 @@ class Controller:
             if plan is not None:
                 wanted[key] = plan
                 self.fleet.want(plan, self.server.add(key))
-        # Not before all of what it had is known to be gone: if it came back in between, the engine would tell of what is
-        # other than before, to a server that has forgotten the rest.
+        # Only once all its resources are known to be removed: if it came back in between, the engine would send differences to
+        # a server that has forgotten the rest.
         for key in () if self.engine.unsettled else self.fleet.gateways.keys() - wanted.keys():
             self.server.remove(key)
             self.do(self.fleet.gone(key))
@@ -273,7 +272,7 @@ class Controller:
             sink.want(wanted)
 
     def _found(self, changes: FindingChanges) -> None:
-        """Tells of findings about objects that are there."""
+        """Reports findings about existing objects."""
         self.statuses.find(changes)
         self._tell(changes)
 
@@ -282,7 +281,7 @@ class Controller:
         for sink in self._sinks if self.loaded.is_set() and changes else ():
             sink.findings_changed(changes)
 
-    # --- back: what the proxies do -----------------------------------------------------------------------------------
+    # --- back: events of the proxies ---------------------------------------------------------------------------------
 
     def connected(self, gateway: Key) -> None:
         self.log.debug("proxy connected", gateway=gateway.path)
@@ -307,7 +306,7 @@ class Controller:
         self.do(self.fleet.nacked(gateway, event))
 
     def over_budget(self, gateway: Key, why: str) -> None:
-        """Takes that a proxy has sent more than its Gateway can need."""
+        """Counts a proxy that has sent more than its Gateway can need."""
         self.exceeded[gateway] += 1
         now = time.monotonic()
         if now >= self._complain_at.get(gateway, 0.0):
@@ -315,18 +314,18 @@ class Controller:
             self.log.warning("a proxy exceeds the budget of its Gateway", gateway=gateway.path, why=why)
 
     def seen(self, report: ProxyReport) -> None:
-        """Takes what a proxy has seen on the wire."""
+        """Processes a proxy's report."""
         for _ in self.seeing(report):
             pass
 
     def seeing(self, report: ProxyReport) -> Iterator[None]:
-        """Does the same in steps, because it may be about thousands of hops. One report at a time."""
+        """Processes a report in steps, because it may contain thousands of hops. One report at a time."""
         if report.gateway not in self.fleet.gateways:
             return
         if self.observations.heard(report, time.time()):
             yield from self.totals.heard(report)
         else:
-            self.over_budget(report.gateway, f"{MAX_PROXIES} of its proxies report already")
+            self.over_budget(report.gateway, f"{MAX_PROXIES} of its proxies already report, which is the limit")
         self._observe()
         while self.observations.pending:
             yield
@@ -338,7 +337,7 @@ class Controller:
                 self.dirty.set()
 
     def do(self, effects: Iterable[Effect]) -> None:
-        """Does what the fleet has decided."""
+        """Executes the fleet's effects."""
         withheld = False
         for effect in effects:
             match effect:
@@ -354,7 +353,7 @@ class Controller:
                     for sink in self._sinks:
                         sink.proxies_changed()
         if withheld:
-            self._withheld.say("fleet", tuple(self.fleet.findings()))
+            self._withheld.replace("fleet", tuple(self.fleet.findings()))
             self._found(self._withheld.changes())
             self.dirty.set()
 
@@ -365,12 +364,12 @@ class Controller:
 
     @property
     def settled(self) -> bool:
-        """Whether everything that has come in is computed and handed to the xDS server."""
+        """Returns whether all input is computed and passed to the xDS server."""
         return self._all_read and not self.dirty.is_set() and not self.engine.unsettled
 
     def unready(self) -> list[str]:
-        """Returns why this process is not ready, a line each. Where many share it, only what concerns all of them counts: a
-        Gateway that is not served is its owner's business, and must not take the control plane from the others."""
+        """Returns why this process is not ready, a line each. In a shared process only common causes count: a Gateway that is
+        not served must not make the control plane unready for the others."""
         return [] if self.loaded.is_set() else ["not everything has been read yet"]
 
 

@@ -1,11 +1,11 @@
-"""How a `lasthop run` ends: it drains its proxies, or leaves them to the next one.
+"""Ends a `lasthop run`: drains its proxies, or leaves them to the next one.
 
 | signal | what follows |
 |---|---|
 | SIGINT (Ctrl-C) | drains |
 | SIGTERM | drains; with --handover it leaves, unless systemd stops the unit for good |
 | SIGUSR2 (`lasthop run --replace`) | leaves |
-| SIGHUP | leaves, and starts itself anew in the same process; if a terminal has closed, drains |
+| SIGHUP | leaves, and restarts in the same process; drains if its terminal has closed |
 
 A signal after a SIGHUP prevails: no new process is started, and proxies that would be drained are stopped by the cleanup
 process (`lasthop stop --left`).
@@ -28,7 +28,7 @@ from lasthop.run.host import ANNOUNCE_INTERVAL, HostRuntime
 from lasthop.run.infra import systemd
 
 START_SECONDS: Final = 15.0
-"""Seconds after which systemd learns that the gateway runs, although it is not ready and waits for a corrected folder."""
+"""Seconds after which systemd is notified that the gateway runs although it is not ready and waits for a corrected folder."""
 
 
 class Ending(enum.Enum):
@@ -36,18 +36,18 @@ class Ending(enum.Enum):
     LEFT = enum.auto()
     """The proxies are left to the next Lasthop."""
     AGAIN = enum.auto()
-    """The same, and the next Lasthop is this process."""
+    """The same, and this process becomes the next Lasthop."""
 
 
 class Endings:
-    """Decides by the signal how a gateway ends."""
+    """Determines the ending from the signals."""
 
     def __init__(self, runtime: HostRuntime, seconds: int) -> None:
-        """`seconds` as of --handover; 0: SIGTERM drains."""
+        """`seconds` is the value of --handover; 0: SIGTERM drains."""
         self._runtime, self._handover = runtime, bool(seconds)
         self.ending = Ending.DRAINED
         self._seconds = seconds or handover.DEFAULT_SECONDS
-        """That proxies which are left serve without a Lasthop."""
+        """Seconds for which left proxies serve without a Lasthop."""
         self._terminated = asyncio.Event()
 
     def listen(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -57,7 +57,7 @@ class Endings:
             (signal.SIGUSR2, lambda: self._leave(Ending.LEFT)),
             (signal.SIGHUP, self._hang_up),
         ):
-            # What nohup ignores stays ignored.
+            # Ignored signals (nohup) stay ignored.
             if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, handler)
 
@@ -75,19 +75,19 @@ class Endings:
             self._drain()
 
     async def run(self) -> None:
-        """Heeds SIGTERM."""
+        """Handles SIGTERM."""
         await self._terminated.wait()
         await self._decide()
 
     async def _decide(self) -> None:
-        """Decides what a SIGTERM means: `systemctl stop` and `systemctl restart` send the same."""
+        """Decides how to handle a SIGTERM: `systemctl stop` and `systemctl restart` send the same signal."""
         if await asyncio.to_thread(systemd.is_stopped_for_good):
             self._drain()
         else:
             self._leave(Ending.LEFT)
 
     async def leave(self, run_dir: Path) -> None:
-        """Leaves the proxies for a while, with a process that ends them if no Lasthop comes; heeds signals meanwhile."""
+        """Leaves the proxies for a while, with a process that stops them if no Lasthop starts. Handles signals meanwhile."""
         told = None
         while told != self._seconds:
             told = self._seconds
@@ -105,8 +105,8 @@ class Endings:
     def _leave(self, ending: Ending) -> None:
         if self.ending is Ending.AGAIN or not self._runtime.processes.stopping:
             self.ending = ending
-            what = "starting anew" if ending is Ending.AGAIN else f"left to the next Lasthop for {self._seconds} s"
-            self._runtime.controller.log.info(f"the proxies serve on, {what}")
+            what = "and Lasthop restarts" if ending is Ending.AGAIN else f"left to the next Lasthop for {self._seconds} s"
+            self._runtime.controller.log.info(f"the proxies keep serving, {what}")
             self._runtime.leave()
 
 
@@ -118,12 +118,12 @@ def _leave(run_dir: Path, seconds: int) -> None:
 
 
 def start_anew() -> None:
-    """Replaces this process by a new one of the same command: the Lasthop, and the Python, that are installed now."""
+    """Replaces this process with a new one of the same command, with the Lasthop and Python that are installed now."""
     os.execv(sys.executable, [sys.executable, *(arg for arg in sys.orig_argv[1:] if arg != "--replace")])
 
 
 async def tell_systemd(runtime: HostRuntime) -> None:
-    """Notifies systemd of readiness, or after a while of why it is not ready: systemd would stop the process otherwise, and
+    """Notifies systemd of readiness, or after a while of the reason why not: systemd would otherwise stop the process, and
     edits of the folder would have no effect."""
     since, told = time.monotonic(), ""
     while True:

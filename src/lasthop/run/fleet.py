@@ -1,10 +1,10 @@
-"""The proxies of every Gateway as a pure state machine: events in, effects out, time as an argument.
+"""Tracks the proxies of every Gateway as a pure state machine: events in, effects out, time as an argument.
 
     connected, disconnected, acked, nacked ──> Fleet ──> SetProxyState, SetQuarantine   inputs of the engine
     heard, expire, no_proxy, updated, served         ──> ReportChanged                  for the replica that leads
                                                      ──> Programmed                     time to programmed
 
-It is to the controller what `xds.session.Session` is to the xDS server: it decides, and the controller does.
+It relates to the controller as `xds.session.XdsSession` to the xDS server: it decides, and the controller acts.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from lasthop.engine.plan.proxy import ProxyState
 
 
 class SetProxyState(msgspec.Struct, frozen=True):
-    """Tells the engine what is known of a Gateway's proxies, from where it reaches the status."""
+    """Passes the state of a Gateway's proxies to the engine, which puts it into the status."""
 
     gateway: Key
     state: ProxyState
 
 
 class SetQuarantine(msgspec.Struct, frozen=True):
-    """Has the engine build without a part, or with it again. Findings follow."""
+    """Makes the engine build without a part, or with it again. Findings follow."""
 
     part: Part
     complaint: str | None
-    """What Envoy said; empty while the part is one of several suspects, None when it is released."""
+    """Envoy's message; empty while the part is one of several candidates, None when it is released."""
 
 
 class ReportChanged(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class ReportChanged(msgspec.Struct, frozen=True):
 
 
 class Programmed(msgspec.Struct, frozen=True):
-    """All proxies of a Gateway have acknowledged everything, so long after it changed."""
+    """All proxies of a Gateway have acknowledged everything, this long after the change."""
 
     seconds: float
 
@@ -56,21 +56,21 @@ Effect = SetProxyState | SetQuarantine | ReportChanged | Programmed
 
 
 class GatewayProxies:
-    """What is known of the proxies of one Gateway."""
+    """The state of one Gateway's proxies."""
 
     def __init__(self, gateway: GatewayPlan, cache: Cache) -> None:
         self.gateway = gateway
         self.cache = cache
         self.state: ProxyState | None = None
         self.missing = ""
-        """Why there is no proxy, until there is one."""
+        """Why there is no proxy, until one connects."""
         self.changed_at: float | None = None
         """Since when the proxies have not acknowledged everything."""
         self.quarantine = Quarantine()
         self.withheld: dict[Part, str] = {}
-        """What is kept from the proxies, and why; empty for what is only suspected."""
+        """The parts withheld from the proxies, with reasons; the reason of a mere candidate is empty."""
         self.built_without: frozenset[Part] = frozenset()
-        """Of that, what this replica's own quarantine holds."""
+        """The part of that from this replica's own quarantine."""
 
     @property
     def problem(self) -> str:
@@ -78,7 +78,7 @@ class GatewayProxies:
 
     @property
     def refused(self) -> dict[Part, str]:
-        """What proxies of this replica have refused for certain."""
+        """The parts that proxies of this replica have certainly rejected."""
         return {part: self.quarantine.detail(part) or "refused" for part in self.quarantine.culprits}
 
     def serves(self, type_url: str, name: str) -> Resource | None:
@@ -94,14 +94,14 @@ class Fleet:
     # --- Gateways ----------------------------------------------------------------------------------------------------
 
     def want(self, gateway: GatewayPlan, cache: Cache) -> None:
-        """Takes a Gateway in, or what it looks like now. The cache holds what its proxies are to have."""
+        """Adds or updates a Gateway. The cache contains its proxies' resources."""
         if known := self.gateways.get(gateway.key):
             known.gateway = gateway
         else:
             self.gateways[gateway.key] = GatewayProxies(gateway, cache)
 
     def gone(self, key: Key) -> list[Effect]:
-        """Forgets a Gateway; what was refused is tried again if it comes back."""
+        """Drops a Gateway. Its rejected parts are tried again if it comes back."""
         known = self.gateways.pop(key)
         self.acks.gone(key)
         return [SetProxyState(key, ProxyState()), *(SetQuarantine(part, None) for part in known.withheld)]
@@ -124,7 +124,7 @@ class Fleet:
         return [*self._state(known), ReportChanged()]
 
     def acked(self, key: Key, event: Acked, now: float, *, synced: bool) -> list[Effect]:
-        """Notes what a proxy has acknowledged. `synced`: with this, the Gateway's proxies have acknowledged all there is."""
+        """Records an ACK. `synced`: the Gateway's proxies have now acknowledged everything."""
         if not (known := self.gateways.get(key)):
             return []
         effects: list[Effect] = []
@@ -135,7 +135,7 @@ class Fleet:
         if synced and known.changed_at is not None:
             effects.append(Programmed(now - known.changed_at))
             known.changed_at = None
-        # Every acknowledgement counts: a refusal is narrowed down to what differs from the last one.
+        # Every ACK counts, because a NACK's candidates are the differences from the last one.
         problem = known.problem
         if known.quarantine.acked(event.type_url, event.resources, event.removed):
             effects += self._withhold(known)
@@ -150,7 +150,7 @@ class Fleet:
         return [*self._state(known), *self._withhold(known), ReportChanged()]
 
     def no_proxy(self, key: Key, why: str) -> list[Effect]:
-        """Takes in that there is no proxy, and that none will come before something changes."""
+        """Records that there is no proxy, and that none will start before something changes."""
         if not (known := self.gateways.get(key)):
             return []
         known.missing = why
@@ -159,7 +159,7 @@ class Fleet:
     # --- what the engine has built -----------------------------------------------------------------------------------
 
     def updated(self, key: Key, now: float) -> list[Effect]:
-        """Takes in that the Gateway's cache has changed."""
+        """Records that the Gateway's cache has changed."""
         if not (known := self.gateways.get(key)):
             return []
         if known.changed_at is None:
@@ -167,8 +167,8 @@ class Fleet:
         return self._state(known)
 
     def served(self, is_built: Callable[[Part], bool] | None) -> list[Effect]:
-        """Takes in that the caches hold what was built without the parts in quarantine. `is_built` tells whether a part would
-        be there if it were released; None while not everything is computed."""
+        """Records that the caches hold the configuration without the quarantined parts. `is_built` returns whether a part
+        would exist if it were released; None while not everything is computed."""
         effects: list[Effect] = []
         for known in self.gateways.values():
             quarantine = known.quarantine
@@ -185,7 +185,7 @@ class Fleet:
         return self._elsewhere_changed(self.acks.heard(replica, report, now))
 
     def forget_replicas(self) -> list[Effect]:
-        """Reports go to another replica from now on."""
+        """Drops the reports of other replicas, which now go to another leader."""
         return self._elsewhere_changed(self.acks.forget_replicas())
 
     def expire(self, now: float) -> list[Effect]:
@@ -198,8 +198,8 @@ class Fleet:
     # --- what follows ------------------------------------------------------------------------------------------------
 
     def _withhold(self, known: GatewayProxies) -> list[Effect]:
-        """Returns what to leave out. Other replicas build without what their proxies refuse, so this one must too, or the
-        versions would differ."""
+        """Returns the parts to leave out. Other replicas build without the parts that their proxies reject, so this one must
+        too, or the versions would differ."""
         reported = (entry for acks in self.acks.elsewhere(known.gateway.key) for entry in acks.refused)
         refused = {Part(type_url, part, digest, owner): detail for type_url, part, digest, owner, detail in reported}
         refused |= known.refused
@@ -218,8 +218,8 @@ class Fleet:
         return [SetProxyState(key, state)]
 
     def _ports(self, known: GatewayProxies) -> set[tuple[int, str]]:
-        """Returns the ports that some proxy serves as they are written now: it has acknowledged the current listener, and the
-        route tables of the port in whatever version, without which Envoy accepts no connections."""
+        """Returns the ports that some proxy serves in their current form: it has acknowledged the current listener, and some
+        version of the port's route tables, without which Envoy accepts no connections."""
         key, ports, waiting = known.gateway.key, set(), set()
         for listener in known.gateway.listeners:
             port, table = (listener.port, listener.transport), table_name(key, listener.table)
@@ -232,7 +232,7 @@ class Fleet:
         return ports - waiting
 
     def report(self) -> AckReport:
-        """Returns what the proxies connected here have acknowledged and refused, for the replica that leads."""
+        """Returns the ACKs and rejections of the proxies connected here, for the leader."""
         found = {}
         for key, known in self.gateways.items():
             versions, refused = self.acks.here(key), known.refused
@@ -245,6 +245,6 @@ class Fleet:
         for key, known in self.gateways.items():
             for part, detail in sorted(known.withheld.items(), key=str):
                 if detail and part.type_url not in (ROUTES, SECRET):  # these have conditions, and so findings, of their own
-                    message = f"Envoy refused {part.id}, so it is withheld: {detail}"
+                    message = f"Envoy rejected {part.id}, so it is withheld: {detail}"
                     remedy = "Edit it, and please report this: Lasthop should have rejected it first."
                     yield make_finding(part.owner or key, reasons.REFUSED_BY_PROXY, message, remedy)

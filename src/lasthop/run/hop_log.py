@@ -1,4 +1,4 @@
-"""Logs what an edit changed on the way to backends, once it is in force: `shop/api:443 must now be verified: ...`."""
+"""Logs the effects of an edit on backends once it is in force: `shop/api:443 must now be verified: ...`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN_ANYWAY: Final = (Subject.STRENGTH, Subject.REFUSAL, Subject.NAME)
 class _Known(NamedTuple):
     report: HopReport
     verified: HopVerification | None
-    """None: no policy applies to the protocol, or it could not be computed."""
+    """None: policies do not apply to the protocol, or it could not be computed."""
 
 
 class HopLog:
@@ -35,11 +35,11 @@ class HopLog:
         """By Gateway and address."""
 
     def changed(self, hops: Iterable[Hop]) -> None:
-        """Takes hops whose clusters have changed, or are gone."""
+        """Records hops whose clusters have changed or were removed."""
         self._changed.update(dict.fromkeys(hops))
 
     def recorded(self, entries: Iterable[Entry]) -> None:
-        """Takes what was added to the record of changes, which knows the edit and its author."""
+        """Records new entries of the record of changes, which contain the edit and its author."""
         for each in entries:
             fields = {name: value for name, value in (("because", each.because), ("by", each.by)) if value}
             self._causes |= {(gateway, each.address): fields for gateway in each.gateways}
@@ -49,7 +49,7 @@ class HopLog:
         return bool(self._changed)
 
     def tell(self, g: Graph, exists: Callable[[Hop], bool], *, first: bool) -> None:
-        """Logs what has become of them. `first`: one line for all of them, because nothing was known before."""
+        """Logs the changes of the recorded hops. `first`: logs nothing for each, because there is no earlier state."""
         lines: dict[str, dict[str, str]] = {}
         gateways: dict[str, dict[str, None]] = {}
         for hop in self._changed:
@@ -71,7 +71,7 @@ class HopLog:
             self._log.info(f"and {len(lines) - SHOWN} more backends; see: lasthop audit")
 
     def summary(self) -> str:
-        """Returns `3 must be verified, 1 plaintext`: what is required, one for each Gateway and port."""
+        """Returns the number of backends per requirement, one for each Gateway and port: `3 must be verified, 1 plaintext`."""
         known = {(report.gateway, report.address): report.required for report, _ in self._known.values()}
         return ", ".join(f"{count} {required}" for required, count in sorted(Counter(known.values()).items()))
 
@@ -94,5 +94,5 @@ def _said(before: _Known | None, now: _Known | None) -> str:
 
 
 def _must(report: HopReport, now: str = "") -> str:
-    """Returns `must now be verified`: an edit requires it, and no handshake has shown it yet."""
+    """Returns `must now be verified`, because an edit requires it and no handshake has shown it yet."""
     return f"must {now}be verified" if report.in_effect is Strength.VERIFIED else f"is {now}{report.manner}"

@@ -1,4 +1,5 @@
-"""A gateway on this host: one Envoy for each Gateway, as a child process that binds the Gateway's own addresses and ports."""
+"""Runs a gateway on this host: one Envoy for each Gateway, as a child process that binds the Gateway's own addresses and
+ports."""
 
 from __future__ import annotations
 
@@ -51,11 +52,11 @@ from lasthop.run.problem_log import Locate
 REMEMBER_INTERVAL: Final = 1.0
 ANNOUNCE_INTERVAL: Final = 0.25
 UNREADY_AFTER: Final = 5.0
-"""Seconds after which it is said why it is not ready: of an empty folder there is no finding, and so no other line."""
+"""Seconds after which the log explains why the gateway is not ready: an empty folder has no finding, and so no other line."""
 REASONS: Final = 3
-"""Why it is not ready, that are named."""
+"""Logged reasons for not being ready."""
 URLS: Final = 10
-"""That are named when it is ready."""
+"""Logged URLs."""
 
 
 class HostRuntime(Sink):
@@ -73,8 +74,8 @@ class HostRuntime(Sink):
         who: Callable[[Key], str] = lambda key: "",
         locate: Locate = lambda *_: None,
     ) -> None:
-        """`remembered` is the file of what must survive a restart. `who` returns the author of an object's last edit, `locate`
-        its file and line."""
+        """`remembered` is the file of the state that must survive a restart. `who` returns the author of an object's last
+        edit, `locate` its file and line."""
         store = SystemStoreCopies(run_dir / "system-ca").current
         engine = engine or Engine(now=time.time())
         recorded = self._changes_recorded
@@ -84,7 +85,7 @@ class HostRuntime(Sink):
         self._entry = entry
         self._remembered = remembered
         self._revision = 0
-        """Of what is remembered, as it was last read or written."""
+        """Revision of the remembered state that was last read or written."""
         if remembered and (stored := self._stored(remembered)):
             self.controller.recall(stored)
         self.processes = Processes(
@@ -108,7 +109,7 @@ class HostRuntime(Sink):
 
     def _logged(self, entry: AccessLogEntry) -> None:
         told = with_reason(self.controller.engine.graph, self.controller.statuses, entry)
-        if told.failed:  # others come from the samples
+        if told.failed:  # successful requests come from the samples
             self.requests.publish(told)
         self._entry(told)
 
@@ -119,7 +120,7 @@ class HostRuntime(Sink):
         self.processes.want(wanted, {key: drain for key, drain in drains.items() if drain is not None})
 
     async def run(self) -> None:
-        """Lives until `stop`, then ends the proxies with a drain and returns; or until `leave`."""
+        """Runs until `stop`, then drains the proxies and returns; or until `leave`."""
         controller = self.controller
         await controller.server.start(self.processes.xds_socket)
         try:
@@ -147,7 +148,7 @@ class HostRuntime(Sink):
         self.processes.stop()
 
     def leave(self) -> None:
-        """Ends the controller and leaves the proxies serving, for the next Lasthop."""
+        """Stops the controller and leaves the proxies serving for the next Lasthop."""
         self.processes.leave()
 
     def hops_changed(self, hops: Sequence[Hop]) -> None:
@@ -157,7 +158,8 @@ class HostRuntime(Sink):
         self._hops.recorded(entries)
 
     async def _announce(self) -> None:
-        """Logs when it is ready and what it serves, or why it is not; and what each edit has changed once that is in force."""
+        """Logs readiness and the served URLs, or why the gateway is not ready; then the effects of each edit once it is in
+        force."""
         controller, told, waited, begun = self.controller, False, False, time.monotonic()
         while True:
             reasons = self.unready() if controller.settled else []
@@ -179,7 +181,7 @@ class HostRuntime(Sink):
             self._log.info(f"ready: {', '.join(urls[:URLS])}{', ...' if len(urls) > URLS else ''}", backends=backends)
 
     def _stored(self, path: Path) -> Memory | None:
-        """Returns what is saved, and reports it if that is not what it was."""
+        """Returns the saved state, and reports if it is not the last one."""
         stored = memory.load(path)
         if what := lost(stored, self._revision):
             self.controller.record_lost(f"{path} {what}")
@@ -189,14 +191,14 @@ class HostRuntime(Sink):
         return stored
 
     async def _keep_remembered(self) -> None:
-        """Saves once a second, and only what is new or has been lost; with thousands of ports not as often, but in the end."""
+        """Saves changed or lost state once a second; with thousands of ports less often, but always at the end."""
         path, controller, encode = self._remembered, self.controller, Encoder()
         if path is None:
             return
         saved: object = None
         seen: memory.Stamp | None = None
         problem = RepeatFilter(lambda text: self._log.warning("cannot save how backends were verified", error=text))
-        one_at_a_time = threading.Lock()  # a save that is cancelled goes on in its thread
+        one_at_a_time = threading.Lock()  # a cancelled save continues in its thread
 
         def save(known: Memory) -> memory.Stamp | None:
             with one_at_a_time:
@@ -205,7 +207,7 @@ class HostRuntime(Sink):
                 return memory.save(path, Memory(known.ports, record), encode)
 
         def read_again() -> None:
-            # Only the record: how ports were verified is better known here than in any file.
+            # Only the record: how ports were verified is known better here than in any file.
             stored = self._stored(path)
             controller.record.merge(stored.record if stored else Record())
 
@@ -234,8 +236,8 @@ class HostRuntime(Sink):
             raise
 
     def unready(self) -> list[str]:
-        """Returns why it is not ready: it is once some port of a Gateway is served and every proxy has acknowledged all there
-        is for it: a gateway of one owner is there to serve."""
+        """Returns why the gateway is not ready, if so. It is ready once some port of a Gateway is served and every proxy has
+        acknowledged everything: a gateway of one owner exists to serve."""
         if found := self.controller.unready():
             return found
         gateways = sorted(self.controller.fleet.gateways)
@@ -253,7 +255,7 @@ class HostRuntime(Sink):
         return any(condition.type == PROGRAMMED and condition.status == "True" for condition in conditions)
 
     def _probed(self, key: Key, address: str, port: int, transport: str, probe: Probe | None) -> None:
-        """Takes in whether a port can be bound; if not, that is a finding, which is logged."""
+        """Records whether a port can be bound; if not, a finding reports it."""
         PROBE.set(self.controller.engine.graph, probe, key, address, port, transport)
         self.controller.dirty.set()
 
@@ -279,19 +281,19 @@ def _sockets(gateway: GatewayPlan) -> set[tuple[str, int, str]]:
 
 
 def with_reason(g: Graph, statuses: StatusCache, entry: AccessLogEntry) -> AccessLogEntry:
-    """Adds why there is no cluster, be it to send to or to ask: Envoy cannot know, the route's references do."""
+    """Adds why there is no cluster to send to, or for ExternalAuth. Envoy cannot know that; the route's references do."""
     asking = entry.details == EXT_AUTHZ_ERROR
     route = statuses.key_of(entry.route or "")
     if route is None or not (asking or "NC" in (entry.flags or "").split(",")):
         return entry
     verdict = _with_problems(g, route, entry.gateway)
-    if verdict is None or (asking and not verdict.cannot_ask):
+    if verdict is None or (asking and not verdict.unauthorized):
         return entry
     return msgspec.structs.replace(entry, why=limited(joined(verdict.refs, fields=True).text))
 
 
 def _with_problems(g: Graph, route: Key, gateway: str | None) -> RouteVerdict | None:
-    """Returns the first verdict on a route whose references have problems, at this Gateway if the route is attached there."""
+    """Returns the first verdict on a route whose references have problems, at this Gateway if the route is attached to it."""
     attached = parents.attempt(g, route)
     known = () if isinstance(attached, Crash) else attached
     here = [parent for parent in known if parent.gateway.path == gateway]

@@ -1,4 +1,4 @@
-"""When a controller settles, and how much at once: an urgent edit waits neither for route tables nor for a backlog."""
+"""Decides when a controller settles, and how much at once: an urgent edit waits neither for route tables nor for a backlog."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from lasthop.run.controller import Controller
 from lasthop.run.stalls import Stalls
 
 TICK: Final = 1.0
-"""Seconds between two looks at the clock and the system's trust store, unless a deadline is nearer."""
+"""Maximum seconds between two ticks, unless a deadline is nearer."""
 SLICE: Final = 40
-"""Members of each output that are computed before the next event is looked at: some 20 ms, so that an edit of one policy
-does not wait for a CA that thousands share."""
-FEW: Final = 10
-"""The same while clusters still wait for their turn: a CA that thousands share is in force before the last of their statuses
-is told. Owners take turns in these few as well, so a neighbour's edit does not wait for them."""
-LOOK: Final = 0.002
-LOOKS: Final = 500
+"""Members of each output that are computed before the next event is processed: some 20 ms, so that an edit of one policy does
+not wait for a CA that thousands share."""
+URGENT_SLICE: Final = 100
+"""The same limit for the clusters that names refer to: a CA that a hundred policies share is sent in one turn, unless it takes
+longer than a turn may (`controller.TURN`)."""
+REST_SLICE: Final = 10
+"""The same limit for everything else while clusters wait for their turn: a shared CA is in force before the last of its
+statuses is written. Owners take turns in these few as well, so a neighbour's edit does not wait for them."""
+SENT_POLL_SECONDS: Final = 0.002
+MAX_SENT_POLLS: Final = 500
 PROOF: Final = 0.02
-"""Seconds between two looks while an edit waits for a proof; its arrival ends the wait."""
-TALK: Final = 20
-"""How many of these looks may go by while proxies only talk."""
+"""Seconds between two checks while an edit waits for a proof, whose arrival ends the wait."""
+MAX_TALKING_POLLS: Final = 20
+"""Maximum polls while proxies only answer."""
 
 
 async def run(controller: Controller) -> None:
-    """Reads and settles until it is cancelled. What is settled goes out once the server is open."""
+    """Reads and settles until cancelled. The result is sent once the server is open."""
     async with asyncio.TaskGroup() as tasks:
         for work in (_read, _settle_when_dirty, _tick, _watch):
             tasks.create_task(work(controller))
@@ -43,9 +46,9 @@ async def _settle_when_dirty(controller: Controller) -> None:
     await controller.loaded.wait()
     while True:
         await controller.dirty.wait()
-        if controller.settle_urgent(SLICE):
-            await asyncio.sleep(0)  # it is on its way before route tables, which may have megabytes, are put together
-        controller.settle(FEW if controller.engine.urgent else SLICE)
+        if controller.settle_urgent(URGENT_SLICE):
+            await asyncio.sleep(0)  # it is sent before route tables, which may have megabytes, are built
+        controller.settle(REST_SLICE if controller.engine.urgent else SLICE)
         if controller.engine.unsettled_but(controller.busy()):
             controller.dirty.set()
             await _until_sent(controller)
@@ -56,18 +59,18 @@ async def _settle_when_dirty(controller: Controller) -> None:
 
 
 async def _until_sent(controller: Controller) -> None:
-    """Waits until what there is has gone out before more is computed: the latest goes first, so a backlog built ahead of its
-    sending would only push an urgent edit back. And until proxies have nothing to say for a moment: each cluster takes several
-    messages, and with a slice between two of them it would be in force much later. A new batch ends the wait, and so does
-    time, where a proxy does not answer, or many do not stop."""
+    """Waits until all resources are sent before more are computed. The latest goes first, so a backlog built before it can be
+    sent would only delay an urgent edit. It also waits until proxies are silent for a moment: each cluster takes several
+    messages, and computing a slice between two of them would delay it. A new batch ends the wait, as does time if a proxy does
+    not answer or many keep answering."""
     controller.arrived.clear()
     await asyncio.sleep(0)
     server = controller.server
-    for look in range(LOOKS):
+    for poll in range(MAX_SENT_POLLS):
         heard = server.heard
-        if controller.arrived.is_set() or not (server.behind or (server.expecting and look < TALK)):
+        if controller.arrived.is_set() or not (server.behind or (server.expecting and poll < MAX_TALKING_POLLS)):
             return
-        await wait_for(controller.arrived, LOOK)
+        await wait_for(controller.arrived, SENT_POLL_SECONDS)
         if heard == server.heard and not server.behind:
             return
 
@@ -81,6 +84,6 @@ async def _tick(controller: Controller) -> None:
 
 
 async def _watch(controller: Controller) -> None:
-    """Reports when this event loop is held up. What is read at the start is computed at once."""
+    """Reports a stalled event loop. The initial state is computed at once, so it does not count."""
     await controller.loaded.wait()
     await Stalls(controller.metrics, controller.log).watch()

@@ -1,4 +1,4 @@
-"""Logs every problem once when it appears, and once when it is gone."""
+"""Logs every problem once when it appears, and once when it is resolved."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lasthop.engine.plan.finding import Finding, FindingChanges, Severity
 from lasthop.engine.store.node import Crash, NodeId
 
 ERROR_LENGTH: Final = 500
-"""Characters of an internal error that are logged: its text may quote whatever somebody wrote."""
+"""Characters of an internal error that are logged, because its text may quote user input."""
 
 
 Locate = Callable[..., tuple[str, int] | None]
-"""Returns file and line of an object, and of a field in it."""
+"""Returns file and line of an object, or of a field in it."""
 
 
 class ProblemLog:
@@ -29,7 +29,7 @@ class ProblemLog:
         self._crashes: dict[NodeId, Crash] = {}
 
     def findings(self, changes: FindingChanges) -> None:
-        """Logs a consequence of another problem as information: it goes with that problem."""
+        """Logs new and resolved findings. A consequence of another problem is logged as information."""
         for finding in changes.gone:
             self._causes.put(self._placed.pop(finding, finding), present=False)
         for finding in changes.new:
@@ -51,10 +51,12 @@ class ProblemLog:
         return msgspec.structs.replace(finding, file=place[0], line=place[1]) if place else finding
 
     def crashes(self, crashes: Mapping[NodeId, Crash]) -> None:
-        """Takes all internal errors there are now."""
+        """Receives all present internal errors."""
         for id in crashes.keys() - self._crashes.keys():
             error, where = repr(crashes[id].error)[:ERROR_LENGTH], crashes[id].where
-            self._log.error("internal error; what depends on it is closed", query=query_name(id), error=error, at=where)
+            self._log.error(
+                "internal error; objects that depend on it are closed", query=query_name(id), error=error, at=where
+            )
         for id in self._crashes.keys() - crashes.keys():
             self._log.info("internal error resolved", query=query_name(id))
         self._crashes = dict(crashes)

@@ -1,1 +1,1 @@
-"""The local admin address: health, metrics, status, and a page for people."""
+"""Serves the admin address: health, metrics, status, and the admin page."""

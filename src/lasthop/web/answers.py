@@ -1,6 +1,7 @@
-"""Makes the admin API's answers: whoever asks the same shares one, and making them never takes more than a fifth of a core.
+"""Builds the admin API's responses. Equal requests share one, and building them never takes more than a fifth of a core.
 
-Any user of this machine can ask by TCP, as often as they like. The owner of the gateway asks by the socket, and does not wait.
+Any user of this machine can send requests by TCP, as often as they like. The gateway's owner uses the socket, and does not
+wait.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from typing import Final
 from lasthop.edge.slices import SHARE, Shared
 
 QUESTIONS: Final = 32
-"""Different ones that wait for their answers at a time."""
+"""Different requests that wait at the same time."""
 
 Question = tuple[bool, str]
-"""Whether the owner asks, and what."""
+"""Whether the owner asks, and the request."""
 
 
 class Busy(Exception):
-    """So many other answers are being made that this one is not."""
+    """Too many other responses are being built."""
 
 
 class Answers:
@@ -31,12 +32,13 @@ class Answers:
     ) -> None:
         self._clock, self._sleep = clock, sleep
         self._asked: dict[Question, tuple[Shared[bytes], int]] = {}
-        """The answers that somebody waits for, and how many do. None is kept longer: they may have megabytes."""
+        """The responses that requests wait for, with the number of waiting requests. Finished responses are not kept, because
+        they may have megabytes."""
         self._turn = asyncio.Lock()
         self._rested = 0.0
 
     async def get(self, question: Question, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Returns an answer that was made since it was asked for. Raises Busy, and what `make` raises."""
+        """Returns a response built after the request arrived. Raises Busy, and the exceptions of `make`."""
         owner, _ = question
         if question not in self._asked and not owner and len(self._asked) >= QUESTIONS:
             raise Busy

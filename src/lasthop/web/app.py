@@ -1,5 +1,5 @@
-"""The admin server, on loopback and on a unix socket. It changes nothing; it shows no Secret, and of a ConfigMap only
-certificates."""
+"""Serves the admin API and page on loopback and on a unix socket. It changes no objects, and shows no Secret, and of a
+ConfigMap only certificates."""
 
 from __future__ import annotations
 
@@ -50,37 +50,37 @@ POLICY: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""The page shows names and messages that users have written; none of it may run as code, or style the page."""
+"""The page contains names and messages of users; none of them may run as code, or style the page."""
 METRICS: Final = web.AppKey("metrics", Shared[bytes])
 METRICS_AGE: Final = 1.0
-"""Seconds that an answer of /metrics may be old: however many ask, it is computed once."""
+"""Seconds for which a response of /metrics is cached, so that it is computed once for all readers."""
 ANSWERS: Final = web.AppKey("answers", Answers)
 TRAFFIC: Final = web.AppKey("traffic", Shared[TrafficReport])
 TRAFFIC_AGE: Final = 0.5
 PUBLIC: Final = frozenset({"/healthz", "/readyz"})
 MAX_LINE: Final = 8 * MAX_SIZE
-"""Characters of a request line: that of `explain request` holds another request, escaped."""
+"""Characters of a request line: `explain request` contains another request, escaped."""
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 CLUSTER_NAMES: Final = (".svc", ".svc.cluster.local")
-"""How names end that only a cluster's own DNS resolves."""
+"""Suffixes of names that only a cluster's own DNS resolves."""
 
 
 FORWARDED: Final = ("forwarded", "via", "x-forwarded-", "x-envoy-", "x-real-ip")
-"""How the names of headers begin that proxies add."""
+"""Prefixes of headers that proxies add."""
 
 
 class AdminUnusable(Exception):
-    """The admin address cannot be used; the text says why and what to do."""
+    """The admin address cannot be used; the text contains the reason and the remedy."""
 
 
 @web.middleware
 async def _local_only(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Refuses what comes from elsewhere: only this machine (in a Pod: the Pod, which is where a port-forward comes from) is
-    told of the objects, and a page of another site must not read this one through a name that resolves to loopback (DNS
-    rebinding). A Prometheus elsewhere asks for /metrics by the Pod's address, or by a name that no other site can have. What a
-    kubelet asks tells nothing."""
+    """Rejects requests from elsewhere. Only this machine (in a Pod: the Pod, where a port-forward ends) may read objects, and
+    a page of another site must not read this one through a name that resolves to loopback (DNS rebinding). A remote Prometheus
+    requests /metrics by the Pod's address, or by a name that no other site can have. Responses to a kubelet contain
+    nothing."""
     if request.path in PUBLIC or _is_local(request):
         return await handler(request)
     if request.path != "/metrics":
@@ -98,9 +98,9 @@ def _is_local(request: web.Request) -> bool:
 
 
 def _forwarded(request: web.Request) -> bool:
-    """Returns whether it came through a proxy. On a host that runs the proxies, the author of a route and an EndpointSlice
-    could otherwise expose this page to the network. This is not a security boundary: a proxy may be told to remove these
-    headers."""
+    """Returns whether the request came through a proxy. On a host that runs the proxies, the author of a route and an
+    EndpointSlice could otherwise expose this page to the network. This is not a security boundary, because a proxy may be
+    configured to remove these headers."""
     return any(name.lower().startswith(FORWARDED) for name in request.headers)
 
 
@@ -111,7 +111,7 @@ def _host(request: web.Request) -> str:
 
 
 def _is_internal(host: str) -> bool:
-    """Returns whether no web site can have this name."""
+    """Returns whether a name cannot belong to a web site."""
     return is_ip(host.strip("[]")) or host in LOCAL_NAMES or host.rstrip(".").endswith(CLUSTER_NAMES)
 
 
@@ -120,8 +120,8 @@ async def _healthz(request: web.Request) -> web.Response:
 
 
 async def _readyz(request: web.Request) -> web.Response:
-    """Answers 503 if the process is not ready; with `?strict` also if something that was written is not in force. Only this
-    machine is told why: it names objects and files."""
+    """Responds with 503 if the process is not ready; with `?strict` also if some input is not in force. The reasons are for
+    this machine only, because they name objects and files."""
     found = request.app[VIEW].readiness()
     strict = "strict" in request.query
     ready = not (found.problems if strict else found.unready)
@@ -148,8 +148,8 @@ def _shared_answer(make: Callable[[web.Request], Awaitable[object]]) -> Callable
 
 @_shared_answer
 async def _objects(request: web.Request) -> object:
-    """Returns objects. Any user of this machine can ask by TCP, and is told nothing secret, and of ConfigMaps only what is
-    public by nature."""
+    """Returns objects. Any user of this machine can request them by TCP, so secrets are removed, and only public parts of
+    ConfigMaps remain."""
     found = await request.app[VIEW].objects(request.query.get("kind"))
     return found if _by_socket(request) else await in_slices(without_secrets(document) for document in found)
 
@@ -180,7 +180,7 @@ async def _explain(request: web.Request) -> object:
     key = Key(*(request.query.get(part, "") for part in Key._fields))
     found = await request.app[VIEW].explain(key)
     if found is None:
-        raise web.HTTPNotFound(text=f"there is no {key}\n")
+        raise web.HTTPNotFound(text=f"{key} does not exist\n")
     return found
 
 
@@ -208,14 +208,14 @@ async def _traffic(request: web.Request) -> object:
 
 
 async def _tap(request: web.Request) -> web.StreamResponse:
-    """Streams requests, only to the user whose gateway it is, by the socket: it shows what clients ask for."""
+    """Streams requests, only to the gateway's owner by the socket, because it shows the requests of clients."""
     if not _by_socket(request):
         raise web.HTTPForbidden(text=BY_SOCKET.format("tap"))
     return await tap(request, request.app[VIEW].requests)
 
 
 async def _probe(request: web.Request) -> web.Response:
-    """Probes a backend, only for the user whose gateway it is, by the socket: it connects to any address that is given."""
+    """Probes a backend, only for the gateway's owner by the socket, because it connects to any given address."""
     if not _by_socket(request):
         raise web.HTTPForbidden(text=BY_SOCKET.format("probe"))
     kind, namespace, name = (request.query.get(part, "") for part in ("kind", "namespace", "name"))
@@ -224,26 +224,27 @@ async def _probe(request: web.Request) -> web.Response:
 
 
 async def _envoy_config(request: web.Request) -> web.Response:
-    """Returns what Envoy holds, only to the user whose gateway it is, by the socket: it has every address and header."""
+    """Returns Envoy's configuration, only to the gateway's owner by the socket, because it contains every address and
+    header."""
     if not _by_socket(request):
         raise web.HTTPForbidden(text=BY_SOCKET.format("config dump"))
     return await _answer(request, lambda: request.app[VIEW].envoy_config(request.query.get("gateway", "")))
 
 
 async def _log_level(request: web.Request) -> web.Response:
-    """Returns the log levels; sets them by POST. Only for the user whose gateway it is, by the socket."""
+    """Returns the log levels; sets them by POST. Only for the gateway's owner by the socket."""
     if not _by_socket(request):
         raise web.HTTPForbidden(text=BY_SOCKET.format("log-level"))
     if request.method != "POST":
         return _json(await request.app[VIEW].log_levels())
     lasthop, envoy = request.query.get("lasthop", ""), request.query.get("envoy", "")
     if (lasthop and lasthop not in log_levels.LASTHOP) or (envoy and envoy not in log_levels.ENVOY):
-        raise web.HTTPBadRequest(text="there is no such log level\n")
+        raise web.HTTPBadRequest(text="no such log level\n")
     return _json(await request.app[VIEW].set_log_levels(lasthop, envoy))
 
 
 async def _proxies(request: web.Request) -> web.Response:
-    """Returns whether the proxies of each Gateway hold what they should."""
+    """Returns whether the proxies of each Gateway are synchronized."""
     controller = request.app[VIEW].controller
 
     async def states() -> dict[str, object]:
@@ -252,11 +253,11 @@ async def _proxies(request: web.Request) -> web.Response:
     return await _answer(request, states)
 
 
-BY_SOCKET: Final = "only the user of this gateway, or root, may ask that, by the admin socket: lasthop {} --dir DIR\n"
+BY_SOCKET: Final = "only the user of this gateway, or root, may request this, through the admin socket: lasthop {} --dir DIR\n"
 
 
 def _by_socket(request: web.Request) -> bool:
-    """Returns whether a request came by the unix socket, which is only for the user whose gateway it is."""
+    """Returns whether a request came by the unix socket, which is only for the gateway's owner."""
     return request.transport is not None and not request.transport.get_extra_info("peername")
 
 
@@ -269,7 +270,7 @@ async def _live(request: web.Request) -> web.Response:
     changed = await page.live(request.app[PAGE], asked, request.query.get("seen", ""))
     if changed is None:
         return web.Response(status=204)
-    # What was typed is part of the address; what polls is not told twice.
+    # The typed text is part of the address; polling does not change it.
     typed = request.headers.get("HX-Trigger") == "filter"
     return _html(changed, **({"HX-Replace-Url": f"./{page.address(asked)}"} if typed else {}))
 
@@ -286,23 +287,23 @@ async def _state(request: web.Request) -> web.Response:
 
 
 async def _probe_line(request: web.Request) -> web.Response:
-    """Probes a line of the picture, for a reader of the page; see `probing.py` for what keeps others from using it."""
+    """Probes a line of the picture for a reader of the page; `probing.py` describes the protection against misuse."""
     model = request.app[PAGE]
     if not _same_origin(request):
-        raise web.HTTPForbidden(text="this is for the page itself\n")
+        raise web.HTTPForbidden(text="only the page itself may request this\n")
     form = await request.post()
     hop, token = form.get("hop"), form.get("token")
     if not isinstance(token, str) or not model.probes.is_token(token):
-        raise web.HTTPForbidden(text="this page is older than the process that runs now: open the backend again\n")
+        raise web.HTTPForbidden(text="this page is older than the running process: open the backend again\n")
     try:
         result = await model.probes.get(hop if isinstance(hop, str) else "")
     except TooMany:
-        raise web.HTTPTooManyRequests(text="other probes are under way: try again in some seconds\n") from None
+        raise web.HTTPTooManyRequests(text="other probes are running: try again in some seconds\n") from None
     return _found(await page.probed(result) if result else None)
 
 
 def _same_origin(request: web.Request) -> bool:
-    """Returns whether a page of this very server asks. Browsers say which page does, and no page can say otherwise."""
+    """Returns whether a page of this server sent the request. Browsers send the origin, and no page can change it."""
     if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
         return False
     return request.headers.get("Origin") == f"http://{request.host}"
@@ -310,7 +311,7 @@ def _same_origin(request: web.Request) -> bool:
 
 def _found(text: str | None) -> web.Response:
     if text is None:
-        raise web.HTTPNotFound(text="there is no such backend any more\n")
+        raise web.HTTPNotFound(text="this backend no longer exists\n")
     return _html(text)
 
 
@@ -323,7 +324,8 @@ async def _about(request: web.Request) -> web.Response:
 
 
 async def _answer(request: web.Request, make: Callable[[], Awaitable[object]]) -> web.Response:
-    """Answers with what may be megabytes: made once for all who ask the same now, and encoded beside the event loop."""
+    """Responds with data of possibly megabytes: computed once for all simultaneous requests, and encoded outside the event
+    loop."""
 
     async def encoded() -> bytes:
         return await asyncio.to_thread(msgspec.json.encode, await make())
@@ -335,7 +337,7 @@ async def _shared(request: web.Request, make: Callable[[], Awaitable[bytes]]) ->
     try:
         return await request.app[ANSWERS].get((_by_socket(request), request.path_qs), make)
     except Busy:
-        text = "too much is being asked for at once: try again in some seconds, or ask by the admin socket\n"
+        text = "too many requests at once: try again in some seconds, or use the admin socket\n"
         raise web.HTTPServiceUnavailable(text=text, headers={"Retry-After": "5"}) from None
 
 
@@ -344,7 +346,7 @@ def _json(value: object) -> web.Response:
 
 
 def application(view: ControllerView, admin: str = "") -> web.Application:
-    """Returns the page, the API and the metrics. `admin` is the HOST:PORT at which they will be served."""
+    """Returns the page, the API and the metrics. `admin` is their HOST:PORT."""
     app = web.Application(middlewares=[_local_only], client_max_size=LARGEST_FORM)
     app[VIEW], app[PAGE], app[ADMIN] = view, PageModel(view), admin
     app[ANSWERS] = Answers()
@@ -385,7 +387,7 @@ def application(view: ControllerView, admin: str = "") -> web.Application:
 
 @contextlib.asynccontextmanager
 async def serving(view: ControllerView, address: str, socket: Path, listening: TCPSocket | None = None) -> AsyncIterator[None]:
-    """Serves the application at HOST:PORT, by `listening` if that is open already, and for the CLI at a socket."""
+    """Serves the application at HOST:PORT, or on the open socket `listening`, and for the CLI on a unix socket."""
     host, port = split_port(address)
     runner = web.AppRunner(application(view, address), access_log=None, shutdown_timeout=1, max_line_size=MAX_LINE)
     await runner.setup()
@@ -396,9 +398,9 @@ async def serving(view: ControllerView, address: str, socket: Path, listening: T
         try:
             await (web.SockSite(runner, listening) if listening else web.TCPSite(runner, host, int(port))).start()
         except OSError as error:
-            # asyncio repeats the address in its words for an errno; those of getaddrinfo are negative.
+            # asyncio repeats the address in its error texts; getaddrinfo's error numbers are negative.
             why = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror or str(error)
-            text = f"the admin address {address} cannot be used: {why}; choose another with --admin"
+            text = f"the admin address {address} cannot be used: {why}; choose another one with --admin"
             raise AdminUnusable(text) from error
         yield
     finally:

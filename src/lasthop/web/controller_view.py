@@ -1,4 +1,4 @@
-"""The running controller, as the admin API and the admin page show it."""
+"""Provides the running controller's state to the admin API and page."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from lasthop.web.traffic import TrafficReport
 
 class Readiness(msgspec.Struct, frozen=True):
     unready: tuple[str, ...] = ()
-    """Why the process is not ready, a line each; empty: it is."""
+    """Why the process is not ready, a line each; empty: it is ready."""
     unapplied: tuple[str, ...] = ()
-    """What was written and is not in force, a line each; the process may be ready all the same, with what it had before."""
+    """Input that is not in force, a line each. The process may be ready all the same, with the previous input."""
     settled: bool = True
-    """Everything that has been read is computed; under many edits that may take a moment."""
+    """All input is computed; under many edits that may take a moment."""
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What was written first: it is the cause where nothing is served."""
+        """Returns all lines, input first, because it is the cause if nothing is served."""
         return (*self.unapplied, *self.unready)
 
 
@@ -56,22 +56,22 @@ class Runtime(Protocol):
 
     @property
     def proxies(self) -> Mapping[Key, Proxy]:
-        """Those that run on this host."""
+        """The proxies on this host."""
 
     @property
     def requests(self) -> RequestFeed | None:
-        """Those of the proxies that run on this host; None: they run elsewhere."""
+        """The feed of the proxies on this host; None: they run elsewhere."""
 
     def unready(self) -> list[str]:
         """Returns why the process is not ready, a line each."""
 
 
 class ControllerView(EngineView):
-    """Keeps what is expensive until something changes: every open page asks for it each second."""
+    """Caches expensive values until something changes, because every open page requests them each second."""
 
     def __init__(self, runtime: Runtime, locate: Locate | None = None, where: str = "", probe_note: str = "") -> None:
-        """`where`: what is served, as people know it: a folder, or a cluster. `probe_note`: where probes are made from, if not
-        where the proxies are."""
+        """`where`: the served folder or cluster, for display. `probe_note`: the origin of probes, if different from the
+        proxies'."""
         super().__init__(runtime.controller.engine, locate)
         self.probe_notes = (probe_note,) if probe_note else ()
         self._runtime, self.controller, self.where = runtime, runtime.controller, where
@@ -79,8 +79,7 @@ class ControllerView(EngineView):
         engine = self.engine
 
         def version() -> tuple[object, ...] | None:
-            """Returns the version of the inputs, which membership and statuses follow only when everything has been
-            settled."""
+            """Returns the version of the inputs, which membership and statuses match only once everything is settled."""
             return None if engine.unsettled else (engine.graph.version, self.controller.not_applied)
 
         self._hops, self._certificates = Shared(super().hops, version), Shared(super().certificates, version)
@@ -88,8 +87,8 @@ class ControllerView(EngineView):
         self._shared = {kind: Shared(functools.partial(self._documents, kind), version) for kind in kinds}
 
     async def envoy_config(self, gateway: str = "") -> Json:
-        """Returns what the Envoy of each Gateway, or of one (`namespace/name`), holds, without private keys. One that does not
-        answer says why."""
+        """Returns the configuration of each Gateway's Envoy, or of one (`namespace/name`), without private keys. An Envoy that
+        does not respond has an error instead."""
         found = {}
         for key, proxy in sorted(self._runtime.proxies.items()):
             if gateway in ("", key.path):
@@ -100,7 +99,7 @@ class ControllerView(EngineView):
         return found
 
     async def log_levels(self) -> Json:
-        """Returns the lowest level that Lasthop logs, and that of the Envoy of each Gateway, or why it does not answer."""
+        """Returns Lasthop's log level, and that of each Gateway's Envoy, or its error."""
         found: Json = {}
         for key, proxy in sorted(self._runtime.proxies.items()):
             try:
@@ -110,11 +109,11 @@ class ControllerView(EngineView):
         return {"lasthop": LOG.level, "envoy": found}
 
     async def set_log_levels(self, lasthop: str, envoy: str) -> Json:
-        """Sets them; empty: unchanged. Returns those that are in force then."""
+        """Sets the log levels; empty: unchanged. Returns the resulting levels."""
         if lasthop:
             LOG.level = lasthop
         for proxy in self._runtime.proxies.values() if envoy else ():
-            with contextlib.suppress(AdminUnavailable):  # which is told by what is returned
+            with contextlib.suppress(AdminUnavailable):  # the returned levels contain the error
                 await proxy.admin.set_log_level(envoy)
         return await self.log_levels()
 
@@ -126,12 +125,12 @@ class ControllerView(EngineView):
         return self._runtime.requests
 
     async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:
-        """Adds what has become of such requests lately."""
+        """Adds the recent results of such requests."""
         found = await super().explain_request(request, gateway)
         return [with_history(answer, self.controller.observations, self.requests) for answer in found]
 
     def readiness(self) -> Readiness:
-        """Returns whether it is ready, and what of the input is not in force."""
+        """Returns whether the process is ready, and which input is not in force."""
         written = _unapplied(self.controller.not_applied, self.controller.source_findings)
         return Readiness(tuple(self._runtime.unready()), tuple(written), self.controller.settled)
 
@@ -142,7 +141,7 @@ class ControllerView(EngineView):
         return await self._hops.get()
 
     async def audit(self) -> Audit:
-        """Returns what is asked for, with what happened beside it."""
+        """Returns the audit, with observations beside the requirements."""
         found, graph, seen = await super().audit(), self.engine.graph, self.controller.observations.seen
         return msgspec.structs.replace(found, hops=tuple(await in_slices(observed(graph, hop, seen) for hop in found.hops)))
 
@@ -157,7 +156,7 @@ class ControllerView(EngineView):
         return await self._certificates.get()
 
     async def objects(self, kind: str | None = None) -> list[Json]:
-        """Returns objects that have a status of ours, or all of one kind, as a cluster would show them."""
+        """Returns objects that have a status of ours, or all of one kind, in the form of a cluster."""
         shared = self._shared.get(kind or "")
         if shared is not None:
             return await shared.get()
@@ -166,7 +165,7 @@ class ControllerView(EngineView):
         return [document for each in self._shared.values() for document in await each.get()]
 
     async def _documents(self, kind: str) -> list[Json]:
-        """Adds `ready` to each: the same answer for everything that shows the object."""
+        """Adds `ready` to each: the same value wherever the object is shown."""
         owners, older = class_owners(self.engine.store), older_texts(self.controller.not_applied)
 
         def judged(key: Key) -> Json | None:
@@ -187,7 +186,7 @@ def _config(body: bytes) -> Any:
 
 
 def _unapplied(refused: Collection[NotApplied], findings: Iterable[Finding]) -> Iterator[str]:
-    """Yields the input that is not in force: a line for each file that is refused, and for each other error in a file."""
+    """Yields the input that is not in force: a line for each rejected file, and for each other error in a file."""
     files = {each.file for each in refused}
     yield from map(str, refused)
     for finding in findings:

@@ -1,7 +1,8 @@
-"""Lays out the picture: listeners, routes and backends of each Gateway in three columns, and the lines between them. Pure.
+"""Computes the layout of the picture: listeners, routes and backends of each Gateway in three columns, and the lines between
+them. Pure.
 
-Everything in a column has a height that is known here (and in `static/page.css`), so the server draws the lines without having
-to ask a browser where things are. Lengths are in sixteenths of the browser's font size: pixels, unless somebody changes that.
+Heights in a column are known here (and in `static/page.css`), so the server draws the lines without a browser. Lengths are in
+sixteenths of the browser's font size, which are pixels by default.
 """
 
 from __future__ import annotations
@@ -22,34 +23,34 @@ LISTENER: Final = 68
 ROUTE: Final = 52
 ROW: Final = 76
 TALL: Final = 100
-"""A row that fails, where the reason takes more than a line."""
+"""Height of a failing row whose reason takes more than a line."""
 SHORT: Final = 56
-"""Characters that have room in a line."""
+"""Characters that fit on a line."""
 HIGH: Final = 240
-"""How far down the only listener may be: beside the first rows, however many there are."""
+"""Maximum depth of an only listener, which stays beside the first rows."""
 GAP: Final = 10
 ROUTES_OF_LINE: Final = 4
 """Routes that are drawn for one line; the others are counted."""
-WAYS: Final = 2
+MAX_PATHS: Final = 2
 LISTENERS_SHOWN: Final = 10
 IDLE_SHOWN: Final = 10
 """Routes without a backend, and Gateways without a line, that are drawn."""
 
 
 class More(msgspec.Struct, frozen=True):
-    """Several of something, in one place."""
+    """Several items in one place."""
 
     count: int
     what: str
     of: str = ""
 
 
-class Placed(msgspec.Struct, Generic[T], frozen=True):
+class PlacedItem(msgspec.Struct, Generic[T], frozen=True):
     item: T
     y: int
     height: int
     space: int
-    """Above it, down from the item before."""
+    """Space above it, after the previous item."""
     hops: tuple[str, ...] = ()
     """The rows that it leads to."""
 
@@ -64,7 +65,7 @@ class Link(msgspec.Struct, frozen=True):
     width: float
     hops: tuple[str, ...]
     state: LineState | None = None
-    """None: before the last hop, where nothing is decided yet."""
+    """None: before the last hop, where no state is known yet."""
 
     @property
     def path(self) -> str:
@@ -75,16 +76,16 @@ class Group(msgspec.Struct, frozen=True):
     """One Gateway."""
 
     gateway: str
-    """Empty: bundles of several."""
-    listeners: tuple[Placed[ListenerReport | More], ...]
-    routes: tuple[Placed[RouteReport | More], ...]
-    rows: tuple[Placed[Row], ...]
+    """Empty: bundles of several Gateways."""
+    listeners: tuple[PlacedItem[ListenerReport | More], ...]
+    routes: tuple[PlacedItem[RouteReport | More], ...]
+    rows: tuple[PlacedItem[Row], ...]
     attached: tuple[Link, ...]
     """From listeners to routes."""
     led: tuple[Link, ...]
     """From routes to backends."""
-    ways: Mapping[str, tuple[str, ...]]
-    """How each single line is reached, in words: where there is no room for columns."""
+    paths: Mapping[str, tuple[str, ...]]
+    """The path to each single line as text, for screens without room for columns."""
     height: int
 
     @property
@@ -97,18 +98,18 @@ def row_id(row: Row) -> str:
 
 
 def width(rate: float) -> float:
-    """Returns how thick a line is: a little with no traffic, twelve times that with a thousand requests a second."""
+    """Returns the thickness of a line: little without traffic, twelve times that with a thousand requests per second."""
     return round(min(14.0, 1.5 + 2.5 * math.log10(1 + 10 * rate)), 1) if rate > 0 else 1.5
 
 
 class KnownObjects(msgspec.Struct, frozen=True):
-    """What a picture is drawn from beside the lines."""
+    """The objects beside the lines that a picture is drawn from."""
 
     routes: Mapping[str, RouteReport]
     listeners: Mapping[str, tuple[ListenerReport, ...]]
     """By Gateway."""
     idle: Mapping[str, tuple[str, ...]] = {}
-    """By Gateway: routes that lead to no backend."""
+    """Routes without a backend, by Gateway."""
 
 
 class RouteNode(NamedTuple):
@@ -116,13 +117,13 @@ class RouteNode(NamedTuple):
 
     item: RouteReport | More
     routes: tuple[str, ...]
-    """The route objects behind it."""
+    """The routes in the node."""
     rows: list[int]
     """The rows that it leads to."""
 
 
 def draw(choice: Choice, known: KnownObjects, *, whole: bool) -> tuple[Group, ...]:
-    """Draws the chosen rows. `whole`: nothing is filtered out, so what leads nowhere is drawn too."""
+    """Draws the chosen rows. `whole`: without a filter, so that routes without a backend are drawn too."""
     by_gateway: dict[str, list[Row]] = {}
     for row in choice.rows:
         by_gateway.setdefault(row.gateway, []).append(row)
@@ -144,11 +145,11 @@ def _group(gateway: str, rows: list[Row], known: KnownObjects, *, whole: bool) -
     height = max(_end(placed_rows), _end(placed_routes))
     placed_listeners, links = _listeners(attached, placed_routes, height)
     led, end = _led(middle, placed_routes, placed_rows), max(height, _end(placed_listeners))
-    return Group(gateway, placed_listeners, placed_routes, placed_rows, links, led, _ways(gateway, rows, known), end)
+    return Group(gateway, placed_listeners, placed_routes, placed_rows, links, led, _paths_of_lines(gateway, rows, known), end)
 
 
-def _placed_routes(nodes: Sequence[RouteNode], rows: Sequence[Placed[Row]]) -> tuple[Placed[RouteReport | More], ...]:
-    """Places each node beside the middle of the rows that it leads to."""
+def _placed_routes(nodes: Sequence[RouteNode], rows: Sequence[PlacedItem[Row]]) -> tuple[PlacedItem[RouteReport | More], ...]:
+    """Places each node beside the middle of its rows."""
     height = _end(rows)
     wanted = [_mean([rows[n].middle for n in node.rows], height) for node in nodes]
     reached = [tuple(row_id(rows[n].item) for n in node.rows) for node in nodes]
@@ -165,7 +166,7 @@ def _middle(rows: Sequence[Row], known: KnownObjects) -> dict[str, RouteNode]:
 
 
 def _led(
-    nodes: Sequence[RouteNode], routes: Sequence[Placed[RouteReport | More]], rows: Sequence[Placed[Row]]
+    nodes: Sequence[RouteNode], routes: Sequence[PlacedItem[RouteReport | More]], rows: Sequence[PlacedItem[Row]]
 ) -> tuple[Link, ...]:
     """Returns the lines from routes to rows; the worst are drawn last, on top of the others."""
     found = [
@@ -176,18 +177,18 @@ def _led(
     return tuple(sorted(found, key=lambda link: -link.state.rank if link.state else 0))
 
 
-def _ways(gateway: str, rows: Iterable[Row], known: KnownObjects) -> dict[str, tuple[str, ...]]:
+def _paths_of_lines(gateway: str, rows: Iterable[Row], known: KnownObjects) -> dict[str, tuple[str, ...]]:
     own = {each.id: each for each in known.listeners.get(gateway, ())}
-    return {row.id: tuple(_way(row, own, known)) for row in rows if isinstance(row, Line)}
+    return {row.id: tuple(_path_of_line(row, own, known)) for row in rows if isinstance(row, Line)}
 
 
-def _way(line: Line, own: Mapping[str, ListenerReport], known: KnownObjects) -> Iterable[str]:
+def _path_of_line(line: Line, own: Mapping[str, ListenerReport], known: KnownObjects) -> Iterable[str]:
     routes = [known.routes[name] for name in line.routes if name in known.routes]
-    for route in routes[:WAYS]:
+    for route in routes[:MAX_PATHS]:
         ports = dict.fromkeys(f":{own[id].port} {own[id].hostname}".rstrip() for id in route.listeners if id in own)
-        yield f"{', '.join(list(ports)[:WAYS])} → {route.name}" if ports else route.name
-    if len(routes) > WAYS:
-        yield f"and {len(routes) - WAYS} more routes"
+        yield f"{', '.join(list(ports)[:MAX_PATHS])} → {route.name}" if ports else route.name
+    if len(routes) > MAX_PATHS:
+        yield f"and {len(routes) - MAX_PATHS} more routes"
 
 
 def _tall(row: Row) -> bool:
@@ -195,7 +196,7 @@ def _tall(row: Row) -> bool:
 
 
 def _routes_of(row: Row, known: KnownObjects) -> Iterable[tuple[str, RouteReport | More, tuple[str, ...]]]:
-    """Yields the nodes in the middle column that lead to a row: name, node, and the route objects behind it."""
+    """Yields the nodes of the middle column that lead to a row: name, node, and the routes in it."""
     lines = row.lines if isinstance(row, LineBundle) else (row,)
     leading = dict.fromkeys(itertools.chain.from_iterable(line.routes for line in lines))
     names = tuple(name for name in leading if name in known.routes)
@@ -210,7 +211,7 @@ def _routes_of(row: Row, known: KnownObjects) -> Iterable[tuple[str, RouteReport
 def _attachments(
     gateway: str, nodes: Sequence[RouteNode], known: KnownObjects, *, whole: bool
 ) -> list[tuple[ListenerReport | More, tuple[int, ...]]]:
-    """Returns the listeners, each with the nodes of the middle column that are attached to it."""
+    """Returns the listeners, each with its attached nodes of the middle column."""
     of = known.listeners if not gateway else {gateway: known.listeners.get(gateway, ())}
     own = {each.id: each for listeners in of.values() for each in listeners}
     used = _used(nodes, known, own)
@@ -224,7 +225,7 @@ def _attachments(
 
 
 def _used(nodes: Sequence[RouteNode], known: KnownObjects, own: Collection[str]) -> dict[str, dict[int, None]]:
-    """Returns the listeners that routes are attached to, each with the places of their nodes, in order."""
+    """Returns the listeners with attached routes, each with the positions of their nodes, in order."""
     used: dict[str, dict[int, None]] = {}
     for at, node in enumerate(nodes):
         for id in (id for route in node.routes for id in known.routes[route].listeners if id in own):
@@ -233,8 +234,10 @@ def _used(nodes: Sequence[RouteNode], known: KnownObjects, own: Collection[str])
 
 
 def _listeners(
-    attached: list[tuple[ListenerReport | More, tuple[int, ...]]], routes: Sequence[Placed[RouteReport | More]], height: int
-) -> tuple[tuple[Placed[ListenerReport | More], ...], tuple[Link, ...]]:
+    attached: list[tuple[ListenerReport | More, tuple[int, ...]]],
+    routes: Sequence[PlacedItem[RouteReport | More]],
+    height: int,
+) -> tuple[tuple[PlacedItem[ListenerReport | More], ...], tuple[Link, ...]]:
     attached = sorted(attached, key=lambda each: (isinstance(each[0], More), _mean(each[1], len(routes))))
     wanted = [_mean([routes[at].middle for at in ends], height) for _, ends in attached]
     if len(wanted) == 1:
@@ -254,8 +257,8 @@ def _route_width(route: RouteReport | More) -> float:
 
 
 def _width(route: RouteReport | More, row: Row) -> float:
-    """Returns how thick a line is. A route's share in a hop that others lead to as well is not known; it is at most what the
-    route has."""
+    """Returns the thickness of a line. The share of one route in a hop with several is unknown; it is at most the route's
+    rate."""
     rate = row.rate
     alone = isinstance(row, LineBundle) or len(row.report.routes) == 1
     return width(rate if alone or isinstance(route, More) else min(rate, route.rate))
@@ -266,7 +269,7 @@ def _mean(values: Iterable[float], otherwise: float) -> float:
     return sum(found) / len(found) if found else otherwise
 
 
-def _end(column: Sequence[Placed[T]]) -> int:
+def _end(column: Sequence[PlacedItem[T]]) -> int:
     return column[-1].y + column[-1].height if column else 0
 
 
@@ -276,21 +279,21 @@ def _stack(
     middles: Sequence[float] | None,
     hops: Sequence[tuple[str, ...]] = (),
     height: int = 0,
-) -> tuple[Placed[T], ...]:
-    """Places a column in its order, each item as near to where it should be as the others let it."""
+) -> tuple[PlacedItem[T], ...]:
+    """Places a column in order, each item as near to its target as the others allow."""
     tops: list[int] = []
     end = 0
     for number, own in enumerate(heights):
         wanted = int(middles[number] - own / 2) if middles else 0
         tops.append(max(wanted, end + GAP if number else 0))
         end = tops[-1] + own
-    # What was pushed below the end of the longest column goes back up as far as there is room.
+    # Items below the end of the longest column move up as far as there is room.
     limit = max(height, sum(heights) + GAP * (len(heights) - 1))
     for number in reversed(range(len(tops))):
         tops[number] = min(tops[number], limit - heights[number])
         limit = tops[number] - GAP
     ends = [0, *(top + own for top, own in zip(tops, heights, strict=True))]
     return tuple(
-        Placed(item, top, own, top - ends[number], hops[number] if hops else ())
+        PlacedItem(item, top, own, top - ends[number], hops[number] if hops else ())
         for number, (item, top, own) in enumerate(zip(items, tops, heights, strict=True))
     )

@@ -1,4 +1,4 @@
-"""Answers questions from an engine, a few milliseconds at a time: the part that folder, cluster and controller share."""
+"""Answers queries from an engine, a few milliseconds at a time, for folder, cluster and controller."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lasthop.edge.probe.result import ProbeResult
 from lasthop.edge.slices import in_slices, step_by_step
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.audit.audit import Audit, each_input, inputs, placed
-from lasthop.engine.outputs.audit.certificates import CertificateReport, each_once
+from lasthop.engine.outputs.audit.certificates import CertificateReport, distinct_certificates
 from lasthop.engine.outputs.audit.hops import HopReport, joined
 from lasthop.engine.outputs.explain.explain import request_answers, tree
 from lasthop.engine.plan.finding import Finding
@@ -31,7 +31,7 @@ Locate = Callable[..., tuple[str, int] | None]
 class EngineView:
     observes = False
     probe_notes: tuple[str, ...] = ()
-    """What a reader of a probe's result should know about where it was made."""
+    """Notes about the origin of a probe, for readers of its result."""
 
     def __init__(self, engine: Engine, locate: Locate | None = None) -> None:
         """`locate` returns file and line of an object, and of a field in it, if objects come from files."""
@@ -39,12 +39,13 @@ class EngineView:
         self.locate: Locate = locate or _nowhere
 
     async def count(self, namespace: str = "") -> int:
-        """Returns how many objects there are: in a namespace and cluster-scoped; empty: everywhere."""
+        """Returns the number of objects, in a namespace and cluster-scoped; empty: everywhere."""
         keys = (key for kind in KINDS for key in self.engine.store.keys(kind) if namespace in ("", key.namespace or namespace))
         return sum(await in_slices(map(self._written, keys)))
 
     def _written(self, key: Key) -> bool:
-        """Returns whether somebody wrote it and it is applied: of files, the loader adds Namespaces and rejected policies."""
+        """Returns whether a user wrote the object and it is applied: from files, the loader adds Namespaces and rejected
+        policies."""
         if not self._of_files:
             return True
         if key.kind == "Namespace":
@@ -53,21 +54,21 @@ class EngineView:
         return not isinstance(found, RejectedPolicy) or found.last_good is not None
 
     async def hidden(self) -> tuple[str, ...]:
-        """Returns why hops may be missing altogether, a line each."""
+        """Returns the reasons why hops may be missing, a line each."""
         return ()
 
     async def namespaces(self) -> Collection[str]:
         return {key.name for key in self.engine.store.keys("Namespace")}
 
     async def names(self, kind: str) -> Collection[tuple[str, str]]:
-        """Returns (namespace, name) of each, including policies that could not be fully read."""
+        """Returns (namespace, name) of each object, including policies that could not be fully decoded."""
         return {key[1:] for key in self.engine.store.keys(kind)}
 
     async def hops(self) -> list[HopReport]:
         return joined(await in_slices(self.engine.each_hop()))
 
     async def certificates(self) -> list[CertificateReport]:
-        return each_once(await in_slices(self.engine.each_holder()))
+        return distinct_certificates(await in_slices(self.engine.each_holder()))
 
     async def audit(self) -> Audit:
         place = functools.cache(self.locate)
@@ -95,8 +96,8 @@ class EngineView:
     async def _probe(
         self, key: Key, endpoint: EndpointAddress | None = None, of: tuple[str, int] | None = None
     ) -> ProbeResult:
-        """`of`: only the hops of this Gateway and port."""
-        from lasthop.edge.probe.plan import probe, targets  # with OpenSSL, which a gateway should not have to load to start
+        """`of` limits the probe to the hops of this Gateway and port."""
+        from lasthop.edge.probe.plan import probe, targets  # loads OpenSSL, which a gateway should not need at start-up
 
         todo = [each for each in targets(self.engine, key, endpoint) if of in (None, (each.gateway, each.port))]
         return await asyncio.to_thread(probe, key, todo, notes=self.probe_notes)

@@ -1,4 +1,4 @@
-"""The last failed requests: those that the page shows, each kind once with a count, and those like an explained request."""
+"""Collects the last failed requests: for the page, each kind once with a count, and for the explanation of a request."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from lasthop.web.picture import Line, line_id
 
 KEPT: Final = 50
 PATH: Final = 80
-"""Characters of a path that are shown."""
+"""Displayed characters of a path."""
 EXPLAINED: Final = 3
-"""Failures that the explanation of a request lists."""
+"""Failures in the explanation of a request."""
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """One way in which requests or connections fail."""
+    """A kind of failure of requests or connections."""
 
     last: float
     """Unix time."""
     count: int
     why: str
     line: str = ""
-    """The id of the line that it concerns; empty: it came to no backend."""
+    """The id of the affected line; empty: no backend was reached."""
     route: str = ""
     endpoint: str = ""
     request: str = ""
-    """The last one, as `GET shop.example/cart`."""
+    """The last request, as `GET shop.example/cart`."""
     status: str = ""
 
 
 class RecentFailures:
-    """The last ways in which requests have failed: bounded, however many fail and however they differ."""
+    """Keeps the last kinds of failures, in bounded memory."""
 
     def __init__(self) -> None:
         self._failed: dict[tuple[str, ...], Failed] = {}
-        """The last to fail last."""
+        """The latest is last."""
 
     def add(self, entry: AccessLogEntry, now: float) -> None:
         status = entry.grpc_status or (str(entry.status) if entry.status else "")
-        why = entry.why or f"the backend answered {status}".rstrip()
+        why = entry.why or f"the backend responded with {status}".rstrip()
         route, cluster, endpoint = entry.route or "", entry.upstream_cluster or "", entry.upstream_host or ""
         key = (route, cluster, endpoint, status, why)
         known = self._failed.pop(key, None)
@@ -66,7 +66,7 @@ def _request(entry: AccessLogEntry) -> str:
 
 
 def _line(cluster: str) -> str:
-    """Returns the id of the line that a cluster belongs to."""
+    """Returns the id of a cluster's line."""
     hop = Hop.parse(cluster)
     if hop is None:
         return ""
@@ -75,7 +75,7 @@ def _line(cluster: str) -> str:
 
 
 def observed_failures(lines: Iterable[Line]) -> Iterator[Failed]:
-    """Yields the failures that proxies have reported: what there is of them where their logs are elsewhere."""
+    """Yields the failures reported by proxies, the only source if their logs are elsewhere."""
     for line in lines:
         for each in line.endpoints:
             if each.failures:
@@ -84,7 +84,7 @@ def observed_failures(lines: Iterable[Line]) -> Iterator[Failed]:
 
 
 def latest(recent: Iterable[Failed], observed: Iterable[Failed]) -> list[Failed]:
-    """Returns both, each endpoint's failures once: a request says more than a count."""
+    """Merges both, each endpoint's failures once: a request has more details than a count."""
     found = list(recent)
     known = {(each.line, each.endpoint) for each in found}
     found += (each for each in observed if (each.line, each.endpoint) not in known)
@@ -95,7 +95,7 @@ def latest(recent: Iterable[Failed], observed: Iterable[Failed]) -> list[Failed]
 
 
 def with_history(answer: Json, observations: Observations, feed: RequestFeed | None) -> Json:
-    """Returns the answer with lines about its route at the end of its explanation."""
+    """Adds lines about recent requests of its route to the explanation."""
     key = Key.parse(answer.get("route") or "")
     if key is None:
         return answer
@@ -110,7 +110,7 @@ def with_history(answer: Json, observations: Observations, feed: RequestFeed | N
 
 
 def _alike(entry: AccessLogEntry, answer: Json) -> bool:
-    """Returns whether a request went where this one would: to one of its backends, or if it has none, for the same path."""
+    """Returns whether a request went the same way: to one of its backends, or without one, for the same path."""
     hop = Hop.parse(entry.upstream_cluster or "")
     to = {(each.get("backend"), each.get("port")) for each in answer.get("backends", ()) if each.get("backend")}
     if to:
@@ -119,7 +119,7 @@ def _alike(entry: AccessLogEntry, answer: Json) -> bool:
 
 
 def _distinct(failed: Iterable[AccessLogEntry]) -> list[AccessLogEntry]:
-    """Returns the latest of each kind of failure."""
+    """Returns the latest failure of each kind."""
     kinds: dict[tuple[object, ...], AccessLogEntry] = {}
     for each in failed:
         kinds.setdefault((each.status, each.why, each.upstream_cluster), each)
@@ -129,7 +129,7 @@ def _distinct(failed: Iterable[AccessLogEntry]) -> list[AccessLogEntry]:
 def _traffic(observations: Observations, route: Key) -> Iterator[Json]:
     total, rate = observations.route(route), observations.rate(route)
     if not total.requests:
-        yield {"text": "observed: no request has come to this route yet"}
+        yield {"text": "observed: this route has had no requests yet"}
         return
     share = f", {rate.errors / rate.requests:.0%} of them failed" if rate.requests else ""
     slow = f", p99 {rate.p99 * 1000:,.0f} ms" if rate.p99 is not None else ""
@@ -141,5 +141,5 @@ def _failure(entry: AccessLogEntry) -> Json:
     hop = Hop.parse(entry.upstream_cluster or "")
     to = f" to {hop.backend}:{hop.port}" if hop else ""
     asked = f"{entry.method or 'connection'} {(entry.path or entry.authority or '')[:PATH]}"
-    why = f": {entry.why}" if entry.why else ", the backend's own answer"
+    why = f": {entry.why}" if entry.why else ", the backend's own response"
     return {"text": printable(f"failed at {entry.time}: {entry.status or 'closed'} {asked}{to}{why}"), "state": "bad"}

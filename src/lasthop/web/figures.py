@@ -1,4 +1,4 @@
-"""Figures as people read them."""
+"""Formats figures for people."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 
 DAY: Final = 86400.0
 SOON: Final = 30
-"""Days before it expires from which on a certificate is to be renewed."""
+"""Days before its expiry from which a certificate should be renewed."""
 
 _LONGEST: Final = 1e6
 
 
 def rate(per_second: float) -> str:
-    """Returns a rate such as `12/s`; empty if there is nothing."""
+    """Formats a rate such as `12/s`; empty without one."""
     if per_second <= 0:
         return ""
     if per_second >= 9_950:
@@ -27,7 +27,7 @@ def rate(per_second: float) -> str:
 
 
 def share(part: float) -> str:
-    """Returns a share such as `3.2 %`; a little is never shown as nothing, nor nearly all as all."""
+    """Formats a share such as `3.2 %`; a small one is never shown as zero, nor a large one as all."""
     if part <= 0:
         return "0 %"
     if part >= 1:
@@ -41,7 +41,7 @@ def seconds(value: float) -> str:
 
 
 def days_left(not_after: float, now: float) -> int:
-    """Returns how many whole days are left; of dates beyond all reason, very many."""
+    """Returns the remaining whole days, within a limit."""
     return math.floor(max(-_LONGEST, min(_LONGEST, (not_after - now) / DAY)))
 
 
@@ -53,7 +53,7 @@ def days(not_after: float, now: float) -> str:
 
 
 def due(not_after: float, now: float) -> str:
-    """Returns how urgent it is: `over`, `soon` or nothing."""
+    """Returns the urgency: `over`, `soon` or empty."""
     left = days_left(not_after, now)
     return "over" if left < 0 else "soon" if left <= SOON else ""
 

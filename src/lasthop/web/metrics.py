@@ -1,7 +1,6 @@
-"""/metrics: what an operator wants to count, for controller and proxies together.
+"""Serves /metrics: the counters and gauges of controller and proxies together.
 
-What happens is counted where it happens, in the controller's registry and by the proxies; what is the case is read when it is
-asked for.
+Events are counted where they happen, in the controller's registry and by the proxies. States are read at the request.
 """
 
 from __future__ import annotations
@@ -29,33 +28,33 @@ from lasthop.run.controller import Controller
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.traffic_metrics import BACKEND, Samples, backend_labels, counter, each_row, gauge, traffic_metrics
 
-disable_created_metrics()  # the time of a counter's first increment is a second series for each
+disable_created_metrics()  # a counter's creation time would be a second series for each
 
 PROCESS: Final = ProcessCollector(registry=CollectorRegistry())
 """CPU, memory and files of this process."""
 ROLES: Final = {Role.SERVER: "listener", Role.CLIENT: "client", Role.ANCHOR: "ca", Role.PINNED: "pin"}
 PER_HOLDER: Final = 10
-"""Certificates of one object that have a series, those that end first: a bundle may have hundreds."""
+"""Certificates of one object that have a series, the first to expire first: a bundle may have hundreds."""
 SUBJECT: Final = 120
-"""Characters of a subject: whoever made the certificate has written it."""
+"""Characters of a subject, because the certificate's author has written it."""
 
 
 class _Families(list[Metric]):
-    """Stands in for a registry whose families are collected already."""
+    """Replaces a registry, with families that are already collected."""
 
     def collect(self) -> Iterator[Metric]:
         return iter(self)
 
 
 def _state(view: ControllerView, findings: list[Finding]) -> Iterator[Metric]:
-    """Yields what this process knows except for the hops."""
+    """Yields the state of this process except the hops."""
     controller = view.controller
     about = {"version": version("lasthop"), "python": platform.python_version()}
-    yield gauge("lasthop_build_info", "1, with what this is.", tuple(about), [(tuple(about.values()), 1)])
+    yield gauge("lasthop_build_info", "1, labelled with versions.", tuple(about), [(tuple(about.values()), 1)])
     yield from PROCESS.collect()
     yield gauge("lasthop_ready", "Whether /readyz is 200.", (), [((), not view.readiness().unready)])
     objects = (((kind,), controller.engine.store.count(kind)) for kind in KINDS)
-    yield gauge("lasthop_objects", "Objects that are known, by kind.", ("kind",), objects)
+    yield gauge("lasthop_objects", "Known objects, by kind.", ("kind",), objects)
     counted = Counter((str(each.severity), each.reason) for each in findings)
     yield gauge("lasthop_findings", "Problems found in the objects.", ("severity", "reason"), counted.items())
     yield from _sent(controller)
@@ -76,42 +75,46 @@ def _gateways(controller: Controller) -> Iterator[Metric]:
     clients = ((name, state.proxies) for name, state in states)
     yield gauge("lasthop_xds_clients", "Proxies connected to this process.", ("gateway",), clients)
     synced = ((name, state.synced) for name, state in states)
-    yield gauge("lasthop_xds_synced", "Whether each of these has confirmed all there is.", ("gateway",), synced)
+    yield gauge(
+        "lasthop_xds_synced", "Whether each of these proxies has confirmed its whole configuration.", ("gateway",), synced
+    )
     reporting = (((key.path,), len(controller.observations.proxies(key))) for key, _ in gateways)
-    yield gauge("lasthop_proxies_reporting", "Proxies that report what they see on the wire.", ("gateway",), reporting)
+    yield gauge("lasthop_proxies_reporting", "Proxies that report observations.", ("gateway",), reporting)
     exceeded = (((key.path,), controller.exceeded[key]) for key, _ in gateways)
     help = "Streams and reports of a Gateway's proxies that were refused because they exceed its budget."
     yield counter("lasthop_over_budget", help, ("gateway",), exceeded)
     known = ((key, proxies.state) for key, proxies in gateways if proxies.state)
     programmed = (((key.path,), bool(state.ports or state.udp_ports)) for key, state in known)
-    help = "Whether some port of the Gateway is served as it is written now."
+    help = "Whether some port of the Gateway is served in its current form."
     yield gauge("lasthop_gateway_programmed", help, ("gateway",), programmed)
 
 
 def verification_metrics(hops: list[HopReport], weakened: list[Hop]) -> Iterator[Metric]:
-    """Yields how each hop is verified: what a security officer alerts on."""
-    # The same port may fail twice, over TCP and UDP, and is one sample.
+    """Yields the verification of each hop, for security alerts."""
+    # The same port may fail over both TCP and UDP, and is one sample.
     modes = {(hop.gateway.path, *hop.backend, str(hop.port), hop.mode): 1 for hop in hops}
-    yield gauge("lasthop_backend_tls_verification", "1 for how a backend is verified.", (*BACKEND, "mode"), modes.items())
-    help = "1 for a backend that is verified less than before, which nobody has acknowledged."
+    yield gauge(
+        "lasthop_backend_tls_verification", "1 for the verification mode of a backend.", (*BACKEND, "mode"), modes.items()
+    )
+    help = "1 for a backend whose verification was reduced without acknowledgement."
     yield gauge("lasthop_backend_tls_weakened", help, BACKEND, ((backend_labels(hop), 1) for hop in weakened))
     ends = {hop.waiver[1:]: hop.until for hop in hops if hop.waiver and hop.until}
-    help = "When a VerificationWaiver that is in effect ends."
+    help = "End of a VerificationWaiver that is in effect."
     yield gauge("lasthop_waiver_expiry_timestamp_seconds", help, ("namespace", "waiver"), sorted(ends.items()))
 
 
 def certificates_metric(found: list[CertificateReport]) -> Metric:
-    """Returns those that objects hold. Several with one subject are one series, that of the first to end."""
+    """Returns the certificates in objects. Several with one subject are one series, of the first to expire."""
     held = (((ROLES[each.role], *each.holder), each) for each in found if each.role in ROLES)
-    help = "When a certificate of a listener, a client certificate, a CA or a pinned certificate ends."
+    help = "Expiry of a listener's certificate, a client certificate, a CA or a pinned certificate."
     names = ("role", "kind", "namespace", "name", "subject")
     return gauge("lasthop_certificate_expiry_timestamp_seconds", help, names, _expiries(held))
 
 
 def revocations_metric(found: list[CertificateReport]) -> Metric:
-    """Returns when revocation lists are due: a family of its own, because most are due every few days."""
+    """Returns when revocation lists are due, in a separate family, because most are due every few days."""
     held = ((tuple(each.holder), each) for each in found if each.role is Role.REVOCATIONS)
-    help = "When the next revocation list of a CA is due; without it connections that need it fail."
+    help = "Due time of the next revocation list of a CA; without it connections that need it fail."
     names = ("kind", "namespace", "name", "issuer")
     return gauge("lasthop_revocation_list_next_update_timestamp_seconds", help, names, _expiries(held))
 
@@ -129,10 +132,10 @@ def _expiries(found: Iterable[tuple[tuple[str, ...], CertificateReport]]) -> Sam
 
 
 async def metrics(view: ControllerView) -> bytes:
-    """Works in slices on the event loop, and writes the text, of which there may be megabytes, beside it."""
+    """Computes the metrics in slices on the event loop, and renders the text, possibly megabytes, in a thread."""
     hops, certificates = await view.hops(), await view.certificates()
     controller, graph = view.controller, view.engine.graph
-    # What upgrades show of a backend is observed under a name of its own, and counts for the same backend.
+    # Upgrades of a backend are observed as a separate hop, and count for the same backend.
     names = {also for hop in view.engine.hop_names() for also in (hop, hop.for_upgrades) if also}
     state = await in_slices(_state(view, await view.findings()))
     rows = await in_slices(each_row(controller.observations, names))

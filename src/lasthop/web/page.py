@@ -1,6 +1,5 @@
-"""The page at the admin address: one picture of what happens on every hop, live. htmx asks each second what has changed and is
-told "nothing" unless something has; there is nothing to build.
-"""
+"""Renders the page at the admin address: a live picture of every hop. htmx polls each second for changes; there is no build
+step."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from lasthop.edge.probe.result import ProbeResult
 
 LONGEST: Final = 200
-"""Characters of what is searched for."""
+"""Characters of a search text."""
 FINDINGS: Final = 20
 CERTIFICATES: Final = 10
 YAML_LINES: Final = 400
@@ -36,7 +35,7 @@ YAML_LINES: Final = 400
 def _templates() -> Environment:
     from jinja2 import Environment, PackageLoader
 
-    # Everything is escaped, and before that made printable: what reorders or hides text is shown as its code.
+    # Everything is made printable and then escaped: characters that reorder or hide text are shown as their codes.
     found = Environment(
         loader=PackageLoader("lasthop.web"), autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
@@ -59,7 +58,7 @@ def _shown(value: object) -> object:
 
 
 def filter_of(query: Mapping[str, str]) -> Filter:
-    """Returns what the reader asks to see; what makes no sense is left out."""
+    """Returns the reader's filter without invalid values."""
     page = query.get("page", "")
     return Filter(
         query.get("q", "")[:LONGEST].strip(),
@@ -71,7 +70,7 @@ def filter_of(query: Mapping[str, str]) -> Filter:
 
 
 def address(asked: Filter, /, **others: str | int | None) -> str:
-    """Returns the query of an address that asks for this, with other values for some of it."""
+    """Returns the query of this filter's address, with some values replaced."""
     state = asked.state.slug if asked.state else ""
     values: dict[str, str | int | None] = {
         "q": asked.text,
@@ -98,8 +97,8 @@ def _page(model: PageModel, picture: Picture, opened: Detail | None) -> str:
 
 
 async def live(model: PageModel, asked: Filter, seen: str) -> str | None:
-    """Returns the part of the page that changes; None if it is what the browser has already seen. Who has seen nothing of it
-    has just asked for something else, and is not kept waiting for news: those come with the next question, a second later."""
+    """Returns the changing part of the page, or None if the browser has it. A browser that has no part yet has just changed
+    its filter, and gets the last state without waiting; newer data comes with its next poll, a second later."""
     picture = await model.picture(asked, at_once=not seen)
     return await asyncio.to_thread(_changed, picture, seen)
 
@@ -132,7 +131,7 @@ def _digest(text: str) -> str:
 
 
 async def detail(model: PageModel, hop: str) -> str | None:
-    """Returns all that there is to know of a line; None if there is no such line any more."""
+    """Returns the details of a line; None if it no longer exists."""
     found = await model.detail(hop)
     if found is None:
         return None
@@ -144,7 +143,7 @@ def _detail_values(model: PageModel, found: Detail) -> dict[str, Any]:
 
 
 async def state(model: PageModel, hop: str) -> str | None:
-    """Returns the part of a line's detail that changes by itself."""
+    """Returns the changing part of a line's detail."""
     found = await model.line(hop)
     return await asyncio.to_thread(_render, "state.html", {"line": found, "now": time.time()}) if found else None
 
@@ -158,7 +157,7 @@ def _render(template: str, values: dict[str, Any]) -> str:
 
 
 def _yaml(document: Any) -> list[str]:
-    """Returns the lines of an object, with the end of a very long one left out."""
+    """Returns the lines of an object's YAML; a very long one is truncated."""
     import yaml
 
     lines = yaml.safe_dump(msgspec.to_builtins(document), sort_keys=False, allow_unicode=True, width=120).splitlines()

@@ -1,5 +1,5 @@
-"""Collects what the page shows, from a running controller, in slices; what is plain and unchanging is then drawn beside the
-event loop."""
+"""Collects the page's data from a running controller in slices. Plain, immutable values are then drawn outside the event
+loop."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ from lasthop.web.probing import Probes
 from lasthop.web.redaction import without_secrets
 
 AGE: Final = 1.0
-"""Seconds that lines may be old while there is traffic, however many pages are open."""
+"""Seconds for which lines are cached while there is traffic, however many pages are open."""
 LOCATED: Final = 50
-"""Findings whose file and line are looked for."""
+"""Findings whose file and line are determined."""
 RULING_ROUTES: Final = 8
 """Routes of a line whose YAML is shown."""
 
 
 class Material(msgspec.Struct, frozen=True):
-    """What pictures are made of, whatever part of it a reader asks for."""
+    """The data for all pictures, before any filter."""
 
     lines: tuple[Line, ...]
-    """In their order."""
+    """In display order."""
     known: KnownObjects
     mistakes: tuple[Mistake, ...]
     certificates: tuple[CertificateReport, ...]
-    """Those that objects hold and those that backends have shown, the first to expire first."""
+    """Certificates in objects and from backends, the first to expire first."""
 
 
 class Picture(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class Picture(msgspec.Struct, frozen=True):
     choice: Choice
     groups: tuple[Group, ...]
     gateways: Mapping[str, Summary]
-    """READY and WHY of each Gateway that is drawn."""
+    """READY and WHY of each drawn Gateway."""
     routes: Mapping[str, Summary]
     ready: bool
     problems: tuple[str, ...]
@@ -67,16 +67,16 @@ class Picture(msgspec.Struct, frozen=True):
     failures: tuple[Failed, ...]
     certificates: tuple[CertificateReport, ...]
     names: Mapping[str, str]
-    """What the lines of failures are called, by id."""
+    """Names of the lines of failures, by id."""
     rate: float
 
 
 class Detail(msgspec.Struct, frozen=True):
     line: Line
     explained: tuple[tuple[Key, Json], ...]
-    """The objects that decide, each with its tree; the first is the one to read first."""
+    """The deciding objects, each with its explanation tree; the first is the most important."""
     ruling: tuple[tuple[Key, str, Json], ...]
-    """What rules the hop: object, `file:line`, and the object as it was written."""
+    """The objects that determine the hop: key, `file:line`, and the object as written."""
 
 
 class PageModel:
@@ -85,7 +85,7 @@ class PageModel:
         self.probes = Probes(self._probe)
         self._reports: list[HopReport] = []
         self._hops: list[list[Hop]] = []
-        """The hops of each report, which are the same as long as the reports are."""
+        """The hops of each report; they change only with the reports."""
         self._material = Shared(self._make_material, seconds=AGE)
 
     async def _make_material(self) -> Material:
@@ -96,7 +96,7 @@ class PageModel:
         return Material(lines, known, await self._make_mistakes(), certificates)
 
     async def _make_lines(self) -> tuple[Line, ...]:
-        """Returns every line in its order, each port once: what the protocols of a port differ in is not shown here."""
+        """Returns all lines in order, each port once: differences between protocols of a port are not shown."""
         observations, graph = self.view.controller.observations, self.engine.graph
         reports = await self.view.hops()
         if reports is not self._reports:
@@ -122,7 +122,7 @@ class PageModel:
         return await asyncio.to_thread(_known, routes, listeners, lines)
 
     async def picture(self, asked: Filter, *, at_once: bool = False) -> Picture:
-        """Returns what the page shows. `at_once`: as it was computed last."""
+        """Returns the picture for a filter. `at_once`: from the last computed data."""
         made = await (self._material.at_once() if at_once else self._material.get())
         lines = made.lines
         choice = await asyncio.to_thread(choose, lines, asked)
@@ -152,8 +152,8 @@ class PageModel:
         return (self.view.ready(key) if key else None) or Summary("", "")
 
     async def _make_mistakes(self) -> tuple[Mistake, ...]:
-        """Returns errors before warnings, and of each those that name a file and a line first; where there are many, only the
-        first of them are looked for in files."""
+        """Returns errors before warnings, and in each group findings with a file first. If there are many, only the first are
+        located in files."""
         broken = {key: each.file for each in self.view.controller.not_applied for key in each.objects}
         found = await asyncio.to_thread(mistakes, await self.view.findings(), broken)
         found = await asyncio.to_thread(sorted, found, key=_errors_first)
@@ -185,7 +185,7 @@ class PageModel:
         return f"{place[0]}:{place[1]}" if place else ""
 
     def _written(self, key: Key) -> Json:
-        """Returns an object as it was written, without its status and without secrets."""
+        """Returns an object as written, without its status and without secrets."""
         document = self.view.controller.statuses.document(key)
         return {name: part for name, part in without_secrets(document).items() if name != "status"} if document else {}
 
@@ -195,7 +195,7 @@ class PageModel:
 
 
 def _observed_line(g: Graph, observations: Observations, report: HopReport, hops: Iterable[Hop]) -> Line:
-    """Returns the line of a hop with what has been observed on it; the protocols of a port are one line."""
+    """Returns the line of a hop with its observations; the protocols of a port are one line."""
     found = {hop: seen_now(g, hop, seen) for hop in hops if (seen := observations.seen(hop))}
     if not found:
         return line(report)
@@ -203,7 +203,7 @@ def _observed_line(g: Graph, observations: Observations, report: HopReport, hops
 
 
 def _worth_explaining(keys: Sequence[Key]) -> list[Key]:
-    """Returns the object that decides how the hop is connected, and the routes."""
+    """Returns the object that decides the hop's connection, and the routes."""
     first = [key for key in keys if key.kind in ("BackendTLSPolicy", "XBackend", *SERVICE_GROUPS)][:1]
     return first + [key for key in keys if key.kind in ROUTE_KINDS]
 
@@ -221,7 +221,7 @@ def _errors_first(mistake: Mistake) -> tuple[bool, bool]:
 
 
 def _in_order(found: list[Line]) -> tuple[Line, ...]:
-    """Returns each line once: where the protocols of a port differ, the worst of them."""
+    """Returns each line once: if the protocols of a port differ, the worst."""
     kept: dict[str, Line] = {}
     for each in sorted(found, key=lambda line: line.order):
         kept.setdefault(each.id, each)

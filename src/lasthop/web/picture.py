@@ -1,7 +1,4 @@
-"""What the page shows of each hop, and which hops it shows: pure, reports and observations in, rows out.
-
-HopReport (required) + Observed (happened)  ──line──>  Line  ──choose──>  rows: single lines, and bundles of many
-"""
+"""Selects and describes the hops that the page shows. Pure: reports and observations in, rows out."""
 
 from __future__ import annotations
 
@@ -21,15 +18,15 @@ from lasthop.engine.plan.observation import EndpointSeen, Failure, Health, HopSe
 from lasthop.engine.plan.strength import Strength
 
 SINGLE: Final = 40
-"""Lines of a page; if there are more, what is in order is bundled."""
+"""Lines per page; with more, healthy lines are bundled."""
 BUNDLES: Final = 20
 NAMED_ENDPOINTS: Final = 3
 FAILING_SHARE: Final = 0.01
-"""Of the requests of a line: from here on its words say that they fail."""
+"""Share of failing requests from which a line's text mentions them."""
 
 
 class LineState(StrEnum):
-    """What happened on a hop, the worst first. Plaintext is worse than a waiver, which at least encrypts."""
+    """The state of a hop, the worst first. Plaintext is worse than a waiver, which at least encrypts."""
 
     FAILING = "failing"
     PARTLY = "partly failing"
@@ -38,7 +35,7 @@ class LineState(StrEnum):
     UNTRIED = "not tried yet"
     VERIFIED = "verified"
     OUTSIDE = "not ours"
-    """TLS that is the client's own, and UDP."""
+    """The client's own TLS, and UDP."""
 
     @property
     def rank(self) -> int:
@@ -46,32 +43,32 @@ class LineState(StrEnum):
 
     @property
     def slug(self) -> str:
-        """The name as CSS classes and addresses have it."""
+        """Returns the name for CSS classes and addresses."""
         return self.replace(" ", "-")
 
 
 _RANKS: Final = {state: rank for rank, state in enumerate(LineState)}
 BY_SLUG: Final = {state.slug: state for state in LineState}
 DEGRADED: Final = frozenset({LineState.FAILING, LineState.PARTLY, LineState.PLAINTEXT, LineState.WAIVED})
-"""What is shown by itself as long as there is room for it."""
+"""States whose lines are shown separately as long as there is room."""
 
 
 class Line(msgspec.Struct, frozen=True):
     """The line to one backend."""
 
     id: str
-    """Nothing that anybody has written, so that it can be part of any markup or address."""
+    """Contains no user text, so that it can be part of any markup or address."""
     report: HopReport
-    """What is asked for, and beside it what happened."""
+    """The requirement, with observations."""
     state: LineState
     words: str
-    """What happened, or why nothing can."""
+    """The observation, or the reason why there is none."""
     endpoints: tuple[EndpointSeen, ...] = ()
     traffic: Traffic = Traffic()
     rate: float = 0.0
     """Requests per second; of a stream, connections."""
     errors: float = 0.0
-    """The share of them that was answered with 5xx."""
+    """The share of responses with 5xx."""
 
     @property
     def namespace(self) -> str:
@@ -87,12 +84,12 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def certificate(self) -> LeafCertificate | None:
-        """What the backend has shown; of several, the first to expire."""
+        """Returns the backend's certificate; of several, the first to expire."""
         return next(iter(self.report.observed.certificates), None) if self.report.observed else None
 
     @property
     def no_certificate(self) -> str:
-        """Why there is none to show. Envoy keeps nothing of a certificate that it refuses, except what `words` say."""
+        """Returns why there is no certificate. Envoy keeps nothing of a rejected certificate, except the text in `words`."""
         if self.state is LineState.PLAINTEXT or self.report.manner == "plaintext":
             return "none: plaintext"
         if self.state is LineState.OUTSIDE:
@@ -107,19 +104,19 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def line(report: HopReport, seen: HopSeen | None = None, recent: tuple[float, float] = (0.0, 0.0)) -> Line:
-    """Returns the line of a hop. `recent` has the requests and errors of a second."""
+    """Returns the line of a hop. `recent` contains requests and errors per second."""
     state = state_of(report, report.observed.health if report.observed else Health.UNTRIED)
     id, seen = line_id(report.gateway, report.backend, report.port, report.outside or ""), seen or HopSeen()
     requests, errors = recent
     share = errors / requests if requests else 0.0
     words = _words(report, state)
-    # A handshake succeeds before the request fails: two facts, of which the state shows the first.
+    # A handshake succeeds before the request fails: two facts; the state shows the first.
     words = f"{words}; {share:.0%} of requests fail" if share >= FAILING_SHARE and state is not LineState.FAILING else words
     return Line(id, report, state, words, seen.endpoints, seen.traffic, requests, share)
 
 
 def line_id(gateway: Key, backend: Key, port: int, own: str = "") -> str:
-    """Returns the id of a line. `own`: the protocol of a hop that policies do not apply to."""
+    """Returns the id of a line. `own`: the protocol of a hop to which policies do not apply."""
     text = "\n".join((gateway.path, str(backend), str(port), own))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -149,8 +146,8 @@ def _words(report: HopReport, state: LineState) -> str:
 
 
 def _failure(failure: Failure, tried: int) -> str:
-    """Returns words such as `2 of 3 endpoints: certificate is for old.example (10.0.0.1:8443, 10.0.0.2:8443)`: what may be cut
-    comes last."""
+    """Formats a failure such as `2 of 3 endpoints: certificate is for old.example (10.0.0.1:8443, 10.0.0.2:8443)`. The part
+    that may be truncated comes last."""
     endpoints = [each for each in failure.endpoints if each]
     by = f" from {', '.join(failure.proxies)}" if failure.proxies else ""
     if not endpoints or (len(endpoints) >= tried and not by):
@@ -165,7 +162,7 @@ class Filter(msgspec.Struct, frozen=True):
     gateway: str = ""
     state: LineState | None = None
     page: int = 0
-    """0: what is in order is bundled if there is much of it; from 1 on: every line, page by page."""
+    """0: many healthy lines are bundled; from 1 on: every line, page by page."""
 
     @property
     def empty(self) -> bool:
@@ -173,12 +170,12 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 class LineBundle(msgspec.Struct, frozen=True):
-    """Lines of a Gateway and a namespace that are in the same state, drawn as one."""
+    """Lines of a Gateway and a namespace in the same state, drawn as one."""
 
     gateway: str
-    """Empty: of several."""
+    """Empty: several Gateways."""
     namespace: str
-    """Empty: of several."""
+    """Empty: several namespaces."""
     state: LineState
     lines: tuple[Line, ...]
 
@@ -192,7 +189,7 @@ class LineBundle(msgspec.Struct, frozen=True):
 
     @property
     def soonest(self) -> Line | None:
-        """The one whose certificate expires first."""
+        """Returns the line whose certificate expires first."""
         known = ((each.certificate.not_after, each.id, each) for each in self.lines if each.certificate)
         return min(known, default=(0.0, "", None))[2]
 
@@ -206,11 +203,11 @@ Row = Line | LineBundle
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """Which lines are shown, and how many there are of what."""
+    """The shown lines, and the counts for the filters."""
 
     rows: tuple[Row, ...]
     states: tuple[tuple[LineState, int], ...]
-    """What the reader could ask for instead, with the number of lines; of the present text, namespace and Gateway."""
+    """The number of lines by state, within the current text, namespace and Gateway."""
     namespaces: tuple[tuple[str, int], ...]
     gateways: tuple[tuple[str, int], ...]
     found: int
@@ -220,7 +217,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def choose(lines: Sequence[Line], asked: Filter) -> Choice:
-    """Returns what to draw; `lines` are in their order."""
+    """Returns the rows to draw; `lines` are in order."""
     words = asked.text.lower().split()
     within = [each for each in lines if _wanted(each, words, asked)]
     states = Counter(each.state for each in within)
@@ -262,7 +259,7 @@ def _counted(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
 
 
 def _bundled(found: Sequence[Line]) -> tuple[Row, ...]:
-    """Returns what needs a look by itself, as far as there is room; everything else in bundles."""
+    """Returns lines that need attention separately, as far as there is room, and all others in bundles."""
     single = [each for each in found if each.state in DEGRADED][: SINGLE - BUNDLES]
     shown = {each.id for each in single}
     rest = _gathered(((each.state, each.gateway, each.namespace), [each]) for each in found if each.id not in shown)
@@ -276,7 +273,7 @@ def _bundled(found: Sequence[Line]) -> tuple[Row, ...]:
 
 
 BundleKey = tuple[LineState, str, str]
-"""LineState, Gateway and namespace of the lines of a bundle; empty: of several."""
+"""State, Gateway and namespace of the lines in a bundle; empty: several."""
 
 
 def _gathered(parts: Iterable[tuple[BundleKey, list[Line]]]) -> dict[BundleKey, list[Line]]:

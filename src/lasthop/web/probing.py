@@ -1,8 +1,8 @@
-"""Probes backends for people who look at the page.
+"""Probes backends for readers of the page.
 
-A probe connects to backends, and any user of this machine can open the page, so nobody is given more than the gateway does by
-itself: only lines of the picture can be probed, never an address that is asked for; a result is kept for some seconds, so that
-asking more often connects no more often; and few are made at once. The token and the origin keep the pages of other sites out.
+A probe connects to backends, and any user of this machine can open the page. So readers cannot do more than the gateway itself
+does: only lines of the picture can be probed, never a given address; a result is cached for some seconds, so that repeated
+requests cause no more connections; and few probes run at once. The token and the origin keep pages of other sites out.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from typing import Final
 from lasthop.edge.probe.result import ProbeResult
 
 KEPT: Final = 5.0
-"""Seconds for which a result is shown instead of a new one."""
+"""Seconds for which a result is cached."""
 AT_ONCE: Final = 2
 WAITING: Final = 8
 """Readers that may wait for a result."""
 
 
 class TooMany(Exception):
-    """So many probes are under way that no other is begun."""
+    """Too many probes are running."""
 
 
 class Probes:
     def __init__(self, make: Callable[[str], Awaitable[ProbeResult | None]]) -> None:
-        """`make` probes a line by its id; None: there is no such line."""
+        """`make` probes a line by its id; None: the line does not exist."""
         self.token: Final = secrets.token_urlsafe(24)
         self._make = make
         self._turn = asyncio.Semaphore(AT_ONCE)
         self._asked: Counter[str] = Counter()
-        """How many wait for each line, the one whose probe is under way included."""
+        """The number of readers per line, including the one whose probe is running."""
         self._locks: dict[str, asyncio.Lock] = {}
         self._kept: dict[str, tuple[float, ProbeResult]] = {}
 
@@ -43,7 +43,7 @@ class Probes:
         return hmac.compare_digest(given.encode(), self.token.encode())
 
     async def get(self, line: str) -> ProbeResult | None:
-        """Probes a line, or waits for the probe of it that is under way. Raises `TooMany`."""
+        """Probes a line, or waits for its running probe. Raises `TooMany`."""
         if self._asked.total() >= WAITING:
             raise TooMany
         self._asked[line] += 1

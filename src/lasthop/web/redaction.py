@@ -1,4 +1,4 @@
-"""Removes secrets from documents that people pass on: Envoy's configuration, objects, the contents of ConfigMaps."""
+"""Removes secrets from documents that people share: Envoy's configuration, objects, the contents of ConfigMaps."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ SECRET_FIELDS: Final = frozenset(
         "stringData",
     }
 )
-"""In both spellings, see `_camel`. Envoy redacts some of them by itself."""
+"""In both spellings, see `_camel`. Envoy redacts some of them itself."""
 SECRET_NAMES: Final = re.compile(
     r"auth(?!ority|or\b)|cookie|token|secret|passw|credential|key|signature|session|jwt", re.IGNORECASE
 )
-"""Headers and query parameters whose values are secrets."""
+"""Headers and query parameters with secret values."""
 VALUE_FIELDS: Final = frozenset({"value", "rawValue", "stringMatch", "exactMatch"})
-"""Where the value is, or what is compared with it."""
+"""Fields of the value, or of the text to compare it with."""
 SENT_FIELDS: Final = frozenset({"initialMetadata", "headersToAdd", "requestHeadersToAdd", "requestHeaderModifier"})
-"""Headers that a gateway adds to what it sends: a collector's or a backend's key, whatever name that vendor has given it."""
+"""Headers that a gateway adds to requests: a collector's or a backend's key, under any name."""
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-"""An annotation that repeats the whole object, a Secret's data too."""
+"""An annotation that repeats the whole object, including a Secret's data."""
 PUBLIC: Final = re.compile(r"(\s*-----BEGIN (CERTIFICATE|X509 CRL)-----[A-Za-z0-9+/=\s]*-----END \2-----)*\s*")
-"""Certificates, and nothing beside them: a ConfigMap may hold anything, a private key too if someone errs."""
+"""Certificates only: a ConfigMap may contain anything, even a private key by mistake."""
 PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
 
 def redacted(value: Any, *, hidden: bool = False) -> Any:
-    """Returns the value with private keys, passwords and secret headers replaced; where `hidden`, all headers."""
+    """Replaces private keys, passwords and secret headers; where `hidden`, all headers."""
     match value:
         case dict():
             name = value.get("name", value.get("key"))
@@ -56,7 +56,7 @@ def _field(field: str, value: Any, *, secret: bool, hidden: bool) -> Any:
     if name in SECRET_FIELDS or field == LAST_APPLIED or (secret and name in VALUE_FIELDS):
         return REDACTED
     if name == "provider" and isinstance(value, dict) and "headers" in value:
-        # Of an XTelemetryPolicy. Elsewhere `headers` are what requests are matched by.
+        # Headers of an XTelemetryPolicy. Elsewhere `headers` match requests.
         return {**redacted(value, hidden=hidden), "headers": redacted(value["headers"], hidden=True)}
     return redacted(value, hidden=hidden or name in SENT_FIELDS)
 
@@ -67,7 +67,7 @@ def _camel(field: str) -> str:
 
 
 def without_secrets(document: dict[str, Any]) -> dict[str, Any]:
-    """Returns an object without what is secret in it: the keys of a Secret, of a ConfigMap what is public by nature."""
+    """Removes the secrets of an object: a Secret's values, and the private parts of a ConfigMap."""
     if document.get("kind") == "Secret" and isinstance(data := document.get("data"), dict):
         document = {**document, "data": dict.fromkeys(data, REDACTED)}
     found: dict[str, Any] = redacted(without_contents(document))
@@ -75,7 +75,7 @@ def without_secrets(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_contents(document: Json) -> Json:
-    """Returns the keys and sizes of a ConfigMap, and its CA certificates. Other kinds come back as they are."""
+    """Returns the keys and sizes of a ConfigMap, and its CA certificates. Other kinds are unchanged."""
     if document.get("kind") != "ConfigMap" or not isinstance(data := document.get("data"), dict):
         return document
     return {**document, "data": {key: _shown(key, text) for key, text in data.items()}}

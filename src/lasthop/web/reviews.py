@@ -1,11 +1,13 @@
-"""Answers the API server's admission reviews: warnings from a rehearsal of the edit; a refusal where an operator wants one.
+"""Answers the API server's admission reviews: warnings from a rehearsal of the edit, or a refusal if the operator requires
+one.
 
-Bounded in every way, because whoever reaches the port may ask:
+Every step is bounded, because anyone who reaches the port can send reviews:
 
     arrives ──> its caller's queue ──> body read ──> its turn ──> decoded and judged in a thread ──> answer
                 unread, a few          a few at once             one at a time
 
-Two seconds for all of that. What is not judged in time is an error, so that the webhook's `failurePolicy` decides.
+All of that takes at most two seconds. A review that is not judged in time is an error, so that the webhook's `failurePolicy`
+decides.
 """
 
 from __future__ import annotations
@@ -32,24 +34,24 @@ from lasthop.engine.what_if import IN_ORDER, OPERATORS, Consequences, Rehearsal,
 
 T = TypeVar("T")
 WITHIN: Final = 2.0
-"""Seconds for a review, its turn included; the API server waits for 5."""
+"""Seconds for a review, including its wait; the API server waits for 5."""
 READ: Final = 8
 """Reviews whose bodies are in memory."""
 READ_EACH: Final = 2
-"""Of these, for one caller."""
+"""The same for one caller."""
 WAITING: Final = 8
-"""Reviews of one caller that wait unread."""
+"""Unread reviews of one caller."""
 LAG: Final = 0.3
-"""Seconds by which watches may be behind what was written: `kubectl apply -f` creates a Service and, some milliseconds later,
-the route to it."""
+"""Seconds by which watches may lag behind writes: `kubectl apply -f` creates a Service and, some milliseconds later, the route
+to it."""
 MAX_WARNINGS: Final = 10
 LONGEST: Final = 300
-"""Characters of a warning: with ten of them, less than the API server begins to cut at."""
+"""Characters of a warning: ten of them stay below the API server's limit."""
 API_VERSION: Final = "admission.k8s.io/v1"
 LARGEST: Final = 8 * 1024 * 1024
-"""Bytes of a review: it holds an object twice, before and after, and the API server takes 3 MiB."""
+"""Bytes of a review: it contains an object twice, before and after, and the API server accepts 3 MiB."""
 LARGEST_OBJECT: Final = 3 * 1024 * 1024
-ELSEWHERE: Final = "a GatewayProfile refuses what would follow in other namespaces; see lasthop check"
+ELSEWHERE: Final = "a GatewayProfile forbids the effects of this edit in other namespaces; see lasthop check"
 Name = Annotated[str, msgspec.Meta(max_length=253)]
 
 
@@ -73,11 +75,11 @@ class Review(msgspec.Struct, frozen=True):
 
 
 class NotJudged(Exception):
-    """A review has no answer; the text says why."""
+    """A review has no answer; the text is the reason."""
 
 
 class BadReview(NotJudged):
-    """What was sent is no review, or one that nobody would send; the text says why."""
+    """The request is not a valid review; the text is the reason."""
 
 
 class Reviews:
@@ -88,18 +90,18 @@ class Reviews:
         namespaces: tuple[str, ...] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`live` is the graph of the engine that serves, of which only inputs are looked at; `namespaces` what it watches."""
+        """`live` is the graph of the serving engine, whose inputs alone are read; `namespaces` are the watched ones."""
         self._rehearsal, self._live, self._namespaces, self._clock = rehearsal, live, namespaces, clock
-        # One thread: rehearsals take turns, and the event loop has its own however long one of their steps takes.
+        # One thread, because rehearsals take turns and must not block the event loop.
         self._thread = ThreadPoolExecutor(1, "rehearsal")
         self._reading, self._judging = CallerTurns(READ, READ_EACH, WAITING), CallerTurns(1, 1, READ_EACH)
 
     async def warm_up(self) -> None:
-        """Takes in everything there is, before anybody waits for an answer."""
+        """Processes all existing objects before the first review."""
         await self._run(self._rehearsal.catch_up(), math.inf)
 
     async def answer(self, caller: str, read: Callable[[], Awaitable[bytes]]) -> Json:
-        """Returns the AdmissionReview that answers one. `read` returns it, and is called when it is its caller's turn. Raises
+        """Answers an AdmissionReview. `read` returns the review, and is called when it is its caller's turn. Raises
         NotJudged."""
         end = time.monotonic() + WITHIN
         try:
@@ -108,7 +110,9 @@ class Reviews:
         except Full as full:
             raise NotJudged(f"{full}; try again") from None
         except TimeoutError:
-            raise NotJudged(f"it could not be judged within {WITHIN:g} s: it concerns too much, or too much changes") from None
+            raise NotJudged(
+                f"the edit could not be judged within {WITHIN:g} s: it affects too many objects, or too many objects change"
+            ) from None
 
     async def _judge(self, caller: str, body: bytes, end: float) -> Json:
         async with self._judging.turn(caller):
@@ -124,11 +128,11 @@ class Reviews:
                 async with self._judging.turn(caller):
                     verdict = await self._run(self._rehearsal.edit(key, obj), end)
         if verdict.not_judged and not verdict.refused and key.kind not in OPERATORS:
-            raise NotJudged(f"it may verify less: {_not_compared(verdict)}")
+            raise NotJudged(f"the edit may reduce verification: {_not_compared(verdict)}")
         return _judged(request.uid, key, verdict)
 
     def _concerned(self, request: AdmissionRequest) -> Key | None:
-        """Returns the object of a request; None if it is of another kind, or not watched."""
+        """Returns the object of a request; None if its kind or namespace is not watched."""
         kind = KINDS.get(request.kind.kind)
         watched = not self._namespaces or not request.namespace or request.namespace in self._namespaces
         if kind is None or kind.group != request.kind.group or not watched or not request.name:
@@ -139,7 +143,7 @@ class Reviews:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def _run(self, steps: Generator[None, None, T], end: float) -> T:
-        """Runs steps in the thread. Once nobody waits any more it stops after the one under way, candidate taken back."""
+        """Runs steps in the thread. After the timeout it stops with the current step and reverts the candidate."""
 
         def run() -> T:
             with contextlib.closing(steps):
@@ -160,24 +164,24 @@ def _decoded(body: bytes) -> AdmissionRequest:
     try:
         return msgspec.json.decode(body, type=Review).request
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadReview(f"this is no AdmissionReview of {API_VERSION}: {error}") from None
+        raise BadReview(f"not an AdmissionReview of {API_VERSION}: {error}") from None
 
 
 def _candidate(request: AdmissionRequest, key: Key) -> Object | None:
     if (size := len(bytes(request.object))) > LARGEST_OBJECT:
-        raise BadReview(f"the object has {size} bytes, more than the API server takes")
+        raise BadReview(f"the object has {size} bytes, more than the API server accepts")
     try:
         decoded = read_object(key.kind, request.object)
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadReview(f"the object cannot be read: {error}") from None
     if decoded.key != key:
-        raise BadReview(f"the object is {decoded.key}, and the request is about {key}")
+        raise BadReview(f"the object is {decoded.key}, but the request names {key}")
     return decoded.object
 
 
 def _judged(uid: str, key: Key, verdict: Consequences) -> Json:
-    """Tells what concerns the namespace of the edit. Whoever reaches the port may ask, so of what is in other namespaces an
-    answer says only how much it is."""
+    """Returns the consequences in the namespace of the edit. Anyone who reaches the port can ask, so of other namespaces the
+    answer contains only counts."""
     texts = list(_concerning(verdict, key.namespace))
     if hidden := len(verdict.weaker) + len(verdict.other_trust) + len(verdict.introduced) - len(texts):
         texts.append(f"{hidden} more in other namespaces; see lasthop check")
@@ -188,7 +192,7 @@ def _judged(uid: str, key: Key, verdict: Consequences) -> Json:
 
 
 def _concerning(verdict: Consequences, namespace: str) -> Iterator[str]:
-    """Yields what concerns a namespace or cluster-scoped objects."""
+    """Yields the consequences in a namespace or for cluster-scoped objects."""
     for hop in (*verdict.weaker, *verdict.other_trust):
         if namespace in (hop.gateway.namespace, hop.backend.namespace):
             yield hop_words(hop)
@@ -198,7 +202,7 @@ def _concerning(verdict: Consequences, namespace: str) -> Iterator[str]:
 
 
 def _not_compared(verdict: Consequences) -> str:
-    return f"{len(verdict.not_judged)} of the hops that it concerns could not be compared; see lasthop check --against"
+    return f"{len(verdict.not_judged)} of the affected hops could not be compared; see lasthop check --against"
 
 
 def _answer(uid: str, warnings: list[str] | None = None, refused: tuple[str, ...] = ()) -> Json:
@@ -215,34 +219,34 @@ def _answer(uid: str, warnings: list[str] | None = None, refused: tuple[str, ...
 
 
 def _short(text: str, longest: int = LONGEST) -> str:
-    """Returns a text as one line: it becomes a header of the API server's answer."""
+    """Returns a text as one line, because it becomes a header of the API server's response."""
     line = " ".join(clean(text).split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 class Full(Exception):
-    """A caller has as many waiting as it may; the text says how many."""
+    """A caller has reached its limit of waiting requests; the text contains the limit."""
 
 
 class CallerTurns:
-    """Lets a few callers work at a time: each has a queue of its own, and callers take turns."""
+    """Limits concurrent work: each caller has a queue of its own, and callers take turns."""
 
     def __init__(self, at_once: int, each: int, waiting: int) -> None:
-        """`at_once`: how many work; `each`: how many of them for one caller; `waiting`: how many of one caller wait."""
+        """`at_once`: concurrent requests; `each`: of one caller; `waiting`: waiting requests of one caller."""
         self._at_once, self._each, self._most = at_once, each, waiting
         self._working: Counter[str] = Counter()
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
-        """Of callers with something in it, the next to have a turn first."""
+        """Non-empty queues by caller, the next in turn first."""
 
     def __repr__(self) -> str:
         return f"<CallerTurns: {self._working.total()} working, {sum(map(len, self._queues.values()))} waiting>"
 
     @contextlib.asynccontextmanager
     async def turn(self, caller: str) -> AsyncIterator[None]:
-        """Waits for a turn. Who gives up waiting (a timeout) leaves the queue. Raises Full."""
+        """Waits for a turn. A caller that gives up (a timeout) leaves the queue. Raises Full."""
         queue = self._queues.setdefault(caller, deque())
         if len(queue) >= self._most:
-            raise Full(f"{self._most} requests wait already")
+            raise Full(f"{self._most} requests of this caller already wait, which is the limit")
         place = asyncio.get_running_loop().create_future()
         queue.append(place)
         self._admit()
@@ -254,7 +258,7 @@ class CallerTurns:
                 self._working[caller] -= 1
             else:
                 self._leave(caller, place)
-            self._working += Counter()  # without those that have none
+            self._working += Counter()  # removes callers without any
             self._admit()
 
     def _admit(self) -> None:
@@ -264,13 +268,13 @@ class CallerTurns:
                 return
             place = self._queues[caller][0]
             self._leave(caller, place)
-            if not place.cancelled():  # else its task has not had its turn to leave
+            if not place.cancelled():  # its task has not had its turn to leave
                 self._working[caller] += 1
                 place.set_result(None)
 
     def _leave(self, caller: str, place: asyncio.Future[None]) -> None:
         queue = self._queues.pop(caller, deque())
-        with contextlib.suppress(ValueError):  # it has left already
+        with contextlib.suppress(ValueError):  # it has already left
             queue.remove(place)
         if queue:
             self._queues[caller] = queue

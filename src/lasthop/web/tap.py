@@ -1,4 +1,4 @@
-"""/api/tap: requests as they come in, a line of JSON each, for as long as the reader stays."""
+"""Serves /api/tap: requests as they are logged, a line of JSON each, until the reader disconnects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lasthop.edge.proxy.request_feed import FeedReader, RequestFeed, TooManyRead
 from lasthop.engine.plan.upstream import Hop
 
 ALIVE: Final = 5.0
-"""Seconds between two signs of life; without one a reader that has gone is noticed only with the next request."""
+"""Seconds between two heartbeats; without them a disconnected reader is noticed only with the next request."""
 
 
 async def tap(request: web.Request, feed: RequestFeed | None) -> web.StreamResponse:
@@ -38,7 +38,7 @@ async def tap(request: web.Request, feed: RequestFeed | None) -> web.StreamRespo
 
 
 async def _read(reader: FeedReader) -> tuple[list[AccessLogEntry], int]:
-    """Returns the next requests and how many were missed; nothing if none comes for a while."""
+    """Returns the next requests and the number of missed ones; nothing after a while without any."""
     try:
         async with asyncio.timeout(ALIVE):
             return await reader.read()
@@ -47,14 +47,14 @@ async def _read(reader: FeedReader) -> tuple[list[AccessLogEntry], int]:
 
 
 def _lines(entries: list[AccessLogEntry], missed: int) -> bytes:
-    """Returns a line for each request; an empty object as a sign of life."""
+    """Returns a line for each request; an empty object as a heartbeat."""
     found: list[object] = [document(each) for each in entries]
     found += [{"missed": missed}] if missed else []
     return b"".join(msgspec.json.encode(each) + b"\n" for each in found or [{}])
 
 
 def wanted(entry: AccessLogEntry, *, failed: bool, route: str, backend: str) -> bool:
-    """Returns whether somebody wants to see an entry. `route`: `HTTPRoute shop/web`, `shop/web` or `web`; `backend` likewise;
+    """Returns whether an entry matches the filter. `route`: `HTTPRoute shop/web`, `shop/web` or `web`; `backend` likewise;
     empty: any."""
     if failed and not entry.failed:
         return False

@@ -1,4 +1,4 @@
-"""/api/traffic: what happens on the wire, in figures: by hop, by route and by proxy."""
+"""Serves /api/traffic: observed figures by hop, by route and by proxy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORST = (Health.FAILING, Health.PARTLY_FAILING, Health.WORKING, Health.UNTRIED)
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Of requests; of streams, connections. Counts are since the proxies began, the others of the last 10 s."""
+    """Figures of requests; of streams, connections. Counts are since the proxies started, rates of the last 10 s."""
 
     requests: int
     codes: dict[str, int]
@@ -45,7 +45,7 @@ class HopTraffic(msgspec.Struct, frozen=True):
     protocol: str
     health: Health
     since: float
-    """Unix time, as all times here; 0: never."""
+    """Unix time, like all times here; 0: never."""
     failures: tuple[Failure, ...]
     handshakes: int
     handshake_failures: int
@@ -74,7 +74,7 @@ class ProxySeen(msgspec.Struct, frozen=True):
 
 class TrafficReport(msgspec.Struct, frozen=True):
     hops: tuple[HopTraffic, ...]
-    """Those that some proxy has used; what fails first."""
+    """Hops that some proxy has used; failing ones first."""
     routes: tuple[RouteTraffic, ...]
     proxies: tuple[ProxySeen, ...]
 

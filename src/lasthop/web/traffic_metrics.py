@@ -1,6 +1,6 @@
-"""What happened on the wire, as metrics: requests by route and by backend, handshakes, how backends are doing.
+"""Exports observations as metrics: requests by route and by backend, handshakes, the health of backends.
 
-A backend has the same labels wherever it occurs, so that series can be joined: `gateway` (as `shop/web`), `kind`, `namespace`,
+A backend has the same labels in all metrics, so that series can be joined: `gateway` (as `shop/web`), `kind`, `namespace`,
 `service` (its name, also that of an XBackend) and `port`. Protocols of one port are one series.
 """
 
@@ -22,7 +22,7 @@ from lasthop.engine.plan.upstream import Hop
 from lasthop.web.traffic import CLASSES, WORST
 
 Samples = Iterable[tuple[tuple[str, ...], float]]
-"""Each with the values of its labels."""
+"""Values of the labels, and the sample."""
 BACKEND: Final = ("gateway", "kind", "namespace", "service", "port")
 ROUTE: Final = ("gateway", "kind", "namespace", "route")
 OUTCOMES: Final = {
@@ -32,9 +32,9 @@ OUTCOMES: Final = {
     "fail_verify_no_cert": "no_certificate",
     "connection_error": "handshake_error",
 }
-"""What Envoy calls them. `untrusted`: unknown CA, expired, revoked; `handshake_error`: no common version, no TLS at all, a
-client certificate that is missing."""
-ESTIMATED: Final = "an estimate where a proxy has more than 20 requests a second, of which it looks at a share."
+"""Envoy's names. `untrusted`: unknown CA, expired, revoked; `handshake_error`: no common version, no TLS at all, a missing
+client certificate."""
+ESTIMATED: Final = "an estimate if a proxy has more than 20 requests a second, because it samples them."
 Labels = tuple[str, ...]
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class HopRow(NamedTuple):
 
 
 def each_row(observations: Observations, hops: Iterable[Hop]) -> Iterator[HopRow]:
-    """Yields how much is under way at each hop, one by one, for those who have other things to do in between."""
+    """Yields the active requests at each hop one by one, so that other tasks can run in between."""
     for hop in hops:
         seen = observations.seen(hop)
         yield HopRow(hop, seen.traffic.active if seen else 0)
@@ -59,7 +59,7 @@ def traffic_metrics(
 ) -> Iterator[Metric]:
     yield from _backends(_by_backend(hops))
     by_route = [((gateway.path, *route), traffic) for (gateway, route), traffic in sorted(routes.items(), key=_first)]
-    help = f"Requests (connections, of streams), by route and class of the answer; {ESTIMATED}"
+    help = f"Requests (connections, of streams), by route and class of the response; {ESTIMATED}"
     yield requests("lasthop_route_requests", help, ROUTE, by_route)
     yield durations("lasthop_route_request_duration_seconds", "Duration of requests, by route.", ROUTE, by_route)
     yield from _health(rows, reports)
@@ -71,12 +71,12 @@ def _first(item: tuple[T, object]) -> T:
 
 def _backends(backends: Mapping[Labels, HopTotals]) -> Iterator[Metric]:
     traffic = [(labels, each.traffic) for labels, each in backends.items()]
-    help = f"Requests (connections, of streams), by backend and class of the answer; {ESTIMATED}"
+    help = f"Requests (connections, of streams), by backend and class of the response; {ESTIMATED}"
     yield requests("lasthop_backend_requests", help, BACKEND, traffic)
     yield durations("lasthop_backend_request_duration_seconds", "Duration of requests, by backend.", BACKEND, traffic)
-    help = "TLS handshakes with a backend by outcome: success, or why not."
+    help = "TLS handshakes with a backend by outcome: success, or the kind of failure."
     yield counter("lasthop_backend_tls_handshakes", help, (*BACKEND, "outcome"), _handshakes(backends))
-    help = "Connections to a backend that came to nothing, failed handshakes included."
+    help = "Failed connections to a backend, including failed handshakes."
     failures = ((labels, each.connect_failures) for labels, each in backends.items())
     yield counter("lasthop_backend_connect_failures", help, BACKEND, failures)
 
@@ -93,8 +93,8 @@ def _handshakes(backends: Mapping[Labels, HopTotals]) -> Iterator[tuple[Labels, 
 
 
 def _health(rows: Iterable[HopRow], reports: Iterable[HopReport]) -> Iterator[Metric]:
-    """Yields what `lasthop audit` says, which knows the endpoints that there are now: one that is gone, and failed or had a
-    certificate that ends soon, would keep an alert firing for as long as it is remembered."""
+    """Yields the health shown by `lasthop audit`, which knows the current endpoints: a removed endpoint that failed, or had an
+    expiring certificate, would otherwise keep an alert firing."""
     health: dict[Labels, Health] = {}
     active: dict[Labels, int] = {}
     for hop, under_way in rows:
@@ -108,17 +108,17 @@ def _health(rows: Iterable[HopRow], reports: Iterable[HopReport]) -> Iterator[Me
             health[labels] = min(health[labels], report.observed.health, key=WORST.index)
         for leaf in leaves_of(report):
             expiry[labels] = min(expiry.get(labels, leaf.not_after), leaf.not_after)
-    help = "1 for how connections to a backend fare: working, partly failing, failing, or untried."
+    help = "1 for the health of connections to a backend: working, partly failing, failing, or untried."
     yield gauge(
         "lasthop_backend_health", help, (*BACKEND, "health"), (((*labels, each), 1) for labels, each in health.items())
     )
-    help = "When the first of the certificates ends that a backend has shown."
+    help = "Expiry of the first certificate to expire among those a backend has shown."
     yield gauge("lasthop_backend_certificate_expiry_timestamp_seconds", help, BACKEND, expiry.items())
-    yield gauge("lasthop_backend_requests_active", "Requests (or streams) under way.", BACKEND, active.items())
+    yield gauge("lasthop_backend_requests_active", "Requests (or streams) in progress.", BACKEND, active.items())
 
 
 def _by_backend(hops: Mapping[Hop, HopTotals]) -> dict[Labels, HopTotals]:
-    """Adds up the protocols of a port."""
+    """Sums the protocols of a port."""
     found: dict[Labels, HopTotals] = {}
     for hop, each in sorted(hops.items(), key=_first):
         labels = backend_labels(hop)
@@ -148,7 +148,7 @@ def counter(name: str, help: str, labels: tuple[str, ...], samples: Samples) -> 
 
 
 def requests(name: str, help: str, labels: tuple[str, ...], found: Iterable[tuple[tuple[str, ...], Traffic]]) -> Metric:
-    """Counts requests by class of the status code; a class that did not occur has no series."""
+    """Counts requests by class of the status code; classes without requests have no series."""
     samples = (
         ((*values, code), count) for values, each in found for code, count in zip(CLASSES, each.codes, strict=True) if count
     )

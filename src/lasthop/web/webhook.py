@@ -1,4 +1,4 @@
-"""The validating webhook's HTTPS server; its certificate is the controller's own, and follows when that is renewed."""
+"""Serves the validating webhook over HTTPS with the controller's own certificate, also after a renewal."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from lasthop.web.reviews import LARGEST, BadReview, NotJudged, Reviews
 PATH: Final = "/validate"
 CONNECTIONS: Final = 500
 CONNECTIONS_EACH: Final = 50
-"""Open ones, in all and of one address. The API server keeps a few."""
+"""Open connections, in total and of one address. The API server keeps a few."""
 IDLE: Final = 30.0
 LINGER: Final = 1.0
-"""Seconds for which what is refused unread is still taken from the connection, so that its sender gets the answer."""
+"""Seconds for which the body of an unread, refused request is discarded, so that its sender receives the response."""
 HANDSHAKE: Final = 5.0
-LOOK: Final = 30.0
-"""Seconds between two looks at the certificate."""
+CERTIFICATE_CHECK_SECONDS: Final = 30.0
+"""Seconds between two checks of the certificate."""
 REVIEWS: Final = web.AppKey("reviews", Reviews)
 
 
@@ -42,8 +42,8 @@ async def _validate(request: web.Request) -> web.Response:
         raise web.HTTPServiceUnavailable(text=f"{error}\n") from None
 
 
-class Door:
-    """Lets in as many connections as there may be, in all and of one address; others are closed at once."""
+class ConnectionLimiter:
+    """Limits the number of connections, in total and per address; excess connections are closed at once."""
 
     def __init__(self, serve: Callable[[], asyncio.Protocol]) -> None:
         self.serve = serve
@@ -54,23 +54,23 @@ class Door:
 
 
 class _Connection(asyncio.Protocol):
-    """Passes on what happens at a connection once it is let in."""
+    """Forwards the events of an admitted connection."""
 
-    def __init__(self, door: Door) -> None:
-        self._door, self._inner, self._peer = door, asyncio.Protocol(), ""
+    def __init__(self, limiter: ConnectionLimiter) -> None:
+        self._limiter, self._inner, self._peer = limiter, asyncio.Protocol(), ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        opened, peer = self._door.open, str(transport.get_extra_info("peername", ("",))[0])
+        opened, peer = self._limiter.open, str(transport.get_extra_info("peername", ("",))[0])
         if opened.total() >= CONNECTIONS or opened[peer] >= CONNECTIONS_EACH:
             transport.close()
             return
         opened[peer] += 1
-        self._peer, self._inner = peer, self._door.serve()
+        self._peer, self._inner = peer, self._limiter.serve()
         self._inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._peer:
-            self._door.open -= Counter((self._peer,))
+            self._limiter.open -= Counter((self._peer,))
         self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -94,8 +94,8 @@ def application(reviews: Reviews) -> web.Application:
 
 
 def load(context: ssl.SSLContext, pair: PemKeyPair) -> None:
-    """Has new connections use this certificate; those that are open keep theirs."""
-    # OpenSSL reads files only; this one is in memory, and the file system of a Pod is read-only.
+    """Makes new connections use this certificate; open connections keep theirs."""
+    # OpenSSL reads files only; this one is in memory, because the file system of a Pod is read-only.
     with open(os.memfd_create("webhook", os.MFD_CLOEXEC), "wb", buffering=0) as file:
         file.write(pair.certificate + pair.private_key)
         context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
@@ -103,7 +103,7 @@ def load(context: ssl.SSLContext, pair: PemKeyPair) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(reviews: Reviews, address: str, pair: Callable[[], PemKeyPair], ready: asyncio.Event) -> AsyncIterator[None]:
-    """Serves from when there is a certificate (`ready`) on. Raises AdminUnusable if it cannot listen."""
+    """Serves once there is a certificate (`ready`). Raises AdminUnusable if it cannot listen."""
     host, port = split_port(address)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -112,7 +112,7 @@ async def serving(reviews: Reviews, address: str, pair: Callable[[], PemKeyPair]
     )
     await runner.setup()
     assert runner.server is not None
-    door = Door(runner.server)
+    limiter = ConnectionLimiter(runner.server)
 
     async def run() -> None:
         await ready.wait()
@@ -121,13 +121,13 @@ async def serving(reviews: Reviews, address: str, pair: Callable[[], PemKeyPair]
         await reviews.warm_up()
         loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(door, host, int(port), ssl=context, ssl_handshake_timeout=HANDSHAKE)
+            server = await loop.create_server(limiter, host, int(port), ssl=context, ssl_handshake_timeout=HANDSHAKE)
         except OSError as error:
             raise AdminUnusable(f"the webhook cannot listen on {address}: {error.strerror}") from error
         LOG.info("judging edits", address=address)
         try:
             while True:
-                await asyncio.sleep(LOOK)
+                await asyncio.sleep(CERTIFICATE_CHECK_SECONDS)
                 if (current := pair()) != shown:
                     shown = current
                     load(context, shown)

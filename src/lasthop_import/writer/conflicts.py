@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from lasthop.engine.resolve.backends.app_protocols import says_tls
+from lasthop.engine.resolve.backends.app_protocols import is_tls
 from lasthop_import.levels import STRENGTH, VERIFYING, OldLevel
 from lasthop_import.model import FileTrust, HopTLS, TrustRef
 from lasthop_import.notes import Category, Note
@@ -29,7 +29,7 @@ def policed(rule_hops: Sequence[RuleHop]) -> list[tuple[RuleHop, HopTLS]]:
     own = [(each, each.tls) for each in rule_hops if each.tls and each.tls.level not in UNPOLICED]
     plaintext = list(filter(_is_plaintext, rule_hops))
     port = plaintext[0].port if plaintext else None
-    if own or port is None or not says_tls(port.app_protocol):
+    if own or port is None or not is_tls(port.app_protocol):
         return own
     why = f"was sent plaintext, although the port has appProtocol {port.app_protocol}; Lasthop refuses that"
     return [(each, HopTLS(OldLevel.BROKEN, why, was_plaintext=True)) for each in plaintext]

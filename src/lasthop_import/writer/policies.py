@@ -15,7 +15,7 @@ from lasthop.base.pki.parse import Certificate, Unreadable
 from lasthop.base.text.printable import printable
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls_options import OPTIONS, TLSOptions
-from lasthop.engine.resolve.backends.app_protocols import says_tls
+from lasthop.engine.resolve.backends.app_protocols import is_tls
 from lasthop_import.decisions import CA, Decision, Question, default_expiry, entry
 from lasthop_import.levels import HopOutcome, NewState, OldLevel, over_believed
 from lasthop_import.model import HopTLS, HostBackend, Name, NameKind
@@ -149,7 +149,7 @@ class PolicyWriter:
 
     def _plaintext(self, port: HopPort, decision: Decision, source: SourceRef) -> PortVerdict:
         self._note(Category.CHANGED, "plaintext-decided", f"stays plaintext: {decision.reason}", source)
-        if says_tls(port.app_protocol):
+        if is_tls(port.app_protocol):
             self._correct(port, source)
         return PortVerdict(NewState(Strength.PLAINTEXT), "", f"decided: {decision.reason}")
 

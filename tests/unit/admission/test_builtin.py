@@ -1,4 +1,4 @@
-"""Kubernetes' built-in kinds: what the API server checks, completes and refuses."""
+"""Built-in kinds of Kubernetes: the API server's checks, defaults and rejections."""
 
 from __future__ import annotations
 

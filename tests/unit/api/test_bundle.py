@@ -1,4 +1,4 @@
-"""What a GatewayClass claims with each release of the CRDs."""
+"""The features that a GatewayClass claims for each release of the CRDs."""
 
 from __future__ import annotations
 

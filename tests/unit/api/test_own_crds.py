@@ -1,4 +1,4 @@
-"""Our CRDs and our structs say the same, so that neither can drift."""
+"""Our CRDs and our structs agree, so that neither can drift."""
 
 from __future__ import annotations
 

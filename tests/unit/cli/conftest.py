@@ -1,4 +1,4 @@
-"""No test here may find the cluster or the gateway of whoever runs it."""
+"""Keeps tests from finding the cluster or the gateway of the user who runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which address the admin page of `lasthop run --to` has."""
+"""The address of the admin page of `lasthop run --to`."""
 
 from __future__ import annotations
 

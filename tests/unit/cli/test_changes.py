@@ -1,4 +1,4 @@
-"""`lasthop audit --since`: who weakened what, of a folder, a cluster, in words and as JSON."""
+"""`lasthop audit --since`: authors of reductions, for a folder and a cluster, as text and as JSON."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ TWELVE: dict[str, tuple[str, int, str]] = {
     "c-field": (route("c", "{name: api, port: 443, wieght: 1}"), 8, "wieght"),
     "d-schema": (route("d", "{name: api, port: 99999}"), 8, "99999"),
     "e-cel": (route("e", "{name: api}"), 8, "port"),
-    "f-duplicate": (BASE.split("---\n")[3], 1, "the same object is in"),
+    "f-duplicate": (BASE.split("---\n")[3], 1, "duplicate of"),
     "g-no-ca": (policy("g", section="plain", ca="nowhere"), 7, "ConfigMap shop/nowhere does not exist"),
     "h-pem": (policy("h", ca="garbage") + "---\n" + config_map("garbage", "not a certificate"), 7, "no PEM certificate"),
     "i-key": (_secret(CA, Certificate("other", sans=dns("x"))), 7, "tls.key does not belong"),
@@ -102,7 +102,7 @@ def test_warnings_alone_exit_with_0(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "warning: no Gateway reaches its targets" in result.stdout
     assert result.stdout.splitlines()[-1] == "0 errors, 2 warnings in 3 files; 8 objects"
-    assert "port 443 uses plaintext: its name is https, and no BackendTLSPolicy names it" in result.stdout
+    assert "port 443 uses plaintext: its name is https, but no BackendTLSPolicy names it" in result.stdout
 
 
 def test_a_server_s_own_certificate_as_ca_is_a_warning(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_an_empty_folder_serves_nothing_and_that_is_an_error(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("written", "mistyped", "said"),
     [
-        ("service-name: api}", "service-name: apy}", "that of EndpointSlice shop/api-1 is apy, of which there is no Service"),
+        ("service-name: api}", "service-name: apy}", "EndpointSlice shop/api-1 has the label apy, but no such Service exists"),
         ("service-name: api}", "other: api}", "has the label kubernetes.io/service-name: api."),
         ("{name: https, port: 8443}", "{name: web, port: 8443}", "have no TCP port named 'https' (they have 'plain', 'web')"),
         ("[{addresses: [10.0.0.1]}]", "[{addresses: [10.0.0.1], conditions: {ready: false}}]", "endpoints (1) is ready"),

@@ -171,7 +171,7 @@ async def test_a_policy_that_cannot_be_read_whole_is_not_ready(api: FakeApi) -> 
     assert ready == "False"
     assert "mode" in why
     assert (await run("status", "--exit-code")).exit_code == 1
-    assert "could not be fully read" in (await run("explain", "backendtlspolicy", "newer")).stdout
+    assert "could not be read completely" in (await run("explain", "backendtlspolicy", "newer")).stdout
 
 
 async def test_one_by_name_comes_whole_and_without_managed_fields(api: FakeApi) -> None:
@@ -341,7 +341,7 @@ async def test_a_kind_that_may_not_be_listed_is_not_said_to_have_no_objects(api:
     api.fail("list", "configmaps", "*", forbidden("configmaps"))
     explained = await run("explain", "configmap", "corp-ca")
     assert (explained.exit_code, explained.stdout) == (1, "")
-    assert explained.stderr.splitlines()[-1] == "Error: you may not list configmaps; ask for permission (RBAC)"
+    assert explained.stderr.splitlines()[-1] == "Error: you may not list configmaps; request permission (RBAC)"
     probed = await run("probe", "api")
     assert "ConfigMap shop/corp-ca is not visible with your permissions" in probed.stdout
     assert "does not exist" not in probed.output
@@ -460,7 +460,7 @@ async def test_a_running_gateway_goes_before_a_kubeconfig(api: FakeApi, tmp_path
 
 
 async def test_errors_say_what_to_do(api: FakeApi, tmp_path: Path) -> None:
-    assert "no context nowhere; there are bare, dev" in (await run("status", "--context", "nowhere")).stderr
+    assert "no context nowhere; contexts: bare, dev" in (await run("status", "--context", "nowhere")).stderr
     assert "no such file" in (await run("check", "--kubeconfig", tmp_path / "none")).stderr
     api.fail("list", "gateways", "*", forbidden("gateways"))
     refused = await run("status", "gateway")

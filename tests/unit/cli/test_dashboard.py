@@ -86,7 +86,7 @@ async def test_where_no_controller_runs_the_error_says_what_to_do() -> None:
             "forwards no port to the controller's Pod in namespace lasthop-system: 404",
         ),
         (lambda pods: None, "failed to connect to localhost:19000"),
-        (lambda pods: setattr(pods, "protocol", "v9.unknown"), "does not know the protocol v4.channel.k8s.io"),
+        (lambda pods: setattr(pods, "protocol", "v9.unknown"), "does not support the protocol v4.channel.k8s.io"),
     ],
 )
 async def test_a_forwarding_that_cannot_work_ends_with_the_reason_and_shows_no_address(

@@ -1,4 +1,4 @@
-"""`lasthop doctor`: what it says of this machine and of a cluster."""
+"""`lasthop doctor`: its report about this machine and about a cluster."""
 
 from __future__ import annotations
 

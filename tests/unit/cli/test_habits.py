@@ -1,4 +1,4 @@
-"""What people type who know kubectl, and terminals that do not know every character."""
+"""Input of users who know kubectl, and terminals that lack some characters."""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
-"""`lasthop init`: what it writes passes `check` and means what was asked for."""
+"""`lasthop init`: its output passes `check` and matches the arguments."""
 
 from __future__ import annotations
 
 import json
+import ssl
 from pathlib import Path
 
 import pytest
 
+from lasthop.cli.args.values import program
 from tests.folders import CA, lasthop
 from tests.ports import free_port
 
@@ -90,6 +92,15 @@ def test_a_typo_in_the_target_is_no_way_to_plaintext(tmp_path: Path, ca: Path, w
         (("--to", "ftp://api.example:443"), "ftp:// is not known"),
         (("--to", "https://api.example:99999"), "is not a URL of a backend"),
         (("--to", "https://api.example/v1"), "add --path /v1"),
+        (("--to", "https://api.example?x=1"), "write --to https://api.example\n"),
+        (
+            ("--to", "https://api.example/v1?x=1#y"),
+            "write --to https://api.example; to choose requests by their path, add --path /v1\n",
+        ),
+        (("--to", "https://tom:secret@api.example:8443/v1"), "a user name; write --to https://api.example:8443: clients"),
+        (("--to", "8443"), "write --to https://127.0.0.1:8443"),
+        (("--to", "http://:3000"), "write --to http://127.0.0.1:3000"),
+        *((("--to", f"https://{host}:443"), "is not a URL of a backend") for host in ("127.1", "0x7f.1", "a.0x", "1.2.3.4.5")),
         (("--to", "https://api.example:443", "--plaintext"), "uses TLS"),
         (("--to", "http://api.example", "--plaintext", "--hostname", "x.example"), "--hostname is for https://"),
         (("--to", "api.example:443", "--hostname", "10.0.0.1"), "is an address"),
@@ -111,7 +122,26 @@ def test_what_does_not_make_sense_is_refused_and_nothing_is_written(tmp_path: Pa
     result = lasthop("init", tmp_path / "demo", *args)
     assert result.exit_code == 2
     assert said in result.stderr
+    assert "secret" not in result.stderr
     assert not (tmp_path / "demo").exists()
+
+
+def test_a_ca_as_der_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
+    (tmp_path / "ca.der").write_bytes(ssl.PEM_cert_to_DER_cert(CA.pem))
+    result = lasthop("init", tmp_path / "demo", "--to", "a.invalid:443", "--ca", tmp_path / "ca.der")
+    assert result.exit_code == 2
+    assert f"it is DER; make it PEM: openssl x509 -inform DER -in {tmp_path / 'ca.der'} -out" in result.stderr
+
+
+def test_commands_to_copy_call_the_program_as_it_was_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "lasthop").touch(mode=0o755)
+    monkeypatch.setattr("sys.argv", [str(tmp_path / "lasthop")])
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert program() == str(tmp_path / "lasthop")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert program() == "lasthop"
+    monkeypatch.setattr("sys.argv", ["/usr/bin/pytest"])
+    assert program() == "lasthop"
 
 
 def test_a_file_that_is_no_ca_is_refused(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_the_text_says_what_is_held_what_is_wanted_and_what_to_change(tmp_path: 
     text = lasthop("probe", "shop/api", "--dir", write(tmp_path, *hop)).stdout
     assert "✓ chain" in text and "CN=wrong, issued by CN=corp CA; trusted: corp CA" in text
     assert "✗ dates" in text and "expired 3 days ago" in text and "Renew the backend's certificate" in text
-    assert "it holds DNS other.example; wanted: api.example" in text and "subjectAltNames of the policy" in text
+    assert "certificate has DNS other.example; wanted: api.example" in text and "subjectAltNames of the policy" in text
     assert text.splitlines()[-1] == "the gateway would fail; 0 of 1 tried endpoints pass"
 
 
@@ -182,7 +182,7 @@ def test_a_policy_of_a_service_that_only_passthrough_reaches_is_not_used(
         POLICY,
     )
     (target,) = probed(folder, code=1)["targets"]
-    assert "the TLS is the client's own" in target["unused"]
+    assert "TLS is end to end from the client" in target["unused"]
     assert last_line(folder, "api") == "no gateway makes a TLS connection because of it; 1 of 1 tried endpoints pass"
 
 

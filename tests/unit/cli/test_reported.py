@@ -1,4 +1,4 @@
-"""`lasthop top` of a cluster: what proxies have reported to the controller that leads."""
+"""`lasthop top` of a cluster: the reports of proxies to the leading controller."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_a_policy_that_admission_rejects_is_listed_and_explained(gateway: Lastho
         until(lambda: "backendtlspolicy/shop/refused" in gateway.command("status", "backendtlspolicy").stdout, "the row")
         ready, why = _rows(gateway.command("status", "backendtlspolicy").stdout)["backendtlspolicy/shop/refused"]
         assert (ready, "caCertificateRefs wellKnownCACertificates" in why) == ("False", True)
-        assert "could not be fully read" in gateway.command("explain", "backendtlspolicy", "refused").stdout
+        assert "could not be read completely" in gateway.command("explain", "backendtlspolicy", "refused").stdout
         assert "refused.yaml:" in gateway.command("check").stdout
     finally:
         (gateway.folder / "refused.yaml").unlink()

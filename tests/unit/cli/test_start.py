@@ -182,6 +182,7 @@ def test_names_complete_to_nothing_where_no_gateway_runs(tmp_path: Path) -> None
         (("status", "--dir", "/nowhere"), "no gateway runs on /nowhere"),
         (("run", "/nowhere"), "there is no folder /nowhere"),
         (("run", "/tmp", "--admin", "x"), "is not HOST:PORT"),
+        (("status", "--admin", ":19101"), "write for example 127.0.0.1:19101"),
         (("run", "/tmp", "--admin", "127.0.0.1:99999"), "is not HOST:PORT"),
         (("init", "demo"), "lasthop init demo --to https://api.example.com:443"),
         (("stop", "--admin", "127.0.0.1:1"), "no gateway of this machine has the admin address 127.0.0.1:1"),

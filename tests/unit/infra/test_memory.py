@@ -1,4 +1,4 @@
-"""What is remembered across restarts, and that a file which cannot be read is no reason not to start."""
+"""The memory across restarts; an unreadable file does not prevent a start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a port of this host can be had, of TCP and of UDP."""
+"""Whether a port of this host is available, for TCP and for UDP."""
 
 from __future__ import annotations
 

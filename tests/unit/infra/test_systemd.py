@@ -1,4 +1,4 @@
-"""What is sent to systemd, and what is understood of its answers."""
+"""Messages to systemd, and parsing of its output."""
 
 from __future__ import annotations
 

@@ -108,9 +108,9 @@ def printed(document: dict[str, Any]) -> str:
     ("content", "said"),
     [
         (None, "cannot be run: No such file or directory; get it from the shop"),
-        ("echo 'log in first' >&2; exit 3", "ended with 3: log in first"),
-        ("echo token", "printed no ExecCredential"),
-        (printed({"apiVersion": V1BETA1}), f"answers in {V1BETA1}, not in {V1}"),
+        ("echo 'log in first' >&2; exit 3", "exited with code 3: log in first"),
+        ("echo token", "did not print an ExecCredential"),
+        (printed({"apiVersion": V1BETA1}), f"printed {V1BETA1} instead of {V1}"),
         (printed({"apiVersion": V1}), "neither a token nor a certificate"),
         (printed({"apiVersion": V1, "status": {"token": "x", "clientKeyData": "y"}}), "a key without a certificate"),
     ],
@@ -127,7 +127,7 @@ def test_exec_plugin_that_does_not_work_says_why(tmp_path: Path, content: str | 
 @pytest.mark.parametrize(
     ("plugin", "said"),
     [
-        ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "v1alpha1 is none of"),
+        ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "v1alpha1 is not supported"),
         ({"interactiveMode": "Always"}, "needs a terminal"),
     ],
 )
@@ -231,7 +231,7 @@ async def test_contexts_of_several_files(tmp_path: Path) -> None:
     second = mk_kubeconfig(tmp_path, {"token": "two"}, "two")
     both = f"{first}:{second}"
     assert await authorization(from_kubeconfig(both, "two-context")) == "Bearer two"
-    with pytest.raises(ConfigError, match="no context three; there are one-context, two-context"):
+    with pytest.raises(ConfigError, match="no context three; contexts: one-context, two-context"):
         from_kubeconfig(both, "three")
 
 
@@ -268,7 +268,7 @@ async def test_impersonation(tmp_path: Path) -> None:
         ("Impersonate-Group", "ops"),
         ("Impersonate-Extra-team%2Fa", "b"),
     )
-    with pytest.raises(ConfigError, match="only work together with `as`"):
+    with pytest.raises(ConfigError, match="require `as`"):
         from_kubeconfig(mk_kubeconfig(tmp_path, {"token": "x", "as-groups": ["system:masters"]}))
 
 
@@ -343,9 +343,9 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "no context is the current one; choose one with --context .there is none"),
-        ("contexts: [{name: a, context: {}}]", "choose one with --context .there are a"),
-        ("{contexts: [{name: a, context: {cluster: b}}], current-context: a}", "names the cluster 'b', which is not there"),
+        ("", "current-context is not set; select one with --context .there are none"),
+        ("contexts: [{name: a, context: {}}]", "select one with --context .contexts: a"),
+        ("{contexts: [{name: a, context: {cluster: b}}], current-context: a}", "names the cluster 'b', which does not exist"),
         ("- a", "cannot read .*Expected `object`"),
     ],
 )
@@ -415,7 +415,7 @@ def _b64(content: bytes) -> str:
 def test_a_copy_for_another_event_loop_renews_by_itself(tmp_path: Path) -> None:
     clock = Clock()
     access = from_kubeconfig(mk_kubeconfig(tmp_path, {"token": "one"}), clock=clock)
-    twin = access.apart()
+    twin = access.for_other_loop()
     assert (twin.url, twin.ssl, twin.namespace) == (access.url, access.ssl, access.namespace)
     mk_kubeconfig(tmp_path, {"token": "two"})
 

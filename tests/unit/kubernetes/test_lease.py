@@ -1,4 +1,4 @@
-"""Who writes, and when somebody else does."""
+"""The Lease: which replica writes, and when another one takes over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dialogues: what happens at a hop, and what is said of it. Time is moved by hand."""
+"""Dialogues: events at a hop, and its resulting state. Time is moved by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One proxy's figures: bounded, whatever comes in, and growing, whatever Envoy forgets."""
+"""One proxy's figures: bounded for any input, and growing across Envoy's resets."""
 
 from __future__ import annotations
 

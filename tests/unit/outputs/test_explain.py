@@ -106,7 +106,7 @@ def test_a_younger_policy_is_told_who_wins() -> None:
     younger = mk_policy("shop/q", "api", "other.internal", ["corp-ca"], created="2026-02-01T00:00:00Z")
     fact = _explained(Key("BackendTLSPolicy", "shop", "q"), younger)
     assert _said(fact, "is already targeted by BackendTLSPolicy shop/p, which is older").state is FactState.BAD
-    assert _said(_explained(ROUTE, younger), "not BackendTLSPolicy shop/q: the same target has shop/p, which is older")
+    assert _said(_explained(ROUTE, younger), "not BackendTLSPolicy shop/q: shop/p has the same target and is older")
 
 
 def test_a_policy_that_names_the_port_beats_one_for_the_whole_service() -> None:
@@ -175,7 +175,8 @@ def test_a_listener_set_says_why_it_has_no_effect() -> None:
 def test_a_secret_knows_the_listener_set_that_shows_it() -> None:
     tls = {"name": "s", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "k0"}]}}
     world = (OPEN, mk_listener_set("team/set", "shop/web", [tls]), mk_secret("team/k0", *key_pair("k0")))
-    assert _said(_explained(Key("Secret", "team", "k0"), *world), "holds a certificate for listeners of ListenerSet team/set")
+    fact = _explained(Key("Secret", "team", "k0"), *world)
+    assert _said(fact, "contains a certificate for listeners of ListenerSet team/set")
 
 
 def test_a_service_says_who_routes_to_it_under_which_policy() -> None:
@@ -189,7 +190,7 @@ def test_a_config_map_and_a_secret_know_their_users() -> None:
     listener = {"name": "s", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "k0"}]}}
     secret = mk_secret("shop/k0", *key_pair("k0"))
     fact = _explained(Key("Secret", "shop", "k0"), mk_gateway("shop/secure", [listener]), secret)
-    assert _said(fact, "holds a certificate for listeners of Gateway shop/secure")
+    assert _said(fact, "contains a certificate for listeners of Gateway shop/secure")
     assert _said(fact, "certificate of k0")
     idle = _explained(Key("ConfigMap", "shop", "idle"), mk_config_map("shop/idle", ca_pem("Idle")))
     assert _said(idle, "nothing uses it").state is FactState.WARNING
@@ -202,7 +203,7 @@ def test_a_slice_and_a_grant_know_what_they_are_for() -> None:
     grant = mk_grant("shop/grant", "team")
     fact = _explained(Key("ReferenceGrant", "shop", "grant"), mk_gateway("shop/web", [listener]), grant, route)
     assert _said(fact, "lets HTTPRoutes of namespace team refer to every Service in shop")
-    assert _said(fact, "HTTPRoute team/r asked for that")
+    assert _said(fact, "HTTPRoute team/r uses this grant")
 
 
 def test_a_mirror_is_a_hop_too() -> None:
@@ -225,7 +226,7 @@ def test_a_server_that_is_asked_is_a_hop_too() -> None:
         }
     ]
     route = mk_route("shop/r", "shop/web", [], rules=rules)
-    asked = "asks first, by GRPC, and rejects what it does not allow: Service shop/api port 443"
+    asked = "authorizes each request by GRPC at Service shop/api port 443"
     assert _said(_explained(ROUTE, route), asked).state is FactState.GOOD
     assert _said(_explained(Key("Gateway", "shop", "web"), route), "hop to Service shop/api port 443").state is FactState.GOOD
 
@@ -251,9 +252,9 @@ def test_a_route_of_connections_says_what_is_spoken_on_each_listener_and_who_com
     more = (mk_gateway("shop/web", STREAMS), mk_secret("shop/k0", *key_pair("k0")), older, newer)
     texts = [fact.text for fact in _all(_explained(Key("TLSRoute", "shop", "r"), *more))]
     assert "TLS because of BackendTLSPolicy shop/p" in texts
-    assert any(text.startswith("passthrough: the client's own TLS") for text in texts)
+    assert any(text.startswith("passthrough of the client's own TLS") for text in texts)
     lost = _all(_explained(Key("TLSRoute", "shop", "s"), *more))
-    assert any(f.state is FactState.WARNING and f.text == "not for a.example: TLSRoute shop/r comes first" for f in lost)
+    assert any(f.state is FactState.WARNING and f.text == "not for a.example: TLSRoute shop/r takes precedence" for f in lost)
     service = [fact.text for fact in _all(_explained(Key("Service", "shop", "api"), *more))]
     assert any("TLSRoute shop/r, TLSRoute shop/s: TLS because of" in text for text in service)
     assert any("by TLSRoute shop/r: passthrough" in text for text in service)
@@ -272,21 +273,21 @@ def test_a_policy_that_only_passthrough_reaches_is_not_used() -> None:
     through = mk_stream_route("TLSRoute", "shop/t", "shop/web", [{"name": "api", "port": 443}], ["a.p.example"])
     found = _explained(POLICY, through, world=world)
     assert _said(found, "target Service shop/api: not used").state is FactState.WARNING
-    assert _said(found, "only TLS Passthrough leads there")
+    assert _said(found, "only TLS Passthrough uses it")
 
 
 def test_a_policy_whose_ports_all_have_policies_of_their_own_is_never_used() -> None:
     found = _explained(POLICY, mk_policy("shop/q", "api", "api.internal", ["corp-ca"], section="https"))
     assert _said(found, "target Service shop/api: never used").state is FactState.WARNING
-    assert _said(found, "each is named by a policy of its own (shop/q)")
+    assert _said(found, "other policies name each port (shop/q)")
 
 
 def test_a_policy_for_a_service_that_does_not_exist_is_told_where_it_is_probably_meant() -> None:
     found = _explained(ROUTE, mk_policy("shop/p", "apii", "api.internal", ["corp-ca"]))
     assert _said(found, "plaintext: no BackendTLSPolicy targets this port").state is FactState.WARNING
-    assert _said(found, "BackendTLSPolicy shop/p names Service apii, which does not exist; it may mean this one")
+    assert _said(found, "BackendTLSPolicy shop/p names Service apii, which does not exist; it probably means this one")
 
 
 def test_equal_ages_are_told_as_such() -> None:
     rival = mk_policy("shop/q", "api", "other.internal", ["corp-ca"], created="2026-01-01T00:00:00Z")
-    assert _said(_explained(ROUTE, rival), "the same target has shop/p, which is as old and comes first by name")
+    assert _said(_explained(ROUTE, rival), "shop/p has the same target and is as old and comes first by name")

@@ -8,7 +8,7 @@ import pytest
 
 from lasthop.base.api.meta import Object
 from lasthop.engine.outputs.explain.fact import Fact
-from lasthop.engine.outputs.explain.request_answer import Action, Answer
+from lasthop.engine.outputs.explain.request_answer import RequestAction, RequestAnswer
 from lasthop.engine.outputs.explain.requests import explain_request
 from lasthop.engine.plan.request import BadRequest, read_request
 from lasthop.engine.resolve.routing.routes import PROTOCOLS
@@ -37,7 +37,7 @@ WORLD = (
 )
 
 
-def asked(url: str, *objects: Object, method: str = "GET", headers: tuple[str, ...] = ()) -> list[Answer]:
+def asked(url: str, *objects: Object, method: str = "GET", headers: tuple[str, ...] = ()) -> list[RequestAnswer]:
     engine = settled(keyed(*WORLD, *objects))[0]
     routes = [key for kind in PROTOCOLS for key in engine.store.keys(kind)]
     steps = explain_request(engine.graph, engine.store.keys("Gateway"), routes, read_request(method, url, headers))
@@ -57,7 +57,7 @@ def texts(fact: Fact) -> Iterator[str]:
 def test_a_request_is_followed_to_a_backend_and_to_how_it_is_verified() -> None:
     (answer,) = asked("http://shop.example/cart?x=1", mk_route("shop/r", "shop/web", [API], ["shop.example"]))
     assert (answer.action, answer.route, answer.rule, answer.hostname) == (
-        Action.FORWARD,
+        RequestAction.FORWARD,
         "HTTPRoute shop/r",
         0,
         "shop.example",
@@ -111,7 +111,7 @@ def test_a_404_names_the_route_that_is_not_attached() -> None:
 
 def test_a_port_that_nobody_has_says_which_there_are() -> None:
     (answer,) = asked("http://shop.example:8080/x")
-    assert answer.action is Action.UNREACHABLE
+    assert answer.action is RequestAction.UNREACHABLE
     assert "did you mean http://shop.example:80/x?" in list(texts(answer.explanation))
 
 

@@ -21,7 +21,7 @@ def test_changes_are_the_difference_of_all_that_is_said_before_and_after(
     collection, by_who, before = FindingCollection(), dict[str, tuple[Finding, ...]](), set[Finding]()
     for each in rounds:
         for who, findings in each:
-            collection.say(who, findings)
+            collection.replace(who, findings)
             by_who[who] = findings
         now = {finding for findings in by_who.values() for finding in findings}
         changes = collection.changes()

@@ -1,4 +1,4 @@
-"""What a Gateway in a cluster says of the addresses that it asks for."""
+"""The status of addresses that a Gateway in a cluster requests."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def programmed(wanted: list[str], given: tuple[str, ...], missing: tuple[str, ..
     ("wanted", "given", "missing", "expected"),
     [
         ([], (), (), "AddressNotAssigned: its Service has no address yet"),
-        ([GOOD, BAD], (), (GOOD, BAD), f"AddressNotAssigned: not given yet: {GOOD}, {BAD}"),
-        ([GOOD, BAD], (GOOD,), (BAD,), f"AddressNotUsable: not given: {BAD}"),
-        ([GOOD, "2001:DB8:0::1"], (GOOD,), (BAD,), f"AddressNotUsable: not given: {BAD}"),
+        ([GOOD, BAD], (), (GOOD, BAD), f"AddressNotAssigned: not assigned yet: {GOOD}, {BAD}"),
+        ([GOOD, BAD], (GOOD,), (BAD,), f"AddressNotUsable: not assigned: {BAD}"),
+        ([GOOD, "2001:DB8:0::1"], (GOOD,), (BAD,), f"AddressNotUsable: not assigned: {BAD}"),
         ([GOOD], (GOOD,), (), "Programmed"),
     ],
 )
@@ -47,4 +47,4 @@ def test_an_address_is_not_usable_only_if_others_were_given(
 def test_an_address_that_is_no_longer_asked_for_is_not_missed() -> None:
     """The Gateway is read before its Services have followed."""
     assert programmed([GOOD], (GOOD,), (BAD,)) == "Programmed"
-    assert programmed([GOOD], (), (BAD, GOOD)) == f"AddressNotAssigned: not given yet: {GOOD}"
+    assert programmed([GOOD], (), (BAD, GOOD)) == f"AddressNotAssigned: not assigned yet: {GOOD}"

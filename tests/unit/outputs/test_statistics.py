@@ -1,4 +1,4 @@
-"""Which of Envoy's statistics are kept, by their names; Envoy's patterns are RE2's and match whole names."""
+"""The names of Envoy's statistics that are kept; Envoy's patterns are RE2's and match whole names."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_the_gateway_that_finds_no_room_in_the_status_traces_nothing() -> None:
     entries = tuple(PolicyAncestorStatus(AncestorReference(f"other-{n}"), "foreign.example/x") for n in range(15))
     engine, snapshot = world(msgspec.structs.replace(policy, status=ForeignPolicyStatus(entries)))
     assert {name for _, name in snapshot.clusters()} == {"a/first/a/otel/4317/h2"}
-    assert any("no room for Gateway a/second" in finding.message for finding in engine.findings())
+    assert any("no free entry for Gateway a/second" in finding.message for finding in engine.findings())
 
 
 @pytest.mark.parametrize(

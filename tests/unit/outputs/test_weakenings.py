@@ -305,7 +305,7 @@ def test_a_hop_that_connects_again_with_other_names_says_that_its_failure_is_ove
     edit(engine, changed)
     edits(engine)
     ((_, after, because, _, _),) = edits(restarted(engine, {**WORLD, **changed}))
-    assert (after, because) == ("verified (CA) for new.example", "what it failed for is resolved")
+    assert (after, because) == ("verified (CA) for new.example", "the cause of its failure is resolved")
     edit(engine, keyed(mk_config_map("a/c", ca_pem("good"))))
     ((_, after, because, _, _),) = edits(engine)
     assert (after, because) == ("verified (CA) for new.example", "ConfigMap a/c was created")
@@ -360,7 +360,7 @@ def test_explain_marks_it(engine: Engine) -> None:
     fact = explain(engine.graph, ROUTE)
     assert fact is not None
     text = msgspec.json.encode(fact).decode()
-    assert '"text":"verified less than before, because BackendTLSPolicy a/p was deleted","state":"bad"' in text
+    assert '"text":"verification is weaker than before, because BackendTLSPolicy a/p was deleted","state":"bad"' in text
 
 
 def test_a_cluster_is_told_by_events_on_policy_and_gateway_when_it_begins_and_when_it_ends(engine: Engine) -> None:

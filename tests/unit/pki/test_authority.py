@@ -1,4 +1,4 @@
-"""The controller's CA: who is issued what, when it is renewed, and how one CA follows another."""
+"""The controller's CA: issued certificates, renewal, and the rotation of one CA to another."""
 
 from __future__ import annotations
 

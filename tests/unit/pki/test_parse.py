@@ -1,4 +1,4 @@
-"""Whatever a Secret or a ConfigMap holds is parsed or refused in words, and never raises."""
+"""Any content of a Secret or a ConfigMap is parsed or rejected with a reason, and never raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A backend may send anything, at any pace, and what is wrong with it is said all at once."""
+"""A backend may send anything, at any pace, and all of its problems are reported at once."""
 
 from __future__ import annotations
 

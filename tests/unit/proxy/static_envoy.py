@@ -1,4 +1,4 @@
-"""A real Envoy with static clusters: for what it says, not for how it is configured."""
+"""Runs a real Envoy with static clusters, for tests of its output."""
 
 from __future__ import annotations
 

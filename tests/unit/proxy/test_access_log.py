@@ -1,4 +1,4 @@
-"""Following the access log: nothing twice, nothing half, whatever happens to the file."""
+"""Following the access log: no line twice, no partial line, under any change of the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much memory an Envoy may use."""
+"""The memory limit of an Envoy."""
 
 from __future__ import annotations
 

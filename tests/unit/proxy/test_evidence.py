@@ -1,4 +1,4 @@
-"""What lines of Envoy's logs say of a connection to a backend, and what they do not."""
+"""The evidence about a connection to a backend in lines of Envoy's logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each way a backend can fail, with a real Envoy and a real server: what the log says in words."""
+"""Each kind of backend failure, with a real Envoy and a real server: the reason in the log."""
 
 from __future__ import annotations
 

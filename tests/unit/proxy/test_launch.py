@@ -1,4 +1,4 @@
-"""What an Envoy may do on its host."""
+"""The limits of an Envoy on its host."""
 
 from __future__ import annotations
 

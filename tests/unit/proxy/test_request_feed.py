@@ -1,4 +1,4 @@
-"""Requests for those who look at them: bounded, and nobody waits for a slow reader."""
+"""The request feed: bounded, and never delayed by a slow reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a commit can be released."""
+"""The check whether a commit can be released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which addresses a Gateway gets that says from where they are to be reached, on a host and in a cluster."""
+"""Addresses of a Gateway with routability, on a host and in a cluster."""
 
 from __future__ import annotations
 

@@ -53,14 +53,16 @@ def test_the_gateway_that_finds_no_room_fails_closed_and_its_route_says_why() ->
     status = snapshot.status[Key("HTTPRoute", "a", "two")]
     resolved = next(c for c in status.parents[0].conditions if c.type == "ResolvedRefs")  # type: ignore[union-attr]
     assert (resolved.status, resolved.reason) == ("False", "InvalidBackendTLS")
-    assert "no room in its status" in resolved.message
-    (finding,) = (finding for finding in engine.findings() if "no room for Gateway b/second" in finding.message)
+    assert "has no free entry" in resolved.message
+    (finding,) = (
+        finding for finding in engine.findings() if "its status has no free entry for Gateway b/second" in finding.message
+    )
     assert finding.severity == "error"
-    assert finding.remedy == "Let that Gateway use a second Service for the same backend, with a policy of its own."
+    assert finding.remedy == "Use a second Service for the same backend at that Gateway, with a separate policy."
     policy = snapshot.status[Key("BackendTLSPolicy", "a", "p")]
     said = {c.type: (c.status, c.reason, c.message) for c in policy.ancestors[0].conditions}  # type: ignore[union-attr]
     assert said["Accepted"][0] == "True"
-    message = "this status has no room for Gateway b/second, so connections from there fail"
+    message = "this status has no free entry for Gateway b/second, so connections from there fail"
     assert said["PartiallyInvalid"] == ("True", "Invalid", message)
 
 
@@ -81,5 +83,6 @@ def test_the_gateway_itself_says_which_policies_have_no_room_for_it() -> None:
     for foreign, lacking in ((14, ()), (15, ("second",)), (16, ("first", "second"))):
         _, snapshot = world(foreign)
         for gateway in (Key("Gateway", "a", "first"), Key("Gateway", "b", "second")):
-            said = "no room for this Gateway in the status of BackendTLSPolicy a/p, so their backends get 500"
+            status_full = "the status of BackendTLSPolicy a/p has no free entry for this Gateway"
+            said = f"{status_full}, so requests to their backends get 500"
             assert full(snapshot, gateway) == ([said] if gateway.name in lacking else []), (foreign, gateway)

@@ -79,7 +79,7 @@ def test_the_gateway_that_finds_no_room_in_the_status_does_not_apply_the_policy_
     engine, snapshot = world(msgspec.structs.replace(policy, status=ForeignPolicyStatus(entries)))
     assert budget(snapshot) != BUDGET
     assert budget(snapshot, "b/second/a/api/80/auto") == BUDGET
-    assert any("no room for Gateway b/second" in finding.message for finding in engine.findings())
+    assert any("no free entry for Gateway b/second" in finding.message for finding in engine.findings())
 
 
 def test_a_policy_of_another_namespace_means_a_service_of_its_own() -> None:

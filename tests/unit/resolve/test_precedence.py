@@ -78,7 +78,7 @@ def test_only_the_last_good_text_of_the_same_policy_goes_before_an_unreadable_on
 def test_an_unreadable_text_closes_what_it_adds_and_the_policy_is_shown_as_its_last_good_text() -> None:
     policy = Key("BackendTLSPolicy", "a", "p")
     good = mk_policy("a/p", "other", "api.example", ["one"], created=NEW)
-    for last_good, says, shown in ((good, "a/other", "other"), (None, "could not be fully read", "s")):
+    for last_good, says, shown in ((good, "a/other", "other"), (None, "could not be read completely", "s")):
         sni, engine, _ = served(rejected("p", NEW, good=last_good))
         assert sni is None
         assert says in str(explain(engine.graph, policy))

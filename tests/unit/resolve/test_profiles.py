@@ -1,4 +1,4 @@
-"""What the profile of a class and that of a Gateway come to together."""
+"""The combination of a class's profile and a Gateway's profile."""
 
 from __future__ import annotations
 

@@ -164,8 +164,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "GEP-2257",
     ),
     # filters
-    "filter without settings": ({"filters": [{"type": "URLRewrite"}]}, "filters[0]", "not those of its type"),
-    "filter with another's settings": (filtered("URLRewrite", "cors"), "filters[0]", "not those of its type"),
+    "filter without settings": ({"filters": [{"type": "URLRewrite"}]}, "filters[0]", "do not match its type"),
+    "filter with another's settings": (filtered("URLRewrite", "cors"), "filters[0]", "do not match its type"),
     "filter twice": ({"filters": 2 * header("a")["filters"]}, "filters", "keep one"),
     "rewrite and redirect": (
         {"filters": [*redirect()["filters"], *filtered("URLRewrite", "urlRewrite", hostname="a.example")["filters"]]},

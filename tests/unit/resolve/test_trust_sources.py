@@ -59,10 +59,10 @@ def settled(**trust: Any) -> tuple[Engine, Snapshot]:
 @pytest.mark.parametrize(
     "trust, message",
     [
-        ({}, "no CAs are given; write caCertificateRefs, or wellKnownCACertificates: System"),
+        ({}, "no CAs are configured; set caCertificateRefs, or wellKnownCACertificates: System"),
         (
             {"caCertificateRefs": [], "wellKnownCACertificates": ""},
-            "no CAs are given; write caCertificateRefs, or wellKnownCACertificates: System",
+            "no CAs are configured; set caCertificateRefs, or wellKnownCACertificates: System",
         ),
         (
             {"caCertificateRefs": REFS, "wellKnownCACertificates": "System"},

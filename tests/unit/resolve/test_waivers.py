@@ -142,7 +142,7 @@ def test_every_hop_is_reported_as_it_is_spoken_to(engine: Engine) -> None:
     waiver = Key("VerificationWaiver", "a", "w")
     assert (waived.waiver, waived.waives, waived.why, waived.until) == (waiver, "WaivedAll", "for now", END_TIME)
     assert found["a/lost"].detail.startswith(
-        "BackendTLSPolicy a/lost misses its target: Service a/lost has no port named nowhere"
+        "BackendTLSPolicy a/lost does not match its target: Service a/lost has no port named nowhere"
     )
     assert "nowhere does not exist" in found["a/failing"].detail
 

@@ -1,4 +1,4 @@
-"""Names outside, in a cluster, where whoever writes an XBackend need not be the operator."""
+"""External names in a cluster, where the author of an XBackend need not be the operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the admin address tells of the contents of objects, and to whom."""
+"""The contents of objects at the admin address, and their readers."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from lasthop.web.drawing import (
     Group,
     KnownObjects,
     More,
-    Placed,
+    PlacedItem,
     draw,
     row_id,
     width,
@@ -162,7 +162,7 @@ def test_nothing_overlaps_and_every_line_ends_at_a_node(made: list[tuple[int, li
         assert all(set(link.hops) <= ids for link in (*group.led, *group.attached))
 
 
-def _check_column(column: Sequence[Placed[Any]], height: int) -> None:
+def _check_column(column: Sequence[PlacedItem[Any]], height: int) -> None:
     end = 0
     for number, node in enumerate(column):
         assert node.space >= (GAP if number else 0)

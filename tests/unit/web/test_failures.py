@@ -39,7 +39,7 @@ def test_however_failures_differ_only_the_last_are_kept() -> None:
 def test_a_backends_own_error_is_called_that() -> None:
     recent = RecentFailures()
     recent.add(entry(why=None), 1.0)
-    assert recent.last()[0].why == "the backend answered 503"
+    assert recent.last()[0].why == "the backend responded with 503"
 
 
 def test_a_failure_names_the_line_of_its_cluster() -> None:

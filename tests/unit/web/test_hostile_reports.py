@@ -1,4 +1,4 @@
-"""Whatever a proxy may report, everything that shows it answers."""
+"""For any report of a proxy, every view of it responds."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ async def test_metrics_of_a_cluster_tell_what_an_operator_wants_to_know() -> Non
     assert sample(text, 'lasthop_status_writes_total{result="conflicts"}') == 1
     assert sample(text, "lasthop_status_pending") == 0, "it does not lead"
     assert sample(text, 'lasthop_watch_restarts_total{kind="HTTPRoute",reason="410"}') == 2
-    assert sample(text, 'lasthop_events_total{result="told"}') == 0
+    assert sample(text, 'lasthop_events_total{result="recorded"}') == 0
     assert sample(text, 'lasthop_time_to_programmed_seconds_bucket{le="0.1"}') == 0
     assert sample(text, 'lasthop_time_to_programmed_seconds_bucket{le="0.25"}') == 1
     assert sample(text, "lasthop_time_to_programmed_seconds_count") == 1

@@ -1,4 +1,4 @@
-"""What the page says of a hop, and which hops it shows."""
+"""The page's description of a hop, and its selection of hops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may have backends probed from the page, which, and how often."""
+"""Permissions and limits of probes from the page."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_a_reader_of_the_page_can_probe_a_line_of_it(tmp_path: Path) -> No
         ({"Origin": "http://127.0.0.1:1"}, {}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, {}, 403),
         ({"Sec-Fetch-Site": "same-site"}, {}, 403),
-        ({}, {"token": "guessed"}, 403),
+        ({}, {"token": "with_suggestion"}, 403),
         ({}, {"token": ""}, 403),
         ({}, {"token": "ü"}, 403),
         ({"Host": "evil.example"}, {}, 421),

@@ -1,4 +1,4 @@
-"""What is removed from documents that people pass on."""
+"""Secrets that are removed from shared documents."""
 
 from __future__ import annotations
 

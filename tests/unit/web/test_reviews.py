@@ -1,4 +1,4 @@
-"""Admission reviews: what is answered, and what one that asks too much gets."""
+"""Admission reviews: their answers, and the limits of a caller."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lasthop.engine.store.graph import Graph
 from lasthop.engine.what_if import Consequences, Rehearsal
 from lasthop.web import reviews as module
 from lasthop.web.reviews import LARGEST, LARGEST_OBJECT, BadReview, NotJudged, Reviews
-from lasthop.web.webhook import Door, application, serving
+from lasthop.web.webhook import ConnectionLimiter, application, serving
 from tests.ports import free_port
 from tests.rehearsed import POLICY, REFUSING, world
 from tests.world import NOW, ca_pem, key, keyed, mk_class, mk_config_map, mk_policy, mk_profile, mk_route, mk_service
@@ -360,7 +360,7 @@ def test_so_many_connections_are_let_in_of_one_address_and_in_all(monkeypatch: p
         served.append(Served())
         return served[-1]
 
-    door = Door(serve)
+    door = ConnectionLimiter(serve)
 
     def connect(peer: str) -> tuple[asyncio.Protocol, bool]:
         connection, transport = door(), Transport(peer)
@@ -395,7 +395,7 @@ class Blind(Rehearsal):
 async def test_what_was_not_compared_is_an_error_so_that_the_failure_policy_decides() -> None:
     blind = Blind(IN_CLUSTER, NOW.timestamp())
     reviews = Reviews(blind, Engine(IN_CLUSTER, NOW.timestamp()).graph, clock=NOW.timestamp)
-    with pytest.raises(NotJudged, match="it may verify less: 1 of the hops"):
+    with pytest.raises(NotJudged, match="the edit may reduce verification: 1 of the affected hops"):
         await ask(reviews, review(POLICY))
     blind.refused = ("it is weaker",)
     assert not (await answered(reviews, review(POLICY)))["allowed"], "enough is known to refuse it"
@@ -407,7 +407,7 @@ async def test_an_operator_is_warned_of_what_was_not_compared_and_never_locked_o
     assert await answered(reviews, review(profile)) == {
         "uid": "u-1",
         "allowed": True,
-        "warnings": ["lasthop: 1 of the hops that it concerns could not be compared; see lasthop check --against"],
+        "warnings": ["lasthop: 1 of the affected hops could not be compared; see lasthop check --against"],
     }
 
 
@@ -464,7 +464,7 @@ async def test_objects_that_change_while_an_edit_is_judged_are_not_lost() -> Non
 async def test_it_is_served_over_tls_with_our_own_certificate_which_is_replaced_while_it_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("lasthop.web.webhook.LOOK", 0.05)
+    monkeypatch.setattr("lasthop.web.webhook.CERTIFICATE_CHECK_SECONDS", 0.05)
     authority = ca.renewed(None, time.time())
     name, port, ready = "lasthop-webhook.gateways.svc", free_port(), asyncio.Event()
     pairs = [ca.server_pair(authority, (name,), time.time())]

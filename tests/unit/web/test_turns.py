@@ -46,7 +46,7 @@ async def test_a_caller_has_so_many_places_and_another_has_its_own() -> None:
     world = World(waiting=2)
     tasks = [world.ask("a") for _ in range(3)]
     await settle()
-    with pytest.raises(Full, match="2 requests wait already"):
+    with pytest.raises(Full, match="2 requests of this caller already wait"):
         await world.work("a")
     tasks.append(world.ask("b"))
     await settle()

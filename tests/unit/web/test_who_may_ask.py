@@ -1,4 +1,4 @@
-"""Who is told what by the admin address: what names objects is for this machine, asked directly and by its own name."""
+"""The readers of the admin address: responses that name objects are for this machine, by its own name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A replica that leads, for those that report to it."""
+"""Simulates a leading replica, for tests of reports to it."""
 
 from __future__ import annotations
 

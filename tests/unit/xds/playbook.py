@@ -1,4 +1,4 @@
-"""A dialogue with a session, written as one: `>>` is what happens to it, `<<` what it says.
+"""Runs a dialogue with a session: `>>` is its input, `<<` its output.
 
     Playbook() >> update(clusters("a=1")) >> subscribe(CLUSTER) << sends(CLUSTER, "a=1") >> ack(CLUSTER)
 

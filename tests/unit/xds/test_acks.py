@@ -1,4 +1,4 @@
-"""Who has confirmed what, here and at other replicas, and for how long it counts."""
+"""Acknowledgements here and at other replicas, and how long they count."""
 
 from __future__ import annotations
 

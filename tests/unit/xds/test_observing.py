@@ -1,4 +1,4 @@
-"""What proxies have seen reaches the replica that leads: from each proxy on its own Gateway only, and within bounds."""
+"""Observations of proxies reach the leader: from each proxy about its own Gateway only, and within bounds."""
 
 from __future__ import annotations
 

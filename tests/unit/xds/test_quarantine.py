@@ -1,4 +1,4 @@
-"""What is kept from Envoy after a refusal, and how the innocent get out again."""
+"""Parts that are withheld from Envoy after a NACK, and the release of valid ones."""
 
 from __future__ import annotations
 

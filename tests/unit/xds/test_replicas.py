@@ -1,4 +1,4 @@
-"""Replicas among themselves: who may report, and that whoever leads gets to know."""
+"""Replicas among themselves: which may report, and that the leader receives it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server without an Envoy: who is let in, when something is said, and what is told to the controller."""
+"""The server without an Envoy: admitted clients, the order of messages, and the controller's callbacks."""
 
 from __future__ import annotations
 

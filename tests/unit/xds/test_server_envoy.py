@@ -1,4 +1,4 @@
-"""The server and a real Envoy: what Envoy makes of what we send, over its own unix socket."""
+"""The server and a real Envoy over its own unix socket: Envoy's reaction to our messages."""
 
 from __future__ import annotations
 

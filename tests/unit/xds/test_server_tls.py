@@ -1,4 +1,4 @@
-"""xDS over mutual TLS: the certificate alone says whose configuration a client gets."""
+"""xDS over mutual TLS: only the certificate decides which configuration a client gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the client asks for, what it has already, and when it is in step."""
+"""The client's subscriptions and resources, and when it is synced."""
 
 from __future__ import annotations
 

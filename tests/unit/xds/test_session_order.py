@@ -1,4 +1,4 @@
-"""Make before break, fail closed: what goes before what."""
+"""Make before break, fail closed: the order of responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much is sent at a time, and what goes first when there is more."""
+"""The size of responses, and their order if there are many."""
 
 from __future__ import annotations
 

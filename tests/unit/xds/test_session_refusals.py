@@ -1,4 +1,4 @@
-"""What the client would not have, and what must not outlive its time."""
+"""Rejected resources, and resources with an expiry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IP addresses, and HOST:PORT, as people write them."""
+"""Recognizes IP addresses, and splits HOST:PORT."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _IPV4: Final = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}")
 
 
 def is_ip(text: str) -> bool:
-    # What most addresses are is told several times faster by the expression.
+    # The expression recognizes most addresses several times faster than the parser.
     if _IPV4.fullmatch(text):
         return True
     if ":" not in text and not text[-1:].isdigit():
-        return False  # most names end here; the parser takes much longer to refuse them
+        return False  # most names end here, because the parser is much slower to refuse them
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -29,6 +29,6 @@ def with_port(host: str, port: int | str) -> str:
 
 
 def split_port(address: str) -> tuple[str, str]:
-    """Returns the host without brackets, and the port as it is written; both are empty if there is none."""
+    """Returns the host without brackets, and the port as text; both are empty without a port."""
     host, _, port = address.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), port

@@ -1,8 +1,7 @@
 """XBackend: a backend that declares its own address and TLS settings.
 
-Its spec rejects unknown fields, as that of a BackendTLSPolicy does: a field of a newer bundle might narrow trust. An XBackend
-that cannot be fully decoded is absent, and references to it are invalid.
-"""
+Its spec rejects unknown fields like that of a BackendTLSPolicy, because a field of a newer bundle might narrow trust. An
+XBackend that cannot be fully decoded is absent, and references to it are invalid."""
 
 from __future__ import annotations
 
@@ -55,5 +54,5 @@ class XBackend(Object, frozen=True):
 
     @property
     def selects(self) -> bool:
-        """Whether its endpoints are what its labels select."""
+        """Whether it selects its endpoints by labels."""
         return self.spec.type == ENDPOINT_SELECTOR

@@ -1,4 +1,4 @@
-"""Lists the releases of the Gateway API that we know, and by what names each knows the features that we implement."""
+"""Lists the known releases of the Gateway API, and their names for the features that we implement."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ KNOWN: Final = f"v1.{KNOWN_MINORS[0]} to v1.{KNOWN_MINORS[-1]}"
 
 
 class CrdVersion(Struct, frozen=True):
-    """From which release and channel an installed CRD is; "" is that of one without the annotation."""
+    """Release and channel of an installed CRD; empty without the annotation."""
 
     release: str = ""
     channel: str = ""
     unread: str = ""
-    """Why its objects cannot be read; empty: they can."""
+    """Why its objects cannot be read; empty if they can."""
 
 
 CrdVersions = tuple[tuple[str, CrdVersion], ...]
@@ -29,11 +29,11 @@ CrdVersions = tuple[tuple[str, CrdVersion], ...]
 
 
 class _Change(Struct, frozen=True):
-    """What a release knows that the one before did not."""
+    """The features that a release adds."""
 
     release: tuple[int, int, int]
     both: tuple[str, ...] = ()
-    """Features that can be used with the CRDs of both channels, if these have the kind."""
+    """Features of both channels, if their CRDs have the kind."""
     experimental: tuple[str, ...] = ()
     """Features that need a field of the experimental channel."""
     gone: tuple[str, ...] = ()
@@ -110,15 +110,15 @@ _CHANGES: Final = (
         gone=("HTTPRouteRetry", "HTTPRouteRetryBackendTimeout"),
     ),
 )
-"""The conformance suite of a release selects its tests by these names, so a feature is listed once its tests pass. Those of
-v1.7.0 that need an experimental field have none there yet: their tests are our own."""
+"""The conformance suite of a release selects its tests by these names, so a feature is listed once its tests pass. Features of
+v1.7.0 that need an experimental field have no upstream tests yet; our own tests cover them."""
 
 _CRDS: Final = {f"{kind.plural}.{kind.group}": kind.kind for kind in KINDS.values() if kind.group == GATEWAY_API}
 _OLDEST, _NEWEST = _CHANGES[0].release, _CHANGES[-1].release
 
 
 def supported_features(versions: CrdVersions) -> tuple[str, ...]:
-    """Returns what a GatewayClass may claim with these CRDs; with none, all that the newest release has a name for.
+    """Returns the features that a GatewayClass may claim with these CRDs; without CRDs, all features of the newest release.
 
     A feature is that of the kind with which its name begins, and it is claimed if the CRD of that kind has it.
     """
@@ -140,7 +140,7 @@ def known(version: str) -> bool:
 
 
 def _features(version: CrdVersion) -> set[str]:
-    """Returns the features of all kinds in one release. Of one that we do not know: those of the nearest that we know."""
+    """Returns the features of all kinds in one release; for an unknown release, those of the nearest known one."""
     release, found = max(_release(version.release) or _NEWEST, _OLDEST), set[str]()
     for change in _CHANGES:
         if change.release <= release:

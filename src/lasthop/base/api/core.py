@@ -10,9 +10,9 @@ from lasthop.base.api.meta import BytesMap, Object, ObjectMeta, StringMap, Struc
 
 CA_KEY: Final = "ca.crt"
 CRL_KEY: Final = "ca.crl"
-"""Beside `ca.crt`, for the CAs there."""
+"""The key of revocation lists beside `ca.crt`."""
 READ_KEYS: Final = {"ConfigMap": (CA_KEY, CRL_KEY), "Secret": (CA_KEY, CRL_KEY, "tls.crt", "tls.key")}
-"""What a gateway reads of the data of each kind, and nothing else."""
+"""The only data keys of each kind that a gateway reads."""
 
 
 class Namespace(Object, frozen=True):
@@ -32,7 +32,7 @@ class PortsSpec(Struct, frozen=True):
 
 
 class AnyService(Object, frozen=True):
-    """What a Service and a ServiceImport have in common: named ports, and EndpointSlices that belong to it."""
+    """The common part of Service and ServiceImport: named ports with EndpointSlices."""
 
     spec: PortsSpec = PortsSpec()
 
@@ -44,7 +44,7 @@ class ServiceSpec(PortsSpec, frozen=True):
     type: str = "ClusterIP"
     external_name: str = ""
     selector: StringMap = StringMap()
-    """Which Pods are its endpoints: only a cluster knows them."""
+    """Selects the Pods that are endpoints, in a cluster only."""
 
 
 class Service(AnyService, frozen=True):
@@ -52,8 +52,7 @@ class Service(AnyService, frozen=True):
 
 
 class ServiceImport(AnyService, frozen=True):
-    """A service of other clusters of a ClusterSet (GEP-1748). Its virtual IP is of no use to a gateway that knows the
-    endpoints."""
+    """A service of other clusters of a ClusterSet (GEP-1748). A gateway uses its endpoints, not its virtual IP."""
 
 
 class EndpointConditions(Struct, frozen=True):
@@ -96,7 +95,7 @@ class PodCondition(Struct, frozen=True):
 
 class PodStatus(Struct, frozen=True):
     pod_ips: tuple[PodIP, ...] = msgspec.field(default=(), name="podIPs")
-    """The first one is of the cluster's primary family."""
+    """The first address belongs to the cluster's primary family."""
     phase: str = ""
     conditions: tuple[PodCondition, ...] = ()
 
@@ -107,8 +106,8 @@ class Pod(Object, frozen=True):
 
     @property
     def address(self) -> str:
-        """Its address, if it takes requests as an endpoint of a Service would: ready, not terminating, not finished."""
-        ready = any((each.type, each.status) == ("Ready", "True") for each in self.status.conditions)
+        """The address of a Pod that is ready, not terminating and not finished, like a Service's endpoint; otherwise empty."""
+        ready = any((condition.type, condition.status) == ("Ready", "True") for condition in self.status.conditions)
         ended = self.metadata.deletion_timestamp or self.status.phase in ("Succeeded", "Failed")
         return self.status.pod_ips[0].ip if ready and not ended and self.status.pod_ips else ""
 

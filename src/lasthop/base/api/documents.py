@@ -1,4 +1,4 @@
-"""Documents: objects as JSON or YAML has them, not yet decoded or about to be written."""
+"""Documents: objects as JSON or YAML values, before decoding or after encoding."""
 
 from __future__ import annotations
 

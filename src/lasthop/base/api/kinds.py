@@ -1,4 +1,4 @@
-"""The only list of kinds: what each is called in the API, and the struct it decodes to."""
+"""The only list of kinds, with their API names and the structs that they decode to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Kind(Struct, frozen=True):
     struct: type[Object]
     namespaced: bool = True
     ancestors: int = 0
-    """Entries that its status has room for, where it has one for each Gateway that is concerned."""
+    """Limit of ancestor entries in the status, for kinds with an entry per Gateway."""
 
     @property
     def api_versions(self) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ KINDS: Final[dict[str, Kind]] = {
 
 
 POD: Final = Kind("Pod", "", ("v1",), "pods", core.Pod)
-"""Read in a cluster where the selector of an XBackend may mean them, and nowhere else: a folder has none."""
+"""Read only in a cluster, for the selectors of XBackends. A folder has no Pods."""
 READ_KINDS: Final = {**KINDS, POD.kind: POD}
 
 
@@ -125,7 +125,7 @@ def decode(kind: str, document: Json) -> Object:
 
 
 def decode_json(kind: str, content: bytes) -> Object:
-    """Decodes JSON as an API server sends it, without a detour through dicts where nothing is null."""
+    """Decodes JSON as an API server sends it, directly to the struct if no value is null."""
     decoder = _DECODERS.get(kind)
     if decoder is None:
         decoder = _DECODERS[kind] = msgspec.json.Decoder(READ_KINDS[kind].struct, dec_hook=_hook)
@@ -163,7 +163,7 @@ def plain(value: Any) -> Any:
 
 @cache
 def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Returns the fields of a struct, remembered: msgspec evaluates annotations each time that it is asked."""
+    """Returns the fields of a struct. They are cached, because msgspec evaluates annotations on each call."""
     return msgspec.structs.fields(struct)
 
 

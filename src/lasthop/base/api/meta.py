@@ -1,4 +1,4 @@
-"""Declares what every object has: a key, and the metadata that matters to a gateway."""
+"""Declares the common parts of all objects: the key, and the metadata that a gateway reads."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Key(NamedTuple):
 
     @property
     def argument(self) -> str:
-        """The object as commands take it: `httproute/shop/web`."""
+        """The object as a command argument: `httproute/shop/web`."""
         return f"{self.kind.lower()}/{self.path}"
 
-    # Where another process hands back what these have written: Envoy, an admin socket, an API server.
+    # For names that another process returns: Envoy, an admin socket, an API server.
 
     @classmethod
     def read(cls, kind: str, path: str) -> Key:
@@ -39,7 +39,7 @@ class Key(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Key | None:
-        """Returns the key whose `str` this is, as `HTTPRoute shop/web`; None if it is none."""
+        """Returns the key with this text, for example `HTTPRoute shop/web`; None for other texts."""
         kind, _, path = text.partition(" ")
         return cls.read(kind, path) if kind and path else None
 
@@ -62,7 +62,7 @@ class StringMap(tuple[tuple[str, str], ...]):
 
 
 class BytesMap(tuple[tuple[str, bytes], ...]):
-    """The same for the contents of a Secret; never shows them."""
+    """Like StringMap, for the contents of a Secret, which its repr never shows."""
 
     __slots__ = ()
 
@@ -78,8 +78,8 @@ class BytesMap(tuple[tuple[str, bytes], ...]):
 
 
 class PassedOn(tuple[str, ...]):
-    """A part that is Kubernetes' own and is passed on as it is: one JSON text with sorted keys, so that objects holding one
-    stay hashable."""
+    """A Kubernetes value that is passed on unchanged: one JSON text with sorted keys, so that objects holding one stay
+    hashable."""
 
     __slots__ = ()
 
@@ -93,7 +93,7 @@ class PassedOn(tuple[str, ...]):
 
 
 UNDATED: Final = "1970-01-01T00:00:00Z"
-"""The `creationTimestamp` of an object in a file that has none."""
+"""The `creationTimestamp` of objects in files without one."""
 LAST: Final = "none"
 """Sorts after every date."""
 
@@ -110,7 +110,7 @@ class ObjectMeta(Struct, frozen=True):
 
 
 class Object(Struct, frozen=True):
-    """Any object: a kind's own struct adds spec, data or whatever else that kind has."""
+    """Base of all objects: the struct of a kind adds spec, data and other fields."""
 
     metadata: ObjectMeta = ObjectMeta()
 

@@ -1,8 +1,7 @@
 """BackendTLSPolicy.
 
-Its structs reject unknown fields: a field that a newer bundle adds might narrow trust or where the policy applies, so an
-object that has one is never half understood (it becomes a `RejectedPolicy` and fails closed).
-"""
+Its structs reject unknown fields: a field that a newer bundle adds might narrow the trust or the targets. An object with one
+is never partly applied: it becomes a `RejectedPolicy` and fails closed."""
 
 from __future__ import annotations
 
@@ -69,13 +68,13 @@ class ForeignPolicyStatus(Struct, frozen=True):
 class BackendTLSPolicy(Object, frozen=True):
     spec: BackendTLSPolicySpec = BackendTLSPolicySpec(target_refs=(), validation=BackendTLSPolicyValidation(hostname=""))
     status: ForeignPolicyStatus = ForeignPolicyStatus()
-    """Only the entries of other controllers matter: the list is shared and holds 16, so they decide what still fits."""
+    """Only the entries of other controllers matter: the list is shared and limited to 16, so they reduce the free entries."""
 
 
 class RejectedPolicy(Object, frozen=True):
-    """A BackendTLSPolicy that could not be fully decoded, under the policy's own key. Its targets fail closed."""
+    """A BackendTLSPolicy that could not be decoded completely, under the policy's own key. Its targets fail closed."""
 
     targets: tuple[PolicyTargetReference, ...] = ()
     message: str = ""
     last_good: BackendTLSPolicy | None = None
-    """An earlier text of it that is still in force, and decides for what it names."""
+    """An earlier text that is still in force for its targets."""

@@ -1,6 +1,6 @@
 """GatewayProfile: the operator's settings for Gateways, referenced by a GatewayClass or by a Gateway's `infrastructure`.
 
-A field that is left out sets nothing: `resolve/gateways/profiles.py` combines the profile of a class with that of a Gateway.
+An omitted field sets nothing: `resolve/gateways/profiles.py` merges the profile of a class with that of a Gateway.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SecretName(Struct, frozen=True):
 
 
 class PodSettings(Struct, frozen=True):
-    """Where its Pods run and what they carry. What is not typed is the Pod's own, and is passed on."""
+    """Scheduling and metadata of the proxy's Pods. Fields without a type are passed on unchanged."""
 
     labels: StringMap = StringMap()
     annotations: StringMap = StringMap()
@@ -59,7 +59,7 @@ class Autoscaling(Struct, frozen=True):
 
 
 class ProxyProfile(Struct, frozen=True):
-    """The `proxy` part as it is written."""
+    """The `proxy` field of a GatewayProfile."""
 
     replicas: int | None = None
     resources: Resources | None = None
@@ -75,7 +75,7 @@ class ProxyProfile(Struct, frozen=True):
 
 
 class ProxySettings(Struct, frozen=True):
-    """How a Gateway's proxies run: a `ProxyProfile` with what it leaves out."""
+    """The proxy settings of a Gateway: a `ProxyProfile` with defaults."""
 
     replicas: int | None = None
     """None leaves the number to an autoscaler; the Deployment starts with one."""
@@ -87,24 +87,24 @@ class ProxySettings(Struct, frozen=True):
     drain_seconds: int = 30
     """Seconds that a terminating Pod has to finish its requests."""
     image: str = ""
-    """Empty: the controller's own."""
+    """Empty: the controller's own image."""
 
 
 class AcknowledgedBackend(Struct, forbid_unknown_fields=True, frozen=True):
-    """A backend that is meant to be verified less than it was."""
+    """A backend whose weak verification is acknowledged."""
 
     namespace: str = ""
     name: str = ""
     reason: str = ""
     kind: str = "Service"
     port: int = 0
-    """0: all of them."""
+    """0 means all ports."""
     verification: str = "Plaintext"
 
 
 class BackendTLSProfile(Struct, forbid_unknown_fields=True, frozen=True):
-    """What is permitted on the way to backends. An empty text sets nothing; a field of a newer version might forbid
-    something, so a profile with one counts as unreadable."""
+    """Rules for connections to backends. An empty text sets nothing. A field of a newer version might forbid something, so a
+    profile with an unknown field counts as unreadable."""
 
     waivers: str = ""
     max_waiver_days: int | None = None
@@ -119,11 +119,11 @@ class BackendTLSProfile(Struct, forbid_unknown_fields=True, frozen=True):
 POLICY_FIRST = "PolicyFirst"
 ESCAPED_SLASHES = ("RejectRequest", "UnescapeAndRedirect", "UnescapeAndForward", "KeepUnchanged")
 UNDERSCORES = ("RejectRequest", "DropHeader", "Allow")
-"""These two: the strictest first."""
+"""Both sorted from strict to permissive."""
 
 
 class HTTPProfile(Struct, frozen=True):
-    """The `http` part as it is written."""
+    """The `http` field of a GatewayProfile."""
 
     escaped_slashes: str = ""
     merge_slashes: bool | None = None
@@ -133,7 +133,7 @@ class HTTPProfile(Struct, frozen=True):
 
 
 class LimitsProfile(Struct, frozen=True):
-    """The `limits` part as it is written; `engine/plan/limits.py` has what each of them means."""
+    """The `limits` field of a GatewayProfile; `engine/plan/limits.py` describes each limit."""
 
     regex_program_size: int | None = None
     regexes_per_route: int | None = None
@@ -149,7 +149,7 @@ class LimitsProfile(Struct, frozen=True):
 
 
 class AdmissionProfile(Struct, frozen=True):
-    """The `admission` part as it is written: what the validating webhook refuses instead of warning."""
+    """The `admission` field of a GatewayProfile: edits that the validating webhook refuses instead of warning."""
 
     refuse: tuple[str, ...] = ()
 

@@ -1,11 +1,11 @@
-"""The kinds of routes that are served. Names alone: commands that start fast import this."""
+"""The served route kinds. Only names, so that commands can import it quickly."""
 
 from __future__ import annotations
 
 from typing import Final
 
 REQUEST_KINDS: Final = ("HTTPRoute", "GRPCRoute")
-"""Routes of single requests."""
+"""Routes of requests."""
 
 STREAM_KINDS: Final = ("TLSRoute", "TCPRoute", "UDPRoute")
 """Routes of whole connections and of datagrams."""

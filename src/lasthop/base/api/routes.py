@@ -166,7 +166,7 @@ class SessionPersistence(Struct, frozen=True):
     header: HeaderConfig = HeaderConfig()
     absolute_timeout: str = ""
     session_name: str = ""
-    """With cookieConfig and idleTimeout: how bundles up to v1.6 (v1.5 for the latter) write it."""
+    """Session persistence, including cookieConfig of bundles up to v1.6 and idleTimeout of bundles up to v1.5."""
     cookie_config: CookieConfig | None = None
     idle_timeout: str = ""
 
@@ -178,11 +178,11 @@ class SessionPersistence(Struct, frozen=True):
 
 
 class CommonRouteRule(Struct, frozen=True):
-    """What rules of HTTPRoutes and GRPCRoutes have in common: all but how they match."""
+    """The common part of HTTPRoute and GRPCRoute rules: everything but the matches."""
 
     name: str = ""
     filters: tuple[HTTPRouteFilter, ...] = ()
-    """Of a GRPCRoute's too: it may use some of them, and writes them alike."""
+    """Filters. A GRPCRoute supports some of them, with the same fields."""
     backend_refs: tuple[HTTPBackendRef, ...] = ()
     session_persistence: SessionPersistence | None = None
 
@@ -205,7 +205,7 @@ class HTTPRoute(Object, frozen=True):
 
 
 class GRPCMethodMatch(Struct, frozen=True):
-    """An empty service or method means any."""
+    """An empty service or method matches any."""
 
     type: str = "Exact"
     service: str = ""
@@ -249,9 +249,9 @@ class StreamRouteRule(Struct, frozen=True):
 class StreamRouteSpec(Struct, frozen=True):
     parent_refs: tuple[ParentReference, ...] = ()
     hostnames: tuple[str, ...] = ()
-    """Only a TLSRoute has any: the SNI of the connections that it takes."""
+    """The server names (SNI) of a TLSRoute; other stream routes have none."""
     rules: tuple[StreamRouteRule, ...] = ()
-    """One, but for v1alpha2, which let users write rules that nothing could ever match."""
+    """One rule; v1alpha2 also permits further rules that never match."""
     use_default_gateways: str = ""
 
 

@@ -15,7 +15,7 @@ class ConditionStatus(Struct, frozen=True, omit_defaults=False):
     message: str = ""
     observed_generation: int = 0
     last_transition_time: str = ""
-    """Empty until the status is merged with what was there before."""
+    """Empty until the status is merged with the old one."""
 
 
 class ParentStatus(Struct, frozen=True, omit_defaults=False):

@@ -1,4 +1,4 @@
-"""XTelemetryPolicy: what a Gateway tells of the requests that it serves, and whom."""
+"""XTelemetryPolicy: tracing settings of a Gateway, with the collector."""
 
 from __future__ import annotations
 

@@ -19,5 +19,5 @@ def _of_second(second: int) -> str:
 
 
 def micro_now() -> str:
-    """Returns the present as a MicroTime: `2026-11-16T20:00:00.000000Z`."""
+    """Returns the current time as a MicroTime: `2026-11-16T20:00:00.000000Z`."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

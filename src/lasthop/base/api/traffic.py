@@ -1,4 +1,4 @@
-"""XBackendTrafficPolicy: how many retries a backend gets, and whether clients stay with one of its endpoints."""
+"""XBackendTrafficPolicy: retry budget and session persistence of a backend."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """PinSet and VerificationWaiver: how a BackendTLSPolicy requires more or less than a chain to a CA (GEP-4152).
 
-A policy names them in `caCertificateRefs`. Like the policy's own structs these refuse unknown fields: a field that a newer
-version adds might narrow what they permit, so an object that has one counts as unreadable, and the policy fails closed.
-"""
+A policy names them in `caCertificateRefs`. Like the policy's own structs they reject unknown fields: a field of a newer
+version might narrow what they permit, so such an object counts as unreadable, and the policy fails closed."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ class VerificationWaiverSpec(Strict, frozen=True):
     reason: str
     owner: str = ""
     expires: str = ""
-    """RFC 3339; empty: never."""
+    """RFC 3339; empty without an end."""
 
 
 class VerificationWaiver(Object, frozen=True):

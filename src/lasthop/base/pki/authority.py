@@ -5,7 +5,7 @@ old  ────────────┤signs no more ───────�
 new  ├───────────┤signs ─────────────────────────────────────>
      trusted from here on
 
-Everything follows from the certificates' own dates, so that a new leader goes on where the last one stopped.
+The certificates' own dates decide everything, so that a new leader continues where the last one stopped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DAY: Final = 24 * HOUR
 
 CA_LIFE: Final = 365 * DAY
 CLIENT_LIFE: Final = 3 * DAY
-"""Short, because nothing revokes one; but an API server that is down for a day must not lock proxies out."""
+"""Short, because client certificates are never revoked; but proxies must survive a day without the API server."""
 SERVER_LIFE: Final = 3 * DAY
 RENEW_AT: Final = 2 / 3
 """The fraction of a certificate's lifetime after which it is renewed."""
@@ -57,7 +57,7 @@ class Authority(msgspec.Struct, frozen=True):
 
 
 def renewed(authority: Authority | None, now: float) -> Authority:
-    """Returns the CA as it should be now: created if there is none, with a successor in time, without expired ones."""
+    """Returns the current CA: creates it if missing, adds a successor in time, and removes expired ones."""
     issuers = authority.issuers if authority else ()
     while len(issuers) > 1 and _age(issuers[1], now) >= SETTLE + CLIENT_LIFE:
         issuers = issuers[1:]
@@ -73,7 +73,7 @@ def stored(authority: Authority) -> dict[str, bytes]:
 
 
 def restored(data: Mapping[str, bytes]) -> Authority:
-    """Reads what `stored` returned. Raises ValueError if it is something else."""
+    """Parses the output of `stored`. Raises ValueError for other content."""
     found, keys = (_pieces(data.get(key, b"")) for key in (CA_CERTIFICATES, CA_KEYS))
     if not found or len(found) != len(keys):
         raise ValueError(f"{CA_CERTIFICATES} and {CA_KEYS} must hold as many certificates as keys, and at least one")
@@ -84,7 +84,7 @@ def restored(data: Mapping[str, bytes]) -> Authority:
 
 
 def client_secret(authority: Authority, uid: str, now: float) -> dict[str, bytes]:
-    """Returns the certificate that a Gateway's proxies present to the controller, and what they trust."""
+    """Returns the certificate that a Gateway's proxies present to the controller, and the CAs that they trust."""
     identity = x509.UniformResourceIdentifier(IDENTITY + uid)
     pair = certificates.issue(authority.signer(now), "Lasthop proxy", (identity,), server=False, now=now, life=CLIENT_LIFE)
     return {CERTIFICATE: pair.certificate, PRIVATE_KEY: pair.private_key, CA_CERTIFICATES: authority.bundle}

@@ -16,10 +16,10 @@ from lasthop.base.pki import parse
 from lasthop.base.pki.parse import Unreadable
 
 BACKDATED: Final = datetime.timedelta(minutes=5)
-"""Allows for clocks that differ. Not more: ages are counted from the start of validity."""
+"""Tolerance for clock differences. It is small, because ages count from the start of validity."""
 
 KIND: Final = "EC secp256r1"
-"""The kind of every key here."""
+"""The curve of all keys that we issue."""
 
 
 class PemKeyPair(msgspec.Struct, frozen=True):

@@ -1,12 +1,11 @@
 """Parses certificates and private keys of unknown origin. Nothing here raises.
 
-    DER or PEM ──> Certificate, PrivateKey   everything that is ever asked of it, already read
-               ├─> Anchor                    the little that is asked of a CA: there may be thousands
-               └─> Unreadable                a sentence fragment about what is wrong
+    DER or PEM ──> Certificate, PrivateKey   all fields, already read
+               ├─> Anchor                    a few fields of a CA: there may be thousands
+               └─> Unreadable                the problem, as a clause
 
-`cryptography` reads lazily: a certificate that loads may raise when its subject, its dates or its extensions are looked at. So
-all of them are read here, once, and nobody else calls its loaders with bytes from outside.
-"""
+`cryptography` parses lazily: a loaded certificate may raise later, on access to its subject, dates or extensions. So this
+module reads all of them at once, and is the only one that passes foreign bytes to its loaders."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ class Unreadable(msgspec.Struct, frozen=True):
 
 
 class Anchor(msgspec.Struct, frozen=True, gc=False):
-    """What a certificate is verified against: in most cases one CA certificate of a bundle."""
+    """A trust anchor: in most cases one CA certificate of a bundle."""
 
     subject: str
     """A Certificate's `common_name`; the other fields have the same names there."""
@@ -61,7 +60,7 @@ class Anchor(msgspec.Struct, frozen=True, gc=False):
     sha256: bytes
     weakness: str = ""
     leaf: bool = False
-    """It is a server's own certificate: it says that it is no CA, or has names and does not say that it is one."""
+    """Whether it is a server's own certificate: CA is false in basicConstraints, or missing while it has names."""
 
 
 class Certificate(msgspec.Struct, frozen=True):
@@ -69,7 +68,7 @@ class Certificate(msgspec.Struct, frozen=True):
     """As in RFC 4514, printable and at most `SHOWN` characters long; so are the other names."""
     issuer: str
     common_name: str
-    """Of the subject; without one, the whole subject."""
+    """The common name of the subject; without one, the whole subject."""
     self_issued: bool
     not_before: float
     not_after: float
@@ -78,31 +77,31 @@ class Certificate(msgspec.Struct, frozen=True):
     spki: bytes
     """The public key as DER."""
     sha256: bytes
-    """Of the whole certificate."""
+    """Fingerprint of the whole certificate."""
     der: bytes
     pem: bytes
     signs: bool
-    """Whether keyUsage lets the key sign handshakes; it does where nothing is said."""
+    """Whether keyUsage permits signing handshakes; true without keyUsage."""
     must_staple: bool
     """Clients refuse it without an OCSP response (RFC 7633)."""
     extensions: Extensions | Unreadable
     weakness: str = ""
-    """What is below today's floor: its key, or the signature on it where somebody else has signed; empty: nothing."""
+    """The weak key, or the weak signature by another issuer; empty if neither is weak."""
 
 
 class Extensions(msgspec.Struct, frozen=True):
-    """Those that people are shown, and that Envoy judges itself: none of them may be readable."""
+    """Extensions for display, which Envoy evaluates itself. They may all be unreadable."""
 
     names: tuple[str, ...] = ()
     """`DNS api.example`, `IP 10.0.0.1`, `URI spiffe://x/y`."""
     dns_names: tuple[str, ...] = ()
-    """As they are written, however long, for comparison; so are the `uris`."""
+    """Unabridged, for comparison, like `uris`."""
     uris: tuple[str, ...] = ()
     ca: bool = False
     digital_signature: bool = True
-    """Whether the key may sign handshakes; it may where nothing is said."""
+    """Whether the key may sign handshakes; true without keyUsage."""
     key_encipherment: bool = True
-    """Whether a secret may be encrypted for it, likewise."""
+    """Whether the key may encrypt secrets; true without keyUsage."""
 
 
 class PrivateKey(msgspec.Struct, frozen=True):
@@ -126,7 +125,7 @@ def certificates(pem: bytes) -> tuple[Certificate, ...] | Unreadable:
 
 
 def anchors(pem: bytes) -> dict[bytes, Anchor] | Unreadable:
-    """Returns the same certificates as anchors, by their PEM, in half the time. What is unreadable there is so here."""
+    """Returns the same certificates as anchors, by their PEM, in half the time. It reports the same unreadable ones."""
     return _guarded(lambda: _each(pem, _anchor))
 
 
@@ -135,16 +134,16 @@ def private_key(pem: bytes) -> PrivateKey | Unreadable:
 
 
 def normal_key(pem: bytes) -> bytes:
-    """Returns the private key as PKCS 8: Envoy finds none after a byte order mark or in indented lines, cryptography does.
-    Empty if it cannot be read. The only function here that returns a key."""
+    """Returns the private key as PKCS 8, empty if it cannot be read. Envoy, unlike cryptography, does not find keys after a
+    byte order mark or in indented lines. This is the only function here that returns a key."""
     form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     found = _guarded(lambda: _read("cannot be written", lambda: _loaded_key(pem).private_bytes(*form)))
     return b"" if isinstance(found, Unreadable) else found
 
 
 def _loaded_key(pem: bytes) -> PrivateKeyTypes:
-    # Without cryptography's own check of RSA keys: it looks for primes, which takes 5 s for 8,192 bits. `_check_numbers` is
-    # the check that Envoy's library makes.
+    # Without cryptography's primality check of RSA keys, which takes 5 s for 8,192 bits. `_check_numbers` repeats the check of
+    # Envoy's library.
     return _read(
         "is not an unencrypted PEM private key", lambda: load_pem_private_key(pem, None, unsafe_skip_rsa_key_validation=True)
     )
@@ -155,7 +154,7 @@ class _Wrong(Exception):
 
 
 def _guarded(parse: Callable[[], T]) -> T | Unreadable:
-    """Returns what `parse` does. Warnings are ignored: Envoy accepts old CAs with a serial number of zero and the like."""
+    """Returns the result of `parse`. Warnings are ignored: Envoy accepts old CAs with a serial number of zero and the like."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -216,7 +215,7 @@ def _blocks(pem: bytes) -> Iterator[bytes | None]:
 
 
 def _anchor(found: x509.Certificate) -> Anchor:
-    """Reads what is asked of a CA, and all else that may turn out to be unreadable."""
+    """Reads the fields of an anchor, and all others that may be unreadable."""
     common_name = _read("has a subject or issuer that cannot be read", lambda: _common_name(found))
     begin, end = _read("has dates that cannot be read", lambda: (found.not_valid_before_utc, found.not_valid_after_utc))
     _read("has a public key of an unknown kind", found.public_key)
@@ -227,7 +226,7 @@ def _anchor(found: x509.Certificate) -> Anchor:
 
 
 def _is_leaf(extensions: x509.Extensions) -> bool:
-    values = {type(each.value): each.value for each in extensions}
+    values = {type(extension.value): extension.value for extension in extensions}
     basic = values.get(x509.BasicConstraints)
     return not basic.ca if isinstance(basic, x509.BasicConstraints) else x509.SubjectAlternativeName in values
 
@@ -262,8 +261,8 @@ def _certificate(found: x509.Certificate) -> Certificate:
 
 
 def _weakness(found: x509.Certificate) -> str:
-    """Returns what is below today's floor, all of which Envoy accepts. A root's signature on itself proves nothing, so it does
-    not matter."""
+    """Describes the weakness of a certificate, although Envoy accepts it. A root's signature on itself proves nothing, so it
+    does not count."""
     key = found.public_key()
     if isinstance(key, rsa.RSAPublicKey | dsa.DSAPublicKey) and key.key_size < MIN_BITS:
         return f"{key.key_size}-bit {_kind(key).partition(' ')[0]} key"
@@ -302,7 +301,7 @@ def _extensions(found: x509.Extensions) -> Extensions:
 
 def _stapled(found: x509.Extensions) -> bool:
     features = (each.value for each in found if isinstance(each.value, x509.TLSFeature))
-    return any(x509.TLSFeatureType.status_request in each for each in features)
+    return any(x509.TLSFeatureType.status_request in feature for feature in features)
 
 
 def _known_extensions(found: x509.Certificate) -> x509.Extensions | None:
@@ -315,7 +314,7 @@ def _known_extensions(found: x509.Certificate) -> x509.Extensions | None:
 
 
 def _raw_use(found: x509.Certificate) -> tuple[bool, bool]:
-    """Returns `signs` and `must_staple` whatever the other extensions are."""
+    """Returns `signs` and `must_staple` even if other extensions are unreadable."""
     raw = _read("has extensions that cannot be read", lambda: raw_extensions(found.tbs_certificate_bytes))
     return _read("has a keyUsage that cannot be read", lambda: may_sign(raw)), must_staple(raw)
 

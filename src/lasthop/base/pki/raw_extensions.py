@@ -1,7 +1,7 @@
-"""Reads extensions of a certificate by themselves, from DER that has been parsed before.
+"""Reads single extensions of a certificate from DER that was parsed before.
 
 `cryptography` reads all of them or none, and one that it does not support must not hide a keyUsage for which Envoy rejects the
-certificate. What is malformed raises some Exception here: `parse.py` calls this, guarded.
+certificate. Malformed input raises various exceptions here; `parse.py` catches them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def raw_extensions(tbs: bytes) -> dict[bytes, bytes]:
 
 
 def may_sign(raw: dict[bytes, bytes]) -> bool:
-    """Returns whether a key may sign: keyUsage is a BIT STRING of which the first bit is digitalSignature."""
+    """Returns whether a key may sign: the first bit of the BIT STRING keyUsage is digitalSignature."""
     if KEY_USAGE not in raw:
         return True
     ((_, bits),) = _elements(raw[KEY_USAGE])

@@ -1,4 +1,4 @@
-"""Reads certificate revocation lists that others have written; answers with values and never raises."""
+"""Parses foreign certificate revocation lists. Functions return problems as values and never raise."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RevocationList(msgspec.Struct, frozen=True):
     """The issuer's name as DER, for comparison."""
     this_update: float
     next_update: float | None
-    """None: it does not say when it will be out of date."""
+    """None without nextUpdate."""
     revoked: int
     pem: bytes
 
@@ -65,7 +65,7 @@ def _list(found: x509.CertificateRevocationList) -> RevocationList:
 
 def issuers(of: RevocationList, certificates: Iterable[Certificate]) -> tuple[Certificate, ...]:
     """Returns the certificates of the CA that has issued a list, by its name."""
-    return tuple(each for each in certificates if _subject(each) == of.name)
+    return tuple(certificate for certificate in certificates if _subject(certificate) == of.name)
 
 
 def signed_by(of: RevocationList, certificate: Certificate) -> bool:

@@ -1,6 +1,6 @@
 """Makes untrusted text safe for a terminal: nothing in it moves the cursor, hides, reorders or forges a line.
 
-One place for all commands and for the log: `clean` is applied to whatever is shown, before it becomes lines and colours.
+One place for all commands and for the log: `clean` is applied to all output before layout and colours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Suggests the closest existing name: a similar word to people, a typo in one place where a decision follows from it."""
+"""Suggests the closest existing name: a similar word for messages, or a typo in one place for decisions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NEAR: Final = 2
 
 
 def closest(text: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Returns the known word that is most like the text, whatever its case; empty if none is."""
+    """Returns the known word most similar to the text, ignoring case; empty if none is similar."""
     import difflib  # only for mistakes: it costs as much as everything else at the start of a command
 
     folded = {word.casefold(): word for word in known}

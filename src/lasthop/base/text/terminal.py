@@ -1,4 +1,4 @@
-"""Decides what standard output and standard error can show: colours, a moving cursor, characters beyond ASCII.
+"""Detects the abilities of standard output and standard error: colours, cursor movement, characters beyond ASCII.
 
 One place for all commands and for the log. `adapt` is called once, before anything is written.
 """
@@ -13,7 +13,7 @@ from typing import Final, TextIO
 
 _ERRORS: Final = "lasthop-stand-ins"
 _ASCII: Final = "lasthop-ascii"
-"""ASCII under another name: click takes a stream whose encoding is called ASCII for a mistake, and writes UTF-8."""
+"""ASCII under another name, because click treats the encoding name ASCII as a mistake and writes UTF-8."""
 STAND_INS: Final = {
     "✓": "+",
     "✗": "x",
@@ -28,7 +28,7 @@ STAND_INS: Final = {
     "—": "-",
     "×": "x",
 }
-"""What is shown instead of our own marks where the encoding does not have them; of the same width, so columns stay."""
+"""Replacements for our marks in encodings without them, of the same width so that columns stay aligned."""
 
 
 def coloured(stream: TextIO) -> bool:
@@ -41,7 +41,7 @@ def colours_allowed() -> bool:
 
 
 def moves(stream: TextIO) -> bool:
-    """Returns whether what has been written can be overwritten."""
+    """Returns whether written lines can be overwritten."""
     return stream.isatty() and not _dumb()
 
 
@@ -50,7 +50,7 @@ def _dumb() -> bool:
 
 
 def adapt() -> None:
-    """Makes both outputs write stand-ins, and escapes, instead of characters that their encoding does not have."""
+    """Makes both outputs write replacements or escapes for characters that their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and (name := codecs.lookup(stream.encoding).name) != "utf-8":
             codecs.register_error(_ERRORS, _stand_ins)

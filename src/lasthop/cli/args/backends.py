@@ -1,6 +1,6 @@
-"""`--to URL` and the options that belong to it, of `lasthop run` and `lasthop init`.
+"""Parses `--to URL` and the options that belong to it, of `lasthop run` and `lasthop init`.
 
-Options after a `--to` are of that backend; those before the first `--to`, of all backends.
+Options after a `--to` apply to that backend, those before the first `--to` to all backends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from lasthop.base.api.addresses import is_ip, split_port, with_port
 from lasthop.cli.args.target import added
-from lasthop.cli.args.values import is_name
+from lasthop.cli.args.values import is_name, program
 
 META: Final = "lasthop.backends"
 SYSTEM: Final = "system"
@@ -25,11 +25,12 @@ SYSTEM: Final = "system"
 LISTEN: Final = "127.0.0.1:8080"
 PORTS: Final = {"https": 443, "http": 80}
 HEX_PIN: Final = re.compile(r"(?:[0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}")
+NUMBER: Final = re.compile(r"\d+|0[xX][0-9A-Fa-f]*")
 KEY_PIN: Final = re.compile(r"[A-Za-z0-9+/]{43}=")
 
 
 class Backend(msgspec.Struct, frozen=True):
-    """A backend as it was typed. The fields after the port are options; `OPTIONS` has their names."""
+    """A backend of the command line. The fields after the port are options; `OPTIONS` has their names."""
 
     scheme: str
     host: str
@@ -81,7 +82,7 @@ class Token(NamedTuple):
 
 
 class GroupedCommand(click.Command):
-    """Keeps the order of the options, which says to which backend each belongs."""
+    """Keeps the order of the options, which assigns each to a backend."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[META] = tuple(_tokens(self, args))
@@ -187,15 +188,24 @@ def parse_url(text: str, default: str = "https") -> tuple[str, str, int]:
     example = "write https://HOST:PORT, as https://api.example.com:8443 or https://127.0.0.1:8443"
     if scheme not in PORTS:
         raise click.BadParameter(f"{scheme}:// is not known; {example}", param_hint="--to")
-    place, _, path = rest.partition("/")
-    if path or "?" in place or "#" in place:
-        which = f"https://{place}" if scheme == "https" else f"http://{place}"
-        hint = f"write --to {which}; to choose requests by their path, add --path /{path}"
-        raise click.BadParameter(f"{text} has a path, and requests keep their own; {hint}", param_hint="--to")
+    before, slash, path = re.sub(r"[?#].*", "", rest).partition("/")
+    user, _, place = before.rpartition("@")
+    if user:  # is not repeated: it may hold a password
+        message = f"the URL has a user name; write --to {scheme}://{place}: clients send their own credentials"
+        raise click.BadParameter(message, param_hint="--to")
+    if path or rest != before + slash:
+        choose = f"; to choose requests by their path, add --path /{path}" if path else ""
+        message = f"{text} has a path or a query, and requests keep their own; write --to {scheme}://{place}{choose}"
+        raise click.BadParameter(message, param_hint="--to")
+    if place.removeprefix(":").isdecimal():
+        message = f"{text} has no host; write --to {scheme}://127.0.0.1:{place.removeprefix(':')}"
+        raise click.BadParameter(message, param_hint="--to")
     host, port = split_port(place)
     if is_ip(place.strip("[]")) or not host:
         host, port = place.strip("[]"), str(PORTS[scheme])
-    if not (is_ip(host) or is_name(host)) or not port.isdecimal() or not 0 < int(port) < 65536:
+    # Programs differ in what they make of 127.1 or 0x7f.0.0.1, so that another host might be verified than used.
+    numeric = NUMBER.fullmatch(host.rpartition(".")[2]) is not None
+    if not (is_ip(host) or (is_name(host) and not numeric)) or not port.isdecimal() or not 0 < int(port) < 65536:
         raise click.BadParameter(f"{text} is not a URL of a backend; {example}", param_hint="--to")
     return scheme, host.lower(), int(port)
 
@@ -238,10 +248,10 @@ def listen_address(text: str) -> tuple[str, int]:
 
 
 def command_line(context: click.Context, changed: dict[int, Backend]) -> str:
-    """Returns the command as it was typed, with other options of some backends: to be copied."""
+    """Returns the typed command with changed options of some backends, to be copied."""
     tokens: tuple[Token, ...] = context.meta[META]
     before = given(context)
-    words = context.command_path.split()
+    _, *words = context.command_path.split()
     for token in tokens:
         new = changed.get(token.backend)
         if new is None:
@@ -252,7 +262,7 @@ def command_line(context: click.Context, changed: dict[int, Backend]) -> str:
             words += _changed_words(before[token.backend], new)
         elif getattr(before[token.backend], token.option) == getattr(new, token.option):
             words += token.words
-    return shlex.join(words)
+    return f"{program()} {shlex.join(words)}"
 
 
 def _changed_words(before: Backend, new: Backend) -> Iterator[str]:

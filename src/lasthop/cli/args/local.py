@@ -1,4 +1,4 @@
-"""The gateways of this machine: which run, which were left to the next Lasthop, which nobody supervises."""
+"""Finds the gateways of this machine: running, left to the next Lasthop, or orphaned."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class LocalGateway(NamedTuple):
 
 
 def describe(run_dir: Path, about: dict[str, Any]) -> None:
-    """Writes what others are shown of a gateway of this machine."""
+    """Writes what other commands show of a gateway."""
     import json
 
     (run_dir / ABOUT).write_text(json.dumps(about))
 
 
 def clear(run_dir: Path) -> None:
-    """Removes what an ended gateway leaves: who finds the folder next finds nothing in it. Of one without a folder of its own
-    (`lasthop run --to`) only the lock stays, because the next one may be waiting for it."""
+    """Removes the files of an ended gateway, so that the next one starts with an empty directory. The lock of one without a
+    folder of its own (`lasthop run --to`) stays, because the next one may be waiting for it."""
     from lasthop.edge.proxy import handover
 
     if (run_dir / paths.OBJECTS).is_dir():
@@ -101,8 +101,8 @@ def about(run_dir: Path) -> dict[str, Any]:
 
 
 def holder(run_dir: Path) -> int:
-    """Returns the pid of the Lasthop that has the directory locked; 0: none. The lock is not touched: who tries it could keep
-    a Lasthop from starting."""
+    """Returns the pid of the Lasthop that has the directory locked; 0: none. Does not try the lock, which could keep a
+    Lasthop from starting."""
     try:
         lock = run_dir / "lock"
         descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -240,12 +240,12 @@ def _require_own(gateway: LocalGateway) -> None:
 
 
 def _as_owner(gateway: LocalGateway) -> str:
-    """Returns the command that ends another user's gateway, which only root is told of."""
+    """Returns the command that ends another user's gateway. Only root gets it."""
     return f"sudo -u {paths.user_name(gateway.uid)} lasthop stop {gateway.name}"
 
 
 def state(gateway: LocalGateway) -> str:
-    """Returns `running`, `left` (to the next Lasthop, for a while), `orphaned` (Envoys that nobody supervises) or `ended`."""
+    """Returns `running`, `left` (to the next Lasthop, for a while), `orphaned` (Envoys without a Lasthop) or `ended`."""
     from lasthop.edge.proxy import handover
 
     if holder(gateway.run_dir):

@@ -1,4 +1,4 @@
-"""What long-running commands share: the options of their log, how signals stop them, how their errors are printed."""
+"""Shared by long-running commands: log options, signals, and the printing of errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lasthop.cli.args.target import added
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options and configures the log before the command runs; it is told the format, empty if none was given."""
+    """Adds the options and configures the log before the command runs, which receives the format; empty: the default."""
 
     @functools.wraps(command)
     def called(log_format: str | None, log_level: str, verbose: bool, **others: Any) -> Any:

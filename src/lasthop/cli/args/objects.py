@@ -47,7 +47,7 @@ SHORT: Final = {
     "vw": "VerificationWaiver",
     "xb": "XBackend",
 }
-"""The CRDs' and kubectl's own abbreviations, and those that people expect."""
+"""The abbreviations of the CRDs and of kubectl, and common others."""
 
 
 class Wanted(NamedTuple):

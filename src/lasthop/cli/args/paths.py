@@ -37,7 +37,7 @@ SERVICE_ROOTS = "lasthop-service*"
 def roots() -> list[tuple[Path, int]]:
     """Returns where gateways of this machine keep their sockets, each with its owner: of this user; for root, of all users.
 
-    Only places that nobody but their owner, or root, can have made."""
+    Only directories that no other user, except root, can have created."""
     own, uid = runtime_root(), os.geteuid()
     if os.environ.get("LASTHOP_RUN_DIR"):
         return [(own, uid)]

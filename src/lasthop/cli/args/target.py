@@ -138,7 +138,7 @@ def folder_or_dir(folder: Path | None, by_option: Path | None) -> Path | None:
 
 
 def is_plugin() -> bool:
-    """Returns whether kubectl has started us (`kubectl lasthop`): who types that means a cluster."""
+    """Returns whether kubectl has started the program (`kubectl lasthop`), which selects a cluster."""
     context = click.get_current_context(silent=True)
     return bool(context and context.find_root().info_name == PLUGIN)
 
@@ -179,7 +179,7 @@ running_folder: Final = click.option("--dir", "folder", type=PATH, metavar="DIR"
 
 
 def running_gateway(folder: Path | None, elsewhere: str) -> Endpoint:
-    """Returns the admin socket of the gateway that runs on this machine, for what only that can tell. Raises `elsewhere`,
+    """Returns the admin socket of the gateway that runs on this machine, for answers that only it has. Raises `elsewhere`,
     which says where to look in a cluster."""
     socket = admin_socket(folder, ClusterOptions())
     if socket is None:
@@ -212,7 +212,7 @@ def output(*formats: str, help: str | None = None) -> Callable[..., Any]:
 
 
 class _Format(click.Choice[str]):
-    """Has `jsonpath=PATH` beside json. Tells who tries the templates of kubectl what to use instead."""
+    """Accepts `jsonpath=PATH` beside json. Errors about kubectl's templates name the replacement."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if ctx and value.startswith(JSONPATH) and "json" in self.choices:

@@ -1,11 +1,16 @@
-"""Values as people type them: HOST:PORT, a point in time, and label selectors as kubectl has them."""
+"""Parses values of options: HOST:PORT, points in time, and label selectors in kubectl's syntax."""
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import shutil
+import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -26,9 +31,17 @@ def host_port(text: str, hint: str, example: str = "api.example.com:443 or 127.0
     """Parses HOST:PORT. `hint` names the argument or option in the error."""
     host, port = split_port(text)
     if not (is_name(host) or is_ip(host)) or not port.isdecimal() or not 0 < int(port) < 65536:
-        message = f"{text} is not HOST:PORT; write for example {example}"
+        written = f"127.0.0.1{text}" if not host and port.isdecimal() else example
+        message = f"{text} is not HOST:PORT; write for example {written}"
         raise click.BadParameter(message, param_hint=hint)
     return host.lower(), int(port)
+
+
+def program() -> str:
+    """Returns how this program was called, for commands to copy: it may not be on the PATH."""
+    called, found = sys.argv[0], shutil.which("lasthop")
+    known = Path(called).name != "lasthop" or (found and os.path.realpath(found) == os.path.realpath(called))
+    return "lasthop" if known else shlex.quote(called)
 
 
 def is_name(text: str) -> bool:
@@ -58,7 +71,7 @@ class Since(click.ParamType[float]):
 
 
 class Selector(click.ParamType[Selects]):
-    """Becomes a function that says whether labels fit."""
+    """Converts a label selector into a function that matches labels."""
 
     name = "selector"
 

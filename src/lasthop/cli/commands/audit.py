@@ -181,7 +181,7 @@ def command(
 
 
 def _fail_on(wanted: set[str], found: AuditReport) -> None:
-    """Ends the command if there is what --fail-on names, or if that cannot be known."""
+    """Exits if a condition of --fail-on holds, or cannot be decided."""
     if there := [cause for cause in CAUSES if cause in wanted & found.causes]:
         note(f"Failed because of --fail-on {','.join(there)}")
         raise click.exceptions.Exit(FOUND)

@@ -1,4 +1,4 @@
-"""`lasthop bundle`: an archive for whoever helps, without secrets."""
+"""`lasthop bundle`: an archive for support, without secrets."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _json(read: Callable[[], Any]) -> bytes:
 
 
 def _attempted(read: Callable[[], bytes]) -> bytes:
-    """Reads a part; one that cannot be had does not keep the others from being collected."""
+    """Collects a part; a failing part does not keep the others from being collected."""
     try:
         return read()
     except (click.ClickException, OSError, ValueError) as error:
@@ -144,7 +144,7 @@ def _tail(path: Path, uid: int) -> bytes:
     with open(descriptor, "rb") as file:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode) or info.st_uid != uid:
-            raise OSError(f"{path} is no file of the gateway's user")
+            raise OSError(f"{path} is not a file of the gateway's user")
         file.seek(max(0, info.st_size - LOG_BYTES))
         return b"".join(_without_headers(file.read(LOG_BYTES)))
 

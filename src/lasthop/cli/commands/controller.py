@@ -122,7 +122,7 @@ async def _run(
     webhook: str,
     printer: AccessLogPrinter,
 ) -> None:
-    """Runs the controller until it is told to stop. `site` describes proxies in the cluster; None: they run on this host."""
+    """Runs the controller until a signal stops it. `site` describes proxies in the cluster; None: they run on this host."""
     access = await asyncio.to_thread(load, str(kubeconfig) if kubeconfig else None, context)
     run_dir = paths.private(paths.runtime_root() / "controller")
     async with Client(access) as client:

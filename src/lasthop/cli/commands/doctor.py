@@ -36,7 +36,7 @@ def command(
     doctor: the CRDs and their versions, the GatewayClass, the controller, its rights and yours. Nothing is
     changed.
 
-    Exits with 1 if a check has failed; a warning (!) is no failure.
+    Exits with 1 if a check has failed; a warning (!) does not count.
 
     \b
     Examples:

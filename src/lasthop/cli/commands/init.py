@@ -9,6 +9,7 @@ import click
 
 from lasthop.base.text.printable import printable
 from lasthop.cli.args import backends
+from lasthop.cli.args.values import program
 from lasthop.cli.render.init_templates import KEY_FILE, Listen, files
 
 
@@ -64,8 +65,8 @@ def _write(folder: Path, contents: dict[str, str]) -> list[Path]:
 def _next(folder: Path, listen: Listen) -> tuple[str, ...]:
     return (
         "Next:",
-        f"  lasthop check {folder}",
-        f"  lasthop run {folder}",
+        f"  {program()} check {folder}",
+        f"  {program()} run {folder}",
         f"  curl {listen.url}",
-        f"  lasthop explain httproute backend --dir {folder}",
+        f"  {program()} explain httproute backend --dir {folder}",
     )

@@ -98,7 +98,7 @@ async def _apply(options: Options, access: Access, everywhere: bool) -> None:
 
 
 async def _look_first(client: Client, options: Options, everywhere: bool) -> None:
-    """Raises what would end halfway, or change more than was asked for, before anything is applied."""
+    """Raises before anything is applied if the installation would fail halfway, or change more than requested."""
     if missing := [
         each for each in options.watched if await _found(client, path_of("", "v1", "namespaces", "", each)) is None
     ]:

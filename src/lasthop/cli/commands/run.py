@@ -19,7 +19,7 @@ from lasthop.base.api.addresses import with_port
 from lasthop.base.text.logs import LOG
 from lasthop.cli.args import backends, local, long_running, paths, target
 from lasthop.cli.args.long_running import first_error
-from lasthop.cli.args.values import host_port, ip_address
+from lasthop.cli.args.values import host_port, ip_address, program
 from lasthop.cli.render.access_log import AccessLogPrinter, printing
 from lasthop.cli.render.init_templates import Listen, manifest
 from lasthop.cli.render.progress import FolderProgress
@@ -34,15 +34,16 @@ from lasthop.engine.plan.profile import AccessLog
 from lasthop.engine.resolve.settings import Settings
 from lasthop.run.endings import Ending, Endings, start_anew, tell_systemd
 from lasthop.run.host import HostRuntime
-from lasthop.run.infra import memory
+from lasthop.run.infra import memory, ports
 from lasthop.web.app import AdminUnusable, serving
 from lasthop.web.controller_view import ControllerView
 
 ADMIN: Final = "127.0.0.1:19000"
+LOOPBACK: Final = "127.0.0.1"
 ADMIN_PORTS: Final = 20
-"""That are tried for a gateway without a folder."""
+"""Ports tried for the admin page of a gateway without a folder."""
 TAKE_OVER_SECONDS: Final = 30.0
-"""For the Lasthop that is replaced to end; it may have to wait for a proxy whose Gateway was just deleted."""
+"""Limit for the replaced Lasthop to end; it may have to wait for a proxy whose Gateway was just deleted."""
 
 
 @click.command("run", cls=backends.GroupedCommand)
@@ -148,16 +149,16 @@ def command(
 
 
 class Place(NamedTuple):
-    """Where a gateway keeps what it has."""
+    """The files of a gateway."""
 
     folder: Path
-    """Its objects."""
+    """The folder of its objects."""
     run_dir: Path
     state: Path
     command: str
-    """That runs it again."""
+    """The command that runs it again."""
     objects: str = ""
-    """To be written to the folder; empty: it is the user's, or was written by this process before it started anew."""
+    """Written to the folder; empty: the folder is the user's, or this process wrote it before it started anew."""
     to: tuple[str, ...] = ()
 
 
@@ -170,13 +171,15 @@ def _of_folder(folder: Path | None) -> Place:
     if not paths.is_text(str(folder.resolve())):
         raise click.ClickException(f"the path of {folder} is not UTF-8; rename it")
     run_dir = paths.claim(paths.runtime_root(), folder)
-    return Place(folder, run_dir, paths.claim(paths.state_root(), folder), f"lasthop run {folder}")
+    return Place(folder, run_dir, paths.claim(paths.state_root(), folder), f"{program()} run {folder}")
 
 
 def _of_backends(context: click.Context, given: tuple[backends.Backend, ...], listen: Listen, *, printed: bool) -> Place:
-    """Looks at the backends. Ends the command if they cannot be used, or if it is only to print their objects."""
+    """Tries the backends. Ends the command if one cannot be used, or with --print."""
     command, to = backends.command_line(context, {}), tuple(backend.url for backend in given)
     known = local.about(paths.without_folder(listen.address, listen.port))
+    if not (known or printed):
+        _require_port(listen)
     # Started anew by SIGHUP: the proxies serve on, whether or not the backends answer right now.
     again = not printed and (known.get("pid"), known.get("command")) == (os.getpid(), command)
     objects = "" if again else _looked_at(context, given, listen)
@@ -185,6 +188,16 @@ def _of_backends(context: click.Context, given: tuple[backends.Backend, ...], li
         context.exit()
     run_dir = paths.private(paths.without_folder(listen.address, listen.port))
     return Place(run_dir / paths.OBJECTS, run_dir, run_dir / "state", command, objects, to)
+
+
+def _require_port(listen: Listen) -> None:
+    """Raises if another program has the port: without a folder, another one is chosen by an option."""
+    problem = ports.problem(listen.address, listen.port)
+    if problem is None:
+        return
+    places = ((address, port) for address in (listen.address, LOOPBACK) for port in range(8080, 8080 + ADMIN_PORTS))
+    free = next((with_port(*place) for place in places if not ports.problem(*place)), "")
+    raise click.ClickException(f"{problem.message}; for example: --listen {free}" if free else problem.message)
 
 
 def _looked_at(context: click.Context, given: tuple[backends.Backend, ...], listen: Listen) -> str:
@@ -318,5 +331,5 @@ def _locked(place: Place) -> Iterator[None]:
     except RunDirLocked as error:
         raise click.ClickException(
             f"a gateway runs {'there' if place.to else f'on {place.folder}'} already (pid {error.pid}); take over from it, "
-            f"without an interruption, with: {place.command} --replace; or end it with: lasthop stop {place.folder}"
+            f"without an interruption, with: {place.command} --replace; or end it with: {program()} stop {place.folder}"
         ) from None

@@ -116,13 +116,13 @@ class _StatusPrinter:
         self._columns = Columns.of(())
         self._problems: tuple[str, ...] = ()
         self._failing: tuple[str, ...] = ()
-        """The lines about Services for which something that is shown is not ready."""
+        """The lines about Services that keep shown objects from being ready."""
         self.missing: list[click.ClickException] = []
-        """What is said about each name that does not exist."""
+        """An error for each name that does not exist."""
 
     @property
     def fine(self) -> bool:
-        """Unknown is not ready: a script that asks for an exit code wants to know that everything works."""
+        """Unknown counts as not ready: exit code 0 means that everything works."""
         return not self._problems and all(each.ready in ("True", "-") for each in self.rows.values())
 
     def tell(self, problems: tuple[str, ...]) -> None:

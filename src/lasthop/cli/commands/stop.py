@@ -27,7 +27,7 @@ POLL: Final = 0.5
 def command(folder: Path | None, everything: bool, now: bool, by_option: Path | None, left: str | None) -> None:
     """End the gateway that runs on DIR: drain its proxies, let requests in flight finish, and end.
 
-    Ends also the proxies that a killed `lasthop run` has left, or one that was told to leave them (--handover). Without DIR,
+    Ends also the proxies that a killed `lasthop run` has left, or one started with --handover. Without DIR,
     it is the only gateway of this user on this machine. Exits with 0 if nothing runs (any more).
 
     \b
@@ -67,14 +67,14 @@ def _end(gateway: local.LocalGateway, *, now: bool) -> None:
     except RunDirLocked as error:
         raise click.ClickException(f"another Lasthop (pid {error.pid}) has just started on {gateway.name}") from None
     if ended:
-        click.echo(f"Ended {len(ended)} Envoy{'s' if len(ended) > 1 else ''} that nobody supervised on {name}")
+        click.echo(f"Ended {len(ended)} Envoy{'s' if len(ended) > 1 else ''} without a Lasthop on {name}")
     elif not pid:
         click.echo(f"Nothing runs on {name}")
 
 
 def _care(run_dir: Path, token: str) -> None:
-    """Waits until somebody takes what was left, or its time is over; then ends it. Goes on as a process of its own: who has
-    started it does not wait for that, nor for its exit."""
+    """Waits until another Lasthop takes over the proxies that were left, or until their time is over; then ends them. Runs as
+    a process of its own, so that the caller does not wait."""
     from lasthop.edge.proxy import handover
 
     def still() -> handover.Handover | None:

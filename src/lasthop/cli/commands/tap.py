@@ -67,7 +67,7 @@ def command(
 
 
 def _as_known(socket: Endpoint, given: str, kinds: Iterable[str]) -> str:
-    """Returns a name as the gateway writes it. Notes that nothing has it, for otherwise one would wait in vain."""
+    """Returns a name as the gateway writes it. Notes a name that does not exist: no request would ever match it."""
     if not given:
         return ""
     from lasthop.base.api.meta import Key

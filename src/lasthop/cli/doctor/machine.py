@@ -22,7 +22,7 @@ INSTANCES: Final = 128
 FREE_BYTES: Final = 256 * 1024 * 1024
 FULL_BYTES: Final = 1024 * 1024
 BUILT: Final = 1_767_225_600
-"""The beginning of 2026: no clock that is right is behind it."""
+"""The beginning of 2026: a clock before it is wrong."""
 SOCKET_PATH: Final = 107
 """Bytes of the path of a unix socket (unix(7))."""
 _STA_UNSYNC: Final = 0x40

@@ -53,7 +53,7 @@ async def own_rights(client: Client, namespace: str) -> AsyncIterator[CheckResul
 
 async def controllers_rights(client: Client, namespace: str, deployment: list[dict[str, Any]]) -> AsyncIterator[CheckResult]:
     """Checks, where this user may ask that, that the controller has every right that an installation of this version grants.
-    Without a Deployment there is nobody who would need them."""
+    Skipped without a Deployment, which would need them."""
     from lasthop.run.infra.kubernetes.installation import watched_by
 
     for found in deployment:
@@ -64,7 +64,7 @@ async def controllers_rights(client: Client, namespace: str, deployment: list[di
         except ApiError as error:
             if not error.denied:
                 raise
-            remedy = "Ask somebody who may create subjectaccessreviews."
+            remedy = "Ask an administrator who may create subjectaccessreviews."
             yield warning("rights of the controller", "you may not ask for them", remedy)
             return
         if missing:

@@ -20,7 +20,7 @@ STANDARD_OUTPUT: Final = 1
 WAITING: Final = 2_000
 """Entries that may wait to be printed; more are dropped and counted."""
 TELLING: Final = 10.0
-"""Seconds between two words about entries that are dropped."""
+"""Seconds between two messages about dropped entries."""
 PATIENCE: Final = 1.0
 """Seconds to print the waiting entries at exit."""
 

@@ -1,4 +1,4 @@
-"""What happened on a hop, beside what is asked for: `verified 2 s ago, 1,203 handshakes`, `failing since ...`."""
+"""Renders the observations of a hop, as `verified 2 s ago, 1,203 handshakes`, beside its required verification."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from lasthop.engine.plan.strength import Strength
 
 FAILING: Final = "failing"
 UNTRIED: Final = "must be verified"
-"""What stands in place of a manner in the headings."""
+"""Headings that replace that of a manner."""
 NOTHING: Final = Observed(Health.UNTRIED, 0.0, 0.0, 0.0, 0, 0, 0, (), (), ())
 _UNITS: Final = ((86_400, "day", "days"), (3_600, "h", "h"), (60, "min", "min"), (1, "s", "s"))
 _VERIFIED: Final = (Strength.VERIFIED, Strength.PINNED_ONLY)
 
 
 def tried(hops: Iterable[HopReport]) -> tuple[HopReport, ...]:
-    """Returns hops of a gateway that observes: what has not been seen has not been tried."""
+    """Returns hops of a gateway with observations: a hop without any has not been tried."""
     return tuple(hop if hop.observed else msgspec.structs.replace(hop, observed=NOTHING) for hop in hops)
 
 
 def standing(hop: HopReport) -> str:
-    """Returns its manner, or in place of it that connections fail, or that nothing has been verified yet."""
+    """Returns the heading of a hop: its manner, or that connections fail, or that nothing has been verified yet."""
     if hop.observed and hop.observed.health.bad:
         return FAILING
     if hop.observed and hop.observed.health is Health.UNTRIED and hop.in_effect is Strength.VERIFIED:
@@ -38,7 +38,7 @@ def standing(hop: HopReport) -> str:
 
 
 def unverified(hop: HopReport) -> bool:
-    """Returns whether it is asked to be verified less than fully, or has not been seen to be."""
+    """Returns whether the hop requires less than full verification, or full verification was not observed."""
     found = hop.in_effect
     if found is None:
         return False
@@ -48,7 +48,7 @@ def unverified(hop: HopReport) -> bool:
 
 
 def words(hop: HopReport, now: float) -> str:
-    """Returns what was seen; empty where nobody could see it."""
+    """Returns the observations; empty without a running gateway."""
     seen = hop.observed
     if seen is None or hop.refused:
         return ""

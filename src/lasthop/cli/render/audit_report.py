@@ -46,7 +46,7 @@ STANDINGS: Final[dict[str, str]] = {
     audit_observed.UNTRIED: "not tried yet",
     VERIFIED: MEANING[VERIFIED],
 }
-"""The same with what has happened."""
+"""The same, with observations."""
 COLOURS: Final[dict[str, str]] = {
     **dict.fromkeys((audit_observed.FAILING, FAILING, WAIVED), "red"),
     **dict.fromkeys((VERIFIED, Strength.PINNED_ONLY.group), "green"),
@@ -81,9 +81,9 @@ def history(record: Record) -> History:
 class AuditReport(msgspec.Struct, frozen=True):
     found: Audit
     where: str
-    """What was looked at."""
+    """The folder, gateway or cluster that was audited."""
     origin: str
-    """The same for somebody on another machine: an absolute path, or the address of an API server."""
+    """The same for a reader on another machine: an absolute path, or the address of an API server."""
     now: float
     expiring: int
     """Certificates that have more days left than this are not shown."""
@@ -220,17 +220,15 @@ def said(hop: HopReport, now: float) -> str:
 
 
 def text(report: AuditReport) -> str:
-    blocks = ["\n".join(_group(report, title, list(hops))) for title, hops in _groups(report)]
+    blocks = [
+        "\n".join(_group(report, title, list(hops))) for title, hops in itertools.groupby(report.hops, key=GROUPS[report.sort])
+    ]
     if report.certificates:
         blocks.append("\n".join(_expiring(report)))
     blocks += ["\n".join(wrapped(f"Note: {note}")) for note in report.notes]
     bad = report.standings.keys() & {audit_observed.FAILING, FAILING, WAIVED}
     header = "\n".join(line for name, value in report.header.items() for line in wrapped(f"{name}: {value}", "", "  "))
     return "\n\n".join([*blocks, header, click.style(str(report), bold=True, fg="red" if bad else None)])
-
-
-def _groups(report: AuditReport) -> Iterator[tuple[str, Iterator[HopReport]]]:
-    return itertools.groupby(report.hops, key=GROUPS[report.sort])
 
 
 def _group(report: AuditReport, title: str, hops: list[HopReport]) -> Iterator[str]:

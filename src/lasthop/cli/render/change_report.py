@@ -23,7 +23,7 @@ MARKS: Final = {ChangeKind.OTHER_TRUST: "other trust", NEW: "new", NEW_REDUCED: 
 
 
 class ChainReport(msgspec.Struct, frozen=True):
-    """Whether the record is as it was written."""
+    """Whether the record is unchanged since it was written."""
 
     entries: int
     """The number of the last one."""
@@ -39,7 +39,7 @@ class ChangeReport(msgspec.Struct, frozen=True):
     """The time from which the record is complete; None: not known."""
     changes: tuple[Entry, ...]
     incidents: tuple[Entry, ...]
-    """What has happened to the record itself, and where it begins."""
+    """Events of the record itself, and where it begins."""
     chain: ChainReport
 
 

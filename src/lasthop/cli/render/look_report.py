@@ -1,4 +1,4 @@
-"""Renders what a look at the backends of a command line has found, and the commands that would work."""
+"""Renders the results of trying the backends of a command line, and the commands that would work."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import click
 from lasthop.base.text.printable import printable
 from lasthop.cli.args.backends import SYSTEM, Backend, command_line
 from lasthop.cli.render.probe_report import MARKS
+from lasthop.edge.probe.result import CLIENT_CERTIFICATE
 
 if TYPE_CHECKING:
     from lasthop.cli.render.init_templates import Starter
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     from lasthop.edge.probe.result import Check
 
 UNSOLVED = ("dates", "plaintext")
-"""Checks whose remedy is better than any option."""
+"""Checks whose remedy is shown even where an option helps."""
 TRUST = {"chain", "pins", "names"}
 """Checks whose failure means that nothing vouches for the certificate."""
 
 
 def verified(backends: Sequence[Backend], context: click.Context) -> list[Starter]:
-    """Looks at the backends and writes what was found to standard error. Exits unless all of them can be used."""
+    """Tries the backends and writes the results to standard error. Exits unless all of them can be used."""
     from lasthop.cli.views.backend_look import look
 
     looked = look(backends)
@@ -46,24 +47,27 @@ def report(looked: Sequence[Looked], context: click.Context) -> Iterator[str]:
 def _backend(looked: Looked) -> Iterator[str]:
     url = looked.backend.url
     if looked.starter is None:
-        for check in looked.said:
+        for check in looked.checks:
             yield click.style(f"{MARKS['fail'][0]} {printable(f'{url}: {_meaning(looked, check)}{check.found}')}", fg="red")
-            if check.remedy and (not looked.proposals or check.name in UNSOLVED):
+            given = check.name == "chain" and looked.backend.ca
+            if check.remedy and (not looked.proposals or check.name in UNSOLVED or given):
                 yield f"  {printable(check.remedy)}"
         yield from _certificate(looked)
         return
     yield click.style(f"{MARKS['pass'][0]} {printable(_works(looked))}", fg="green")
     if looked.learned:
         yield f"  The name is that in its certificate; --hostname {looked.starter.hostname} states it."
-    for check in looked.said:
-        yield click.style(f"{MARKS['warn'][0]} {printable(f'{url}: {check.found}')}", fg="yellow")
+    for check in looked.checks:
+        yield click.style(f"{MARKS['warn'][0]} {printable(f'{url}: {_meaning(looked, check)}{check.found}')}", fg="yellow")
         if check.remedy:
             yield f"  {printable(check.remedy)}"
 
 
 def _meaning(looked: Looked, check: Check) -> str:
-    """Returns what an unknown chain means to who has not yet said which CA to trust."""
+    """Returns what the failure means: of an unknown chain, only while no CA is given."""
     leaf = looked.certificate
+    if check.name == CLIENT_CERTIFICATE:
+        return f"{CLIENT_CERTIFICATE}: "
     if check.name != "chain" or leaf is None or looked.backend.ca or looked.backend.pin:
         return ""
     return f"{'a self-signed certificate' if leaf.self_signed else 'a CA that this system does not trust'}: "
@@ -104,7 +108,7 @@ def _certificate(looked: Looked) -> Iterator[str]:
 
     yield "  It shows this certificate:"
     yield from (f"    {line}" for line in lines(looked.certificate, time.time()))
-    if any(check.name in TRUST for check in looked.said) and looked.proposals:
+    if any(check.name in TRUST for check in looked.checks) and looked.proposals:
         yield "  Anyone could have answered: compare its SHA-256 with what the backend's owner tells you."
 
 

@@ -9,7 +9,7 @@ import click
 
 from lasthop.base.text.printable import printable
 from lasthop.cli.render.terminal import wrapped
-from lasthop.edge.probe.result import STRENGTH, Check, CheckState, EndpointResult, ProbeResult, TargetResult
+from lasthop.edge.probe.result import STRENGTH, Check, CheckOutcome, EndpointResult, ProbeResult, TargetResult
 
 MARKS: Final = {"pass": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"), "skip": ("-", None)}
 INDENT: Final = " " * 4
@@ -53,7 +53,7 @@ def _check(check: Check) -> Iterator[str]:
 
 def _verdict(found: ProbeResult) -> str:
     tried = [each for result in found.targets for each in result.endpoints]
-    warned = {check.name for each in tried for check in each.checks if check.state is CheckState.WARN}
+    warned = {check.name for each in tried for check in each.checks if check.state is CheckOutcome.WARN}
     refuses = ", but may refuse requests (!)" if warned - {STRENGTH} else ""
     weak = ", with a weak certificate (!)" if STRENGTH in warned else ""
     return f"{_outcome(found)}{_counted(found, tried)}{refuses}{weak}"

@@ -1,4 +1,4 @@
-"""Shows how far something is that takes a while: on a terminal in a line that is overwritten, elsewhere in the log."""
+"""Shows the progress of long operations: on a terminal in a line that is overwritten, elsewhere in the log."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lasthop.base.text import terminal
 
 BAR: Final = 24
 QUIET: Final = 1.0
-"""Seconds that need no explanation."""
+"""Seconds without a progress line."""
 LOG_INTERVAL: Final = 5.0
 
 
 class ProgressLine:
-    """Shows what is being done, and how much of it, in one line of a terminal; elsewhere nothing."""
+    """Shows the current step and its progress in one line of a terminal; elsewhere nothing."""
 
     def __init__(self) -> None:
         self.shown = terminal.moves(sys.stderr)
@@ -44,12 +44,12 @@ class ProgressLine:
             self._overwrite("")
 
     def _overwrite(self, line: str) -> None:
-        """Replaces the last line of the terminal. Erasing is no colour, which whoever sets NO_COLOR does not want."""
+        """Replaces the last line of the terminal. NO_COLOR does not concern the escape sequence that erases."""
         click.echo(f"\r\x1b[K{line}", err=True, nl=False, color=True)
 
 
 class FolderProgress:
-    """Tells how many files of a folder have been read, if that takes more than a moment."""
+    """Shows how many files of a folder have been read, if that takes more than a moment."""
 
     def __init__(self, log: Any) -> None:
         self._log = log

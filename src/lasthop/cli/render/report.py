@@ -26,7 +26,7 @@ class Report(msgspec.Struct, frozen=True):
     mistakes: tuple[Mistake, ...]
     """By file and line, or by object."""
     where: str
-    """What was looked at."""
+    """The folder, gateway or cluster that was checked."""
     objects: int
     files: int = 0
 

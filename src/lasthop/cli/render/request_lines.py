@@ -15,7 +15,7 @@ from lasthop.engine.plan.upstream import Hop
 WINDOW: Final = 10.0
 """Seconds in which the same failure is counted and not printed again."""
 MOST: Final = 200
-"""Failures that are told apart at a time; all others are counted together."""
+"""Failures that are counted separately at a time; all others are counted together."""
 PATH: Final = 80
 """Characters of a path that are shown."""
 
@@ -24,12 +24,12 @@ class RequestLines(Protocol):
     def lines(self, entry: AccessLogEntry, now: float) -> list[str]: ...
 
     def due(self, now: float, *, last: bool = False) -> list[str]:
-        """Returns what is to be printed because time has passed; `last`: because nothing follows."""
+        """Returns the counts that are due; `last`: all that remain."""
         ...
 
     @property
     def deadline(self) -> float | None:
-        """When `due` has something to say, perhaps."""
+        """When `due` may return a count."""
         ...
 
 

@@ -22,7 +22,7 @@ GAP: Final = "  "
 _ORDER: Final = {"False": 0, "Unknown": 1}
 _SERVICE: Final = "service/"
 _FIRST: Final = 86_400.0
-"""Nothing is older: what comes from a file, and does not say how old it is, is as old as Unix time."""
+"""Objects from files without a creationTimestamp have the age of Unix time."""
 
 
 class Row(NamedTuple):
@@ -34,7 +34,7 @@ class Row(NamedTuple):
     wide: tuple[str, ...] = ("", "", "", "", "")
     """CLASS, ADDRESS, PORTS, HOSTNAMES, AGE."""
     because: tuple[str, ...] = ()
-    """The other objects that are at fault."""
+    """The other objects that cause it."""
 
 
 def row(document: Json) -> Row:

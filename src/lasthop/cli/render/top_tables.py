@@ -32,7 +32,7 @@ def route_lines(report: Json) -> list[TableLine]:
 
 
 def backend_lines(report: Json, now: float) -> list[TableLine]:
-    """Returns one for each Gateway and port: protocols that differ only in who asks are one backend to a reader."""
+    """Returns one for each Gateway and port: protocols of the same backend are shown as one."""
     return [_backend(each, now) for each in _joined(report["hops"])]
 
 
@@ -46,7 +46,7 @@ def _backend(each: Json, now: float) -> TableLine:
 
 
 def _connected(each: Json, now: float) -> str:
-    """Returns what is known of a backend that connections succeed to. That, and how requests are answered, are two facts."""
+    """Returns the state of a backend whose connections succeed. The share of failed requests is a separate fact."""
     if not each["last_success"]:
         return str(each["health"])
     what = "handshake" if each["handshakes"] else "connected"

@@ -1,4 +1,4 @@
-"""A running gateway, asked over its admin socket."""
+"""Queries a running gateway over its admin socket."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ TIMEOUT: Final = 10.0
 PROBE_TIMEOUT: Final = 120.0
 """Seconds for a gateway to try backends that may not answer."""
 MISDIRECTED: Final = 421
-"""A gateway's answer to who asks it by an address that others could have as well; it says which to use."""
+"""A gateway's answer to a request for an address that other gateways may share; it names the one to use."""
 POLL: Final = 0.5
-"""Seconds between two looks of `follow`."""
+"""Seconds between two polls of `follow`."""
 
 
 class AdminSocketView:
@@ -42,7 +42,7 @@ class AdminSocketView:
     def __init__(self, path: unix_http.Endpoint, namespace: str = "") -> None:
         self._path, self.namespace = path, namespace
         self._known = isinstance(path, Path)
-        """Whether a gateway is known to be there: at an address that somebody has typed may be anything."""
+        """Whether a gateway is known to listen there: any program may have an address from the command line."""
 
     @property
     def address(self) -> str:

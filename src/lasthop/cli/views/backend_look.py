@@ -1,12 +1,13 @@
-"""Looks at the backends of a command line before anything is written or run, and finds the command that would work.
+"""Tries the backends of a command line before anything is written or run, and finds the command that would work.
 
-A backend is tried as `lasthop probe` does it, with the very objects that would be written. What is proposed has been tried
-too: a command that is shown to be copied has made a verified handshake, unless it needs a file that only its user knows.
+A backend is tried as by `lasthop probe`, with the objects that would be written. Proposals are tried too: each command
+shown to the user has made a verified handshake, unless it needs a file that only the user has.
 """
 
 from __future__ import annotations
 
 import contextlib
+import shlex
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -18,20 +19,23 @@ import msgspec
 
 from lasthop.base.api.addresses import is_ip
 from lasthop.base.api.meta import Key
+from lasthop.base.pki import parse
 from lasthop.cli.args.backends import HEX_PIN, KEY_PIN, SYSTEM, Backend
 from lasthop.cli.render.init_templates import Listen, Starter, manifest
 from lasthop.cli.views.folder import FolderView
 from lasthop.edge.probe.certificate_view import CertificateInfo, is_valid
-from lasthop.edge.probe.first_look import LOCALHOST, Shown, Speaks, first_look, name_to_verify, sni_without_name
+from lasthop.edge.probe.first_look import LOCALHOST, BackendLook, Speaks, first_look, name_to_verify, sni_without_name
 from lasthop.edge.probe.plan import probe, targets
-from lasthop.edge.probe.result import Check, CheckState, EndpointResult
+from lasthop.edge.probe.result import CLIENT_CERTIFICATE, Check, CheckOutcome, EndpointResult
 from lasthop.engine.resolve.trust.certificates import BadCertificate, parse_bundle
 
 FIXES: Final = 6
-"""Things that may be wrong with one backend at once."""
+"""Options that one backend may need at once."""
 CA_FILES: Final = ("*.pem", "*.crt", "*.cer")
 CA_PLACES: Final = (".local/share/mkcert/rootCA.pem", ".local/share/caddy/pki/authorities/local/root.crt")
-"""Of tools that make a CA for this machine, below the user's home."""
+"""Files below the home directory, of tools that make a CA for this machine."""
+ENDED: Final = ("eof", "reset")
+"""In what OpenSSL says of a connection that the backend ends without an alert."""
 MAX_FILES, MAX_SIZE = 100, 256 * 1024
 ASK: Final = "FILE"
 
@@ -44,9 +48,9 @@ class Proposal(NamedTuple):
 class Looked(NamedTuple):
     backend: Backend
     starter: Starter | None
-    """What to write; None: it would not work."""
-    said: tuple[Check, ...]
-    """What fails, or what to know if nothing does."""
+    """The objects to write; None: they would not work."""
+    checks: tuple[Check, ...]
+    """Those that fail; if none does, those that warn."""
     certificate: CertificateInfo | None = None
     proposals: tuple[Proposal, ...] = ()
     learned: bool = False
@@ -59,7 +63,7 @@ def look(backends: Sequence[Backend]) -> list[Looked]:
 
 
 def _names(backends: Sequence[Backend]) -> Iterator[str]:
-    """Yields names of objects that say what each backend is for."""
+    """Yields a name for each backend's objects, from its host and path."""
     from lasthop.cli.render.pin_set import default_name
 
     taken: set[str] = set()
@@ -83,6 +87,8 @@ def _look(backend: Backend, name: str) -> Looked:
             return _unreachable(backend, name, shown)
         case Speaks.PLAINTEXT:
             return _failed(backend, "it does not speak TLS on this port, but plaintext", _as_plaintext(backend))
+        case Speaks.OTHER:
+            return _failed(backend, "it speaks neither TLS nor HTTP/1.1 on this port")
         case Speaks.NOTHING:
             return _failed(backend, "it accepts connections and does not answer a TLS handshake")
         case Speaks.ALERT:
@@ -91,7 +97,7 @@ def _look(backend: Backend, name: str) -> Looked:
 
 
 def _failed(backend: Backend, what: str, *proposals: Proposal, remedy: str = "", name: str = "connect") -> Looked:
-    return Looked(backend, None, (Check(name, CheckState.FAIL, what, remedy),), proposals=proposals)
+    return Looked(backend, None, (Check(name, CheckOutcome.FAIL, what, remedy),), proposals=proposals)
 
 
 def _as_plaintext(backend: Backend) -> Proposal:
@@ -100,7 +106,7 @@ def _as_plaintext(backend: Backend) -> Proposal:
     return Proposal(plain, "neither encrypted nor verified")
 
 
-def _look_plaintext(backend: Backend, name: str, shown: Shown) -> Looked:
+def _look_plaintext(backend: Backend, name: str, shown: BackendLook) -> Looked:
     if shown.speaks in (Speaks.TLS, Speaks.ALERT):
         secure = Backend("https", backend.host, backend.port, host_match=backend.host_match, path=backend.path)
         proposal = Proposal(secure, "looks at its certificate")
@@ -108,15 +114,18 @@ def _look_plaintext(backend: Backend, name: str, shown: Shown) -> Looked:
     if not backend.plaintext:
         what = "http:// is plaintext: neither encrypted nor verified"
         return _failed(backend, what, _as_plaintext(backend), remedy="If that is meant, say so.", name="plaintext")
-    said = () if shown.speaks is not Speaks.UNREACHABLE else (_not_there(shown),)
-    return Looked(backend, starter(backend, name, shown.address, ""), said)
+    warnings = {
+        Speaks.UNREACHABLE: (_not_there(shown),),
+        Speaks.OTHER: (Check("http", CheckOutcome.WARN, "it does not speak HTTP/1.1 on this port", "Requests will fail."),),
+    }
+    return Looked(backend, starter(backend, name, shown.address, ""), warnings.get(shown.speaks, ()))
 
 
-def _not_there(shown: Shown) -> Check:
-    return Check("connect", CheckState.WARN, shown.problem, "Requests are answered with 503 until it is there.")
+def _not_there(shown: BackendLook) -> Check:
+    return Check("connect", CheckOutcome.WARN, shown.problem, "Requests are answered with 503 until it is there.")
 
 
-def _unreachable(backend: Backend, name: str, shown: Shown) -> Looked:
+def _unreachable(backend: Backend, name: str, shown: BackendLook) -> Looked:
     """Goes on if all is known that its certificate would tell: backends may start later than their gateway."""
     hostname = backend.hostname or ("" if is_ip(backend.host) else backend.host)
     if hostname and (backend.ca or backend.pin):
@@ -129,9 +138,11 @@ def _unreachable(backend: Backend, name: str, shown: Shown) -> Looked:
     return _failed(backend, shown.problem, remedy=remedy)
 
 
-def _no_certificate(backend: Backend, known: str, shown: Shown) -> Looked:
+def _no_certificate(backend: Backend, known: str, shown: BackendLook) -> Looked:
     asked = f"for the name {known}" if known else "for a client that sends no name"
     what = f"it shows no certificate {asked} ({shown.problem})"
+    if known and any(word in shown.problem for word in ENDED):
+        return _failed(backend, what, remedy="Is it the port for https? The log of the backend may say more.", name="tls")
     example = msgspec.structs.replace(backend, hostname=ASK.replace("FILE", "NAME"))
     return _failed(backend, what, Proposal(example, "with the name that the backend serves, which is sent as SNI"), name="sni")
 
@@ -139,7 +150,7 @@ def _no_certificate(backend: Backend, known: str, shown: Shown) -> Looked:
 # --- a backend that shows a certificate ------------------------------------------------------------------------------
 
 
-def _look_tls(backend: Backend, name: str, known: str, shown: Shown) -> Looked:
+def _look_tls(backend: Backend, name: str, known: str, shown: BackendLook) -> Looked:
     leaf = shown.leaf
     if leaf is None:
         return _failed(backend, "it presents something that is not a certificate", name="chain")
@@ -148,20 +159,28 @@ def _look_tls(backend: Backend, name: str, known: str, shown: Shown) -> Looked:
     if not hostname:
         has = ", ".join(leaf.names) or f"no subjectAltName ({leaf.subject} does not count)"
         what = f"its certificate has no DNS name to verify: it holds {has}"
-        return Looked(backend, None, (Check("names", CheckState.FAIL, what),), leaf, tuple(_proposals(backend, name, shown)))
+        return Looked(backend, None, (Check("names", CheckOutcome.FAIL, what),), leaf, tuple(_proposals(backend, name, shown)))
     tried = _try(backend, name, shown.address, hostname)
     if not tried.passes:
-        fails = tuple(check for check in tried.checks if check.state is CheckState.FAIL)
+        fails = tuple(check for check in tried.checks if check.state is CheckOutcome.FAIL)
         return Looked(backend, None, fails, leaf, tuple(_proposals(backend, name, shown)))
     if not (known or backend.pin or found.certain):
         named = msgspec.structs.replace(backend, hostname=hostname)
         what = f"{backend.host} is an address, and its certificate is for {', '.join(leaf.names)}: which name is meant?"
-        return Looked(backend, None, (Check("names", CheckState.FAIL, what),), leaf, (Proposal(named, "verifies this name"),))
-    warns = tuple(check for check in tried.checks if check.state is CheckState.WARN)
+        return Looked(
+            backend, None, (Check("names", CheckOutcome.FAIL, what),), leaf, (Proposal(named, "verifies this name"),)
+        )
+    warns = tuple(_by_options(check) for check in tried.checks if check.state is CheckOutcome.WARN)
     learned = not known and hostname != backend.host
     return Looked(
         backend, starter(backend, name, shown.address, hostname), warns, leaf, learned=learned, version=shown.version
     )
+
+
+def _by_options(check: Check) -> Check:
+    if check.name != CLIENT_CERTIFICATE:
+        return check
+    return msgspec.structs.replace(check, remedy="If requests fail, add: --client-cert FILE --client-key FILE")
 
 
 def _try(backend: Backend, name: str, address: str, hostname: str) -> EndpointResult:
@@ -175,12 +194,12 @@ def _try(backend: Backend, name: str, address: str, hostname: str) -> EndpointRe
         problems = [str(finding) for finding in view.source_findings]
     for target in result.targets:
         if target.refused or not target.endpoints:
-            return EndpointResult("", (Check("policy", CheckState.FAIL, target.refused or target.unused),))
+            return EndpointResult("", (Check("policy", CheckOutcome.FAIL, target.refused or target.unused),))
         return next((each for each in target.endpoints if not each.passes), target.endpoints[0])
-    return EndpointResult("", (Check("policy", CheckState.FAIL, "; ".join(problems) or "it leads to no backend"),))
+    return EndpointResult("", (Check("policy", CheckOutcome.FAIL, "; ".join(problems) or "it leads to no backend"),))
 
 
-def _proposals(backend: Backend, name: str, shown: Shown) -> Iterator[Proposal]:
+def _proposals(backend: Backend, name: str, shown: BackendLook) -> Iterator[Proposal]:
     """Yields command lines that work, the strictest first: with the CA if its file is near; else by the certificate's hash."""
     leaf = shown.leaf
     assert leaf is not None
@@ -197,7 +216,7 @@ def _proposals(backend: Backend, name: str, shown: Shown) -> Iterator[Proposal]:
     yield from (each for each in found if each)
 
 
-def _fixed(backend: Backend, name: str, shown: Shown, ca: tuple[str, ...]) -> Proposal | None:
+def _fixed(backend: Backend, name: str, shown: BackendLook, ca: tuple[str, ...]) -> Proposal | None:
     """Returns the backend with options with which it works, and what they mean; None: there are none."""
     leaf = shown.leaf
     assert leaf is not None
@@ -212,7 +231,7 @@ def _fixed(backend: Backend, name: str, shown: Shown, ca: tuple[str, ...]) -> Pr
         if not hostname:
             return None
         tried = _try(current, name, shown.address, hostname)
-        failing = next((check for check in tried.checks if check.state is CheckState.FAIL), None)
+        failing = next((check for check in tried.checks if check.state is CheckOutcome.FAIL), None)
         if failing is None:
             if not (current.hostname or current.pin or learned.certain):
                 current = msgspec.structs.replace(current, hostname=hostname)
@@ -235,7 +254,7 @@ def _with_fix(backend: Backend, failing: Check, leaf: CertificateInfo) -> tuple[
     if failing.name == "names":
         wanted = name_to_verify("127.0.0.1", leaf).value
         return (msgspec.structs.replace(backend, hostname=wanted), f"verifies {wanted}") if wanted else None
-    if failing.name == "client certificate" and not backend.client_cert:
+    if failing.name == CLIENT_CERTIFICATE and not backend.client_cert:
         asked = msgspec.structs.replace(backend, client_cert=ASK, client_key=ASK)
         return asked, "with a client certificate that the backend trusts, and its key"
     return None
@@ -300,7 +319,11 @@ def _cas(backend: Backend) -> str:
         try:
             found.append(parse_bundle(_read(path, "--ca")).pem.decode())
         except BadCertificate as error:
-            raise click.BadParameter(f"{path} {error}; give the PEM certificate of the CA", param_hint="--ca") from None
+            remedy = "give the PEM certificate of the CA"
+            if not isinstance(parse.certificate(_read(path, "--ca")), parse.Unreadable):
+                convert = shlex.join(("openssl", "x509", "-inform", "DER", "-in", path, "-out", f"{path}.pem"))
+                remedy = f"it is DER; make it PEM: {convert}"
+            raise click.BadParameter(f"{path} {error}; {remedy}", param_hint="--ca") from None
     return "".join(found)
 
 

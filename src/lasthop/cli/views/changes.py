@@ -23,7 +23,7 @@ class Recorded(NamedTuple):
 
 
 def recorded(folder: Path | None, cluster: ClusterOptions, controller_namespace: str) -> Recorded:
-    """Returns everything that is recorded. Raises where there is no record."""
+    """Returns the whole record. Raises if there is none."""
     if folder and not cluster.named and not gateway_named():
         return _of_folder(folder)
     if socket := admin_socket(folder, cluster):

@@ -1,4 +1,4 @@
-"""A cluster, read once with the permissions of the user. Nothing is written."""
+"""Reads a cluster once, with the permissions of the user. Writes nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from lasthop.engine.engine import Engine
 from lasthop.engine.memory.record import Record
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.outputs.findings.foreign import class_finding
-from lasthop.engine.outputs.findings.guesses import guessed
+from lasthop.engine.outputs.findings.guesses import with_suggestion
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.knowledge import Unknown
@@ -95,7 +95,7 @@ def require_crds(listed: dict[str, ListResult]) -> dict[str, ListResult]:
 
 
 def require_rights(listed: dict[str, ListResult]) -> dict[str, ListResult]:
-    """Raises if the user may list no kind of Gateway API: to find nothing wrong in what cannot be seen is no answer."""
+    """Raises if the user may list no kind of the Gateway API, because no findings would then mean nothing."""
     refusals = [each.refusal if not each.path else None for each in listed.values() if each.kind.group == GATEWAY_API]
     if refusals and refusals[0] is not None and all(refusals):
         raise refusals[0]
@@ -103,8 +103,8 @@ def require_rights(listed: dict[str, ListResult]) -> dict[str, ListResult]:
 
 
 class ClusterView(EngineView):
-    """Answers as the controller would, as if every Gateway had its proxies. What the user may not list is not called
-    missing."""
+    """Answers as the controller would, as if every Gateway had its proxies. Objects that the user may not list are not
+    reported as missing."""
 
     probe_notes = (
         "From this machine, with its system store; the proxy in the cluster has its own.",
@@ -129,7 +129,7 @@ class ClusterView(EngineView):
         self._client = client
         self._hidden = RBACVisibility(listed.values())
         place = f"namespace {namespace}" if namespace else CLUSTER
-        self.where, self.namespace = f"what you may list of {place}" if self._hidden.said() else place, namespace
+        self.where, self.namespace = f"what you may list of {place}" if self._hidden.refusal_lines() else place, namespace
         self._source_findings: list[Finding] = []
         self._objects: list[Key] = []
         self._unseen: dict[Key, None] = {}
@@ -149,7 +149,7 @@ class ClusterView(EngineView):
                 unknown += [unreadable_targets(read.key)] if read.opaque else []
         self.engine.policies.set_unknown(unknown)
         serve_all(self.engine)
-        for line in self._hidden.said():
+        for line in self._hidden.refusal_lines():
             note_once(line)
 
     async def names(self, kind: str) -> Collection[tuple[str, str]]:
@@ -170,7 +170,7 @@ class ClusterView(EngineView):
             return None
 
     async def size(self) -> Size:
-        """Leaves out Pods, of which a controller sees others than a user."""
+        """Leaves out Pods: a controller may list other Pods than a user."""
         counted = [
             key for key in self._objects if key.kind in KINDS and self.namespace in ("", key.namespace or self.namespace)
         ]
@@ -178,7 +178,7 @@ class ClusterView(EngineView):
 
     async def findings(self) -> list[Finding]:
         resolved = [*self.engine.findings(), *filter(None, map(self._without_class, self.engine.store.keys("Gateway")))]
-        return [*self._source_findings, *(guessed(finding, self.engine.store) for finding in resolved)]
+        return [*self._source_findings, *(with_suggestion(finding, self.engine.store) for finding in resolved)]
 
     def _without_class(self, key: Key) -> Finding | None:
         """Returns the finding for a Gateway whose class does not exist: controllers ignore it, `check` does not."""
@@ -193,10 +193,10 @@ class ClusterView(EngineView):
         return self._hidden.cause(finding)
 
     async def problems(self) -> tuple[str, ...]:
-        return tuple(self._hidden.said())
+        return tuple(self._hidden.refusal_lines())
 
     async def hidden(self) -> tuple[str, ...]:
-        """A Gateway whose class is out of sight, and a route whose Gateway is, lead to backends that are out of sight too."""
+        """Returns why hops may be missing: hidden classes and Gateways hide the backends of their Gateways and routes."""
         found = (each for each in await self.findings() if entry_of(each.reason).unreached and self._concerned(each))
         causes = filter(None, map(self.unseen, found))
         return tuple(dict.fromkeys(each.message for each in causes))
@@ -208,7 +208,7 @@ class ClusterView(EngineView):
         return [self._qualified(hop) for hop in await super().hops()]
 
     def _qualified(self, hop: HopReport) -> HopReport:
-        """Says so where a hop is plaintext or failing perhaps only because something cannot be listed."""
+        """Notes hops that may be plaintext or failing only because objects cannot be listed."""
         plaintext = hop.in_effect is Strength.PLAINTEXT
         if not (self._hidden.may_hide(reasons.PLAINTEXT_BACKEND) if plaintext else self._hidden.hides(hop.missing)):
             return hop
@@ -217,11 +217,11 @@ class ClusterView(EngineView):
     async def explain(self, key: Key) -> Json | None:
         found = await super().explain(key)
         self._unseen.update(dict.fromkeys(self._hidden.unseen(self.engine.graph, key)))
-        return self._hidden.veiled(found) if found else None
+        return self._hidden.mark_invisible(found) if found else None
 
     async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:
         found = await super().explain_request(request, gateway)
-        return [{**each, "explanation": self._hidden.veiled(each["explanation"])} for each in found]
+        return [{**each, "explanation": self._hidden.mark_invisible(each["explanation"])} for each in found]
 
     async def probe(self, key: Key, address: str) -> ProbeResult:
         unseen = self._hidden.unseen(self.engine.graph, key)
@@ -229,7 +229,7 @@ class ClusterView(EngineView):
         found = await super().probe(key, address)
         if not unseen:
             return found
-        # What is refused may lack only what the user may not see.
+        # A refused hop may lack only objects that the user may not read.
         unknown = not_visible(unseen)
         targets = [msgspec.structs.replace(each, refused=unknown) if each.refused else each for each in found.targets]
         return msgspec.structs.replace(found, targets=tuple(targets))

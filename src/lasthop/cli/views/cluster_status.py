@@ -34,7 +34,7 @@ class ClusterStatusView:
         self._changed = asyncio.Event()
         self._error = ""
         self._services: Services | None = None
-        """To tell which policies miss theirs."""
+        """To find policies without a status entry."""
 
     async def namespaces(self) -> tuple[str, ...]:
         return ()
@@ -56,13 +56,13 @@ class ClusterStatusView:
         return [{**document, "ready": summary(document, owners)._asdict()} for document in documents]
 
     async def _list(self, named: Collection[str]) -> list[ListResult]:
-        """Lists objects of some kinds, or of all that have a status; and the GatewayClasses, which tell whose a Gateway is."""
+        """Lists objects of some kinds, or of all that have a status; and GatewayClasses, which name the controller."""
         found = require_crds(await look(self._client, _kinds(named), self._namespace, beyond=False))
         refused = {each.kind.kind: each.refusal for each in found.values() if each.refusal is not None}
         if missed := [refusal for kind, refusal in refused.items() if kind in named or len(refused) == len(found)]:
             raise missed[0]
         _require_kinds(named, found)
-        for line in RBACVisibility([found[kind] for kind in refused]).said():
+        for line in RBACVisibility([found[kind] for kind in refused]).refusal_lines():
             note(line)
         return list(found.values())
 
@@ -92,10 +92,10 @@ class ClusterStatusView:
         pass
 
     def trouble(self, reflector: Reflector, error: ApiError | None) -> None:
-        said = str(error) if error else ""
-        if said and said != self._error:
-            note(f"Waiting: {said}")
-        self._error = said
+        refusal_lines = str(error) if error else ""
+        if refusal_lines and refusal_lines != self._error:
+            note(f"Waiting: {refusal_lines}")
+        self._error = refusal_lines
 
 
 def _kinds(named: Collection[str]) -> list[Kind]:

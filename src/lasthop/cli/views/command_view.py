@@ -1,4 +1,4 @@
-"""Finds the view that a command's arguments name, and asks it. So a command is a target, a question and a renderer."""
+"""Finds the view that a command's arguments name, and queries it: a command is a target, a query and a renderer."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class View(Protocol):
     (over its admin socket) or a cluster."""
 
     where: str
-    """What was looked at: a path, `the running gateway`, `the cluster`, `namespace shop`."""
+    """The source of the answers: a path, `the running gateway`, `the cluster`, `namespace shop`."""
     namespace: str
     """What the answer is limited to; empty: everything."""
     observes: bool
-    """Whether it knows what has happened on the wire."""
+    """Whether it has observations of connections."""
 
     async def origin(self) -> str:
         """Returns `where` for a reader on another machine: an absolute path, or the address of an API server."""
@@ -56,10 +56,10 @@ class View(Protocol):
         """Returns (namespace, name) of every object of a kind."""
 
     async def findings(self) -> list[Finding]:
-        """Returns everything that is wrong."""
+        """Returns all findings."""
 
     def broken_objects(self, findings: list[Finding]) -> dict[Key, str]:
-        """Returns the objects in files that are not applied, as far as they can be told, with the file as findings name it."""
+        """Returns the objects in files that are not applied, as far as they parse, with the file as findings name it."""
 
     async def problems(self) -> tuple[str, ...]:
         """Returns why answers may be incomplete, a line each: input that is not applied, or that cannot be read."""

@@ -1,4 +1,4 @@
-"""A folder of YAML files, read once, with nothing running."""
+"""Reads a folder of YAML files once, without a running gateway."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lasthop.edge.sources.source import Batch
 from lasthop.engine.dry_run import serve_all
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.comparison import NotCompared
-from lasthop.engine.outputs.findings.guesses import guessed
+from lasthop.engine.outputs.findings.guesses import with_suggestion
 from lasthop.engine.outputs.status.crashed import query_name
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity, make_finding
@@ -47,7 +47,7 @@ class FolderView(EngineView):
     that acknowledge everything. Notes on standard error if a gateway that runs on the folder still applies an older text."""
 
     def __init__(self, path: Path, namespace: str = "", chosen: Selection | None = None) -> None:
-        """`chosen` says what the files in the folder are called, if they come from elsewhere."""
+        """`chosen` has the names of the files, if they come from elsewhere."""
         self._chosen = chosen or Selection(path, str(path))
         source = FilesSource(path, allow_files=target.allowed_files())
         try:
@@ -104,7 +104,7 @@ class FolderView(EngineView):
         return self._broken
 
     async def findings(self) -> list[Finding]:
-        resolved = [guessed(finding, self.engine.store) for finding in self._known(self.engine.findings())]
+        resolved = [with_suggestion(finding, self.engine.store) for finding in self._known(self.engine.findings())]
         found = [*self.source_findings, *(placed(finding, self.locate, self.where) for finding in resolved)]
         if not self.engine.store.keys("Gateway"):
             message = "there is no Gateway, so nothing is served."
@@ -162,7 +162,7 @@ class FolderView(EngineView):
 
 
 def _digest(path: Path) -> str:
-    """Returns the digest of a file's text; empty if it is no regular file, or cannot be read at all."""
+    """Returns the digest of a file's text; empty if it is not a regular file, or cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
     except OSError:
@@ -170,7 +170,7 @@ def _digest(path: Path) -> str:
 
 
 def _other_kinds(others: Counter[str]) -> Iterator[str]:
-    """Says once what in the files is not ours."""
+    """Notes once which objects Lasthop does not read."""
     if others:
         listed = [f"{number} {kind}" for kind, number in sorted(others.items())]
         more = f" and {len(listed) - SHOWN_KINDS} more kinds" if len(listed) > SHOWN_KINDS else ""

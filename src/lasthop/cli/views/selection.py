@@ -1,4 +1,4 @@
-"""The files that a command is to read: a folder, single files, standard input, or a folder as it was at a commit."""
+"""Selects the files that a command reads: a folder, single files, standard input, or a folder as it was at a commit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Selection(NamedTuple):
     path: Path
     """A folder."""
     where: str
-    """What was chosen, as people know it."""
+    """The name of the selection in messages."""
     names: Mapping[str, str] = {}
     """How paths in the folder begin, and how they are shown instead."""
 
@@ -155,7 +155,7 @@ def _linked(place: Path, member: tarfile.TarInfo) -> bool:
 def _below(place: Path, name: str) -> Path:
     path = Path(os.path.normpath(place / name))
     if not path.is_relative_to(place):
-        raise click.ClickException(f"git archived {name!r}, which is no path below a folder")
+        raise click.ClickException(f"git archived {name!r}, which is not a path below a folder")
     return path
 
 

@@ -1,4 +1,4 @@
-"""Reads the annotations that fill a ConfigMap or Secret from local files, in files mode, so that YAML needs no keys.
+"""Reads the annotations that fill a ConfigMap or Secret from local files in files mode, so that YAML contains no keys.
 
 The annotation `lasthop.dev/file.KEY: PATH` puts the content of PATH into `data[KEY]`; a relative PATH starts at the folder of
 the YAML file. `local_files.py` reads the files.
@@ -39,9 +39,9 @@ def check(document: Json, problems: Problems) -> set[str]:
     attached = attachments(document["metadata"]["annotations"].items())
     for attachment in attached:
         path = ("metadata", "annotations", attachment.annotation)
-        keys = READ_KEYS[document["kind"]]  # no other files, nor a private key in a ConfigMap
+        keys = READ_KEYS[document["kind"]]  # no other files, and no private key in a ConfigMap
         if attachment.key not in keys:
-            message = f"a file cannot be the content of {shown(attachment.key)} in a {document['kind']}"
+            message = f"{shown(attachment.key)} of a {document['kind']} cannot come from a file"
             problems.append(FieldProblem(message, path, f"Only {', '.join(keys)} can come from a file."))
         if not attachment.path.strip() or "\0" in attachment.path:
             problems.append(FieldProblem("names no file", path, "Write the path of a file, relative to this one or absolute."))

@@ -1,7 +1,7 @@
-"""Checks built-in kinds as the API server does in code, across several fields.
+"""Checks built-in kinds with the rules that the API server implements in code, across several fields.
 
-Each function takes a structured document, may complete it, and adds problems to `problems`. One rule of the API server is left
-out on purpose: endpoint addresses may be loopback, because in files mode that is how to name a process on this host.
+Each function takes a structured document, may complete it, and adds problems to `problems`. One rule of the API server is
+omitted: endpoint addresses may be loopback, because files mode uses them for processes on this host.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ def secret(key: Key, document: Json, problems: Problems) -> None:
         for name in ("tls.crt", "tls.key"):
             if name not in data and name not in attached:
                 remedy = f"Add it, or name a local file in the annotation {attachments.PREFIX}{name}."
-                problems.append(FieldProblem("a kubernetes.io/tls Secret needs it", ("data", name), remedy, reasons.REQUIRED))
+                problems.append(
+                    FieldProblem("required in a kubernetes.io/tls Secret", ("data", name), remedy, reasons.REQUIRED)
+                )
 
 
 def cluster_trust_bundle(key: Key, document: Json, problems: Problems) -> None:

@@ -1,7 +1,7 @@
-"""Evaluates the CRDs' CEL rules (x-kubernetes-validations) as the API server does, at every field that has some.
+"""Evaluates the CRDs' CEL rules (x-kubernetes-validations) like the API server, at every field with rules.
 
-All rules of a field are first evaluated as one expression; only if that is not true, one by one. A rule that cannot
-be evaluated counts as violated, as in the API server.
+All rules of a field are first evaluated as one expression, and one by one only if that fails. A rule that cannot be evaluated
+counts as violated, as in the API server.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from lasthop.engine.plan import reasons
 FORMAT_CALL = re.compile(r"format\.(\w+)\(\)\.validate\((.*?)\)\.hasValue\(\)")
 """Kubernetes' library of named formats, which plain CEL lacks; `hasValue()` means there are errors."""
 MAX_REMEMBERED: Final = 256
-"""Bytes of a value whose rules are evaluated only once: thousands of routes have the same path, filter or parent."""
+"""Bytes of a value whose result is cached, because thousands of routes have the same path, filter or parent."""
 MAX_ANSWERS: Final = 10_000
 _ANSWERS: Final[dict[tuple[str, bytes], bool]] = {}
-"""By rule and value, as JSON. A rule reads nothing else, so an answer holds for ever."""
+"""Results by rule and value as JSON. A rule reads nothing else, so a result never changes."""
 
 
 def violations(root: SchemaNode, document: Any, broken: Iterable[Path]) -> Iterator[FieldProblem]:
     """Yields the violated rules of a structured document. `broken` are fields that are missing, too large, or of a wrong type
-    or value: rules above or at one of them are skipped. An API server then skips all rules."""
+    or value. The rules at these fields and above them are skipped; an API server would skip all rules."""
     if root.has_rules:
         skipped = {path[:n] for path in broken for n in range(len(path) + 1)}
         yield from _walk(root, document, _escaped(root, document), (), skipped)
@@ -44,7 +44,7 @@ def _walk(node: SchemaNode, value: Any, escaped: Any, path: Path, skipped: set[P
 
 
 def _children(node: SchemaNode, value: Any) -> Iterator[tuple[str | int, Any, SchemaNode]]:
-    """Yields the fields of a mapping or the items of a list that have a schema, with it."""
+    """Yields the fields of a mapping, or items of a list, that have a schema, with the schema."""
     if isinstance(value, dict):
         for name, item in value.items():
             if (below := node.properties.get(name) or node.additional) is not None:
@@ -81,7 +81,7 @@ def _evaluated(rule: str, value: Any) -> bool:
 
 
 def _escaped(node: SchemaNode, value: Any) -> Any:
-    """Adds fields that are CEL keywords under their escaped names; most values are returned unchanged."""
+    """Adds fields named like CEL keywords under their escaped names; most values are returned unchanged."""
     if not node.has_keywords:
         return value
     if not isinstance(value, dict | list):

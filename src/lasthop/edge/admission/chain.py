@@ -1,7 +1,7 @@
-"""Admits a document as an API server does: kind, metadata, defaults, schema, list keys, CEL rules.
+"""Admits a document like an API server: kind, metadata, defaults, schema, list keys, CEL rules.
 
-Unlike an API server, which prunes them, it rejects unknown fields: in a file they are typos. `status` is dropped, as
-`kubectl apply` does. All problems of a document are reported, not only the first.
+It rejects unknown fields, which an API server prunes, because in a file they are typos. It drops `status`, like `kubectl
+apply`. It reports all problems of a document, not only the first.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ class AdmittedObject(msgspec.Struct, frozen=True):
     key: Key
     object: Object
     digest: bytes
-    """The digest of everything but metadata, whose changes `generation` counts."""
+    """The digest of everything but metadata, for `generation`."""
     attachments: tuple[Attachment, ...] = ()
 
 
 def admit(document: Any) -> tuple[Json, list[FieldProblem]]:
-    """Returns the document as an API server would store it, and its problems; without any it can be passed to `admitted`."""
+    """Returns the document as an API server would store it, and its problems. Without problems it can be passed to
+    `admitted`."""
     kind, unknown = kind_of(document)
     if kind is None:
         return {}, unknown
@@ -56,7 +57,7 @@ def _stored(kind: Kind, document: Json) -> tuple[Json, list[FieldProblem]]:
     content = structured(schema.root, _without_empty_trust(kind, content), (), problems)
     refused = list(schema_problems(schema.validator, content, secret=kind.kind == "Secret"))
     problems.extend(refused)
-    # Like an API server: the cost of rules is bounded by the limits of the schema.
+    # As in an API server, the schema's limits bound the cost of rules.
     if not problems.full and not any(problem.reason == reasons.TOO_LARGE for problem in refused):
         problems.extend(violations(schema.root, content, [problem.path for problem in refused if problem.blocks_rules]))
     stored = {"apiVersion": document["apiVersion"], "kind": kind.kind, "metadata": metadata, **content}
@@ -66,9 +67,8 @@ def _stored(kind: Kind, document: Json) -> tuple[Json, list[FieldProblem]]:
 
 
 def _without_empty_trust(kind: Kind, content: Json) -> Json:
-    """Leaves out trust sources of a policy that are empty. GEP-1897 says "empty or unspecified" of `caCertificateRefs` and
-    "unspecified or empty" of `wellKnownCACertificates`, and other bundles admit both; this schema wants a value where the
-    field is there."""
+    """Removes empty trust sources from a policy. GEP-1897 allows "empty or unspecified" `caCertificateRefs` and "unspecified
+    or empty" `wellKnownCACertificates`, and other bundles admit both; this schema requires a value in a present field."""
     spec = content.get("spec") if kind.kind == POLICY else None
     validation = spec.get("validation") if isinstance(spec, dict) else None
     if not isinstance(spec, dict) or not isinstance(validation, dict):
@@ -86,7 +86,7 @@ def admitted(stored: Json) -> AdmittedObject:
 
 
 def admitted_again(kind: str, stored: bytes, digest: bytes) -> AdmittedObject:
-    """Decodes a stored document that was admitted before, from JSON. Raises as `admitted` does."""
+    """Decodes a previously admitted document from JSON. Raises like `admitted`."""
     return _admitted(kind, decode_json(kind, stored), digest)
 
 
@@ -123,7 +123,7 @@ def _untyped(name: str, value: Any) -> FieldProblem:
 def _unknown(name: str, document: dict[Any, Any]) -> FieldProblem:
     if not is_list(document):
         return FieldProblem(f"unknown kind {shown(name)}", ("kind",), _suggested(name), reasons.UNKNOWN_KIND)
-    message = "a List needs `items`, a list of objects, and kind List or that of its items with List at the end"
+    message = "a List needs `items`, a list of objects, and the kind List or the kind of its items followed by List"
     return FieldProblem(message, ("items",) if "items" in document else ("kind",), reason=reasons.INVALID_LIST)
 
 

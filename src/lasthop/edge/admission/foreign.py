@@ -1,7 +1,7 @@
-"""Tells documents of other programs (Deployments, kustomizations, values of a chart) from misspelt ones of ours.
+"""Distinguishes documents of other programs (Deployments, kustomizations, chart values) from misspelt documents of ours.
 
-A repository holds both. Documents of other programs are left out. A document that may be meant as ours, above all as a
-BackendTLSPolicy, is an error: without its policy a backend would be served in plaintext.
+A repository contains both. Documents of other programs are skipped. A document that may be meant for Lasthop, above all a
+BackendTLSPolicy, is an error, because without its policy a backend would be served in plaintext.
 """
 
 from __future__ import annotations
@@ -20,45 +20,46 @@ CORE_KINDS: Final = (
     *("PersistentVolume", "PersistentVolumeClaim", "Pod", "PodTemplate", "ReplicationController", "ResourceQuota"),
     *("ServiceAccount", "Status"),
 )
-"""Kubernetes' other kinds of `apiVersion: v1`, and kubectl's own configuration; some are spelt like ours."""
+"""Kubernetes' other kinds of `apiVersion: v1`, and kubectl's configuration; some are spelt like ours."""
 KNOWN_FOREIGN: Final = {
     "": frozenset(CORE_KINDS),
     "certificates.k8s.io": frozenset({"CertificateSigningRequest", "PodCertificateRequest"}),
     MULTICLUSTER_API: frozenset({"ServiceExport"}),
     EXPERIMENTAL_API: frozenset({"XListenerSet"}),
 }
-"""By group: kinds of groups that ours are in, too. Every other kind of these groups is a mistake, or too new to be read."""
+"""Foreign kinds by group, for groups that contain kinds of ours. Every other kind of these groups is a typo, or too new."""
 POLICY: Final = "BackendTLSPolicy"
 POLICY_WORD: Final = "backendtls"
-"""Occurs in every spelling of a policy that is near enough, in lower case."""
+"""Part of every near spelling of the policy's kind, in lower case."""
 SPEC_FIELDS: Final = ("targetRefs", "validation")
-"""Of a policy, and of no other kind."""
+"""Fields that only a policy has."""
 _WRITTEN_POLICY: Final = re.compile(rf"kind[\"']?\s*:\s*[\"']?[\w-]*{POLICY_WORD}", re.IGNORECASE)
-"""A policy as a text."""
+"""A policy inside a text."""
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """kubectl's copy of the whole object."""
 PROFILE_FIELD: Final = "backendTLS"
-"""A field of GatewayProfile, which is spelt alike."""
+"""A field of GatewayProfile with a similar name."""
 OBJECT_FIELDS: Final = frozenset({"apiversion", "kind", "metadata", "spec", "items", "data", "targetrefs", "validation"})
-"""A mapping with one of these, in any case, may be an object whose other fields were forgotten."""
+"""A mapping with one of these keys, in any case, may be an object that lacks its other fields."""
 KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,99}")
 VERSION: Final = re.compile(r"([a-z0-9][a-z0-9.-]{0,252}/)?v[0-9][a-z0-9]{0,30}")
-"""What is not even well-formed is a mistake."""
+"""A malformed kind or version is a typo."""
 UNTYPED: Final = "without apiVersion and kind"
 UNTYPED_KUSTOMIZATION: Final = "Kustomization (without kind)"
 KUSTOMIZED: Final = ("resources", "bases", "components", "patches")
-"""Lists of a kustomization, which may leave out its kind; in the values of a chart, `resources` is a mapping."""
+"""Lists in a kustomization, which may omit its kind. In chart values, `resources` is a mapping."""
 LONGEST: Final = 100
-"""Characters of a word that is compared with others: to compare a longer one would take long, and nothing is like it."""
+"""Characters of a word that is compared with others: longer words take long to compare and match nothing."""
 NEAR_KIND: Final = 0.75
 NEAR_GROUP: Final = 0.85
 GROUPS: Final = frozenset(kind.group for kind in KINDS.values())
 
 
 def foreign_kind(document: Any) -> str:
-    """Returns what a document is that is not ours, as `Deployment (apps/v1)`; empty: it is ours, or may be meant to be."""
+    """Returns the kind of a foreign document, such as `Deployment (apps/v1)`; empty if the document is or may be meant for
+    Lasthop."""
     if isinstance(document, list):
-        # A playbook, a list of values; but not a list of objects.
+        # A playbook or a list of values, unless it is a list of objects.
         return "" if any(map(_may_be_object, document)) else UNTYPED
     if not isinstance(document, dict) or _is_ours(document) or is_list(document):
         return ""
@@ -81,10 +82,10 @@ def _is_ours(document: dict[Any, Any]) -> bool:
 
 
 def meant_as_policy(kind: str) -> bool:
-    """Returns whether a kind may be a misspelt BackendTLSPolicy: every kind that a message suggests to be one, and more."""
+    """Returns whether a kind may be a misspelt BackendTLSPolicy: every kind for which a message suggests it, and more."""
     if kind in KINDS:
         return kind == POLICY
-    # difflib's measure depends on the order.
+    # difflib's similarity depends on the order.
     return _suggests_policy(kind) or any(_near(*pair, CLOSE) for pair in ((kind, POLICY), (POLICY, kind)))
 
 
@@ -97,7 +98,7 @@ def _closest_kind(kind: str) -> str:
 
 
 def is_list(document: dict[Any, Any]) -> bool:
-    """Returns whether a document is meant as a List of objects: by its kind, and where that may be another one, its group."""
+    """Returns whether a document is meant as a List of objects, by its kind and, if that is ambiguous, its group."""
     kind, version = document.get("kind"), document.get("apiVersion")
     if not isinstance(kind, str) or not kind.casefold().endswith("list"):
         return False
@@ -106,8 +107,8 @@ def is_list(document: dict[Any, Any]) -> bool:
 
 
 def embedded_policy(document: Any) -> Path | None:
-    """Returns where inside a document a BackendTLSPolicy is, as an object or as a text; None if there is none. A quote that is
-    not closed swallows the documents after it. A mere mention of the kind, as in a role or a CRD, is not a policy."""
+    """Returns the path of a BackendTLSPolicy inside a document, as an object or a text; None without one. An unclosed quote
+    swallows the documents after it. A mere mention of the kind, as in a role or a CRD, is not a policy."""
     below: list[tuple[Path, Any]] = [((), document)]
     while below:
         path, value = below.pop()
@@ -115,14 +116,14 @@ def embedded_policy(document: Any) -> Path | None:
             return path
         if isinstance(value, str) and _writes_policy(value):
             return path
-        below += [((*path, key), each) for key, each in _inside(value)]
+        below += [((*path, key), child) for key, child in _inside(value)]
     return None
 
 
 def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(value, list):
         return enumerate(value)
-    return [(key, each) for key, each in value.items() if key != LAST_APPLIED] if isinstance(value, dict) else ()
+    return [(key, child) for key, child in value.items() if key != LAST_APPLIED] if isinstance(value, dict) else ()
 
 
 def _writes_policy(text: str) -> bool:
@@ -130,11 +131,11 @@ def _writes_policy(text: str) -> bool:
 
 
 def may_embed_policy(text: bytes, values: Iterable[Any]) -> bool:
-    """Returns whether a text may have policies inside other objects: if it writes more or fewer than its documents are. A walk
-    through every value would take a tenth of the time in which a file is read."""
+    """Returns whether a text may contain policies inside other objects: if it has more or fewer occurrences than its
+    documents. Walking through every value would take a tenth of the file's reading time."""
     policies = len([value for value in values if isinstance(value, dict) and value.get("kind") == POLICY])
     written = _WRITTEN_POLICY.findall(text.decode(errors="replace"))
-    # The items of a typed List need not write their kind.
+    # The items of a typed List may omit their kind.
     typed = f"{POLICY}List".encode() in text
     return typed or len(written) != policies or min(text.count(name.encode()) for name in SPEC_FIELDS) > policies
 
@@ -147,7 +148,7 @@ def _looks_like_policy(mapping: dict[Any, Any]) -> bool:
 
 
 def mentions_policy(value: Any) -> bool:
-    """Returns whether a key or a text inside a value has the word that makes a policy."""
+    """Returns whether a key or text inside a value contains the policy word."""
     below = [value]
     while below:
         match below.pop():
@@ -170,7 +171,7 @@ def _is_foreign(kind: str, group: str) -> bool:
         return False
     if kind in KINDS:
         own = KINDS[kind].group
-        # `core/v1` is how some read the documentation of `v1`.
+        # Some readers of the documentation write `core/v1` for `v1`.
         return group not in GROUPS and group != "core" and bool(group) and not _near(group, own, NEAR_KIND)
     if group in GROUPS:
         return kind in KNOWN_FOREIGN.get(group, ())

@@ -1,12 +1,12 @@
-"""Checks and completes metadata, which is the same for every kind, as an API server would.
+"""Checks and completes metadata like an API server; the rules are the same for every kind.
 
 Age without a cluster: a written `creationTimestamp` is respected. An object without one gets 1970-01-01T00:00:00Z, whenever
 its file is read, and counts as younger than every object with one (`Object.age`), so that a new file takes nothing over. Among
 such objects {namespace}/{name} decides every conflict, before and after a restart. A rule that limits an object's age rejects
-one without a `creationTimestamp`.
+an object without a `creationTimestamp`.
 
-`uid` is derived from kind, namespace and name. What only an API server may write (resourceVersion, managedFields and so on) is
-accepted, so that `kubectl get -o yaml` can be pasted, and ignored.
+`uid` is derived from kind, namespace and name. Fields that only an API server may write (resourceVersion, managedFields and so
+on) are accepted and ignored, so that output of `kubectl get -o yaml` can be pasted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def uid_of(key: Key) -> str:
 
 
 def completed(kind: Kind, metadata: Any, problems: Problems) -> tuple[Key, Json]:
-    """Returns the object's key, and its metadata as an API server would keep it. Adds to `problems`."""
+    """Returns the object's key and its metadata as an API server would store it. Adds to `problems`."""
     if not isinstance(metadata, dict):
         missing = metadata is None
         problems.append(
@@ -84,7 +84,7 @@ def _name(kind: Kind, metadata: Json, problems: Problems) -> str:
     elif not isinstance(name, str):
         problems.append(FieldProblem("must be a string", path, "Put it in quotes."))
     elif kind.kind == "ClusterTrustBundle":
-        pass  # depends on its signer: builtin.py
+        pass  # depends on its signer, so builtin.py checks it
     elif kind.kind in ("Namespace", *SERVICE_GROUPS):
         if not is_dns_label(name):
             problems.append(FieldProblem(f"{shown(name)} is not a valid name", path, f"Use {DNS_LABEL}."))
@@ -156,7 +156,7 @@ def _created(written: Any, problems: Problems) -> str:
 
 
 def rfc3339(written: Any) -> str:
-    """Returns a time in UTC, to the second, so that text order is time order; empty if it is not an RFC 3339 time."""
+    """Returns a time in UTC, in seconds, so that text order is time order; empty if it is not an RFC 3339 time."""
     if not isinstance(written, str) or not _RFC3339.fullmatch(written):
         return ""
     try:

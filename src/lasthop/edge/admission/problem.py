@@ -1,4 +1,4 @@
-"""Describes a problem of a document, before file and line are known."""
+"""Represents a problem of a document before its file and line are known."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FieldProblem(msgspec.Struct, frozen=True):
     remedy: str = ""
     reason: Reason = reasons.INVALID
     blocks_rules: bool = False
-    """CEL rules cannot judge a value that has it."""
+    """CEL rules cannot be evaluated on a value with this problem."""
 
 
 class Problems:
@@ -50,7 +50,7 @@ class Problems:
             return self._found
         return [
             *self._found,
-            FieldProblem(f"has more than {MAX_PROBLEMS} problems; the others are not listed", reason=reasons.TOO_LARGE),
+            FieldProblem(f"more than {MAX_PROBLEMS} problems; the rest is not listed", reason=reasons.TOO_LARGE),
         ]
 
 

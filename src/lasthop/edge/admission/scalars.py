@@ -1,4 +1,4 @@
-"""Interprets plain YAML scalars as Go's YAML 1.1 (kubectl) does."""
+"""Interprets plain YAML scalars like Go's YAML 1.1 (kubectl)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _INT = re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0b[01_]+|0o?[0-7_]+)"
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NOT_A_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _LONGEST: Final = 80
-"""Characters of a number: 64 bits in base 2 with their prefix, and then some."""
+"""Characters of a number: 64 bits in base 2 with their prefix, and some more."""
 
 
 def plain(text: str) -> Scalar:
-    """Raises `ValueError`, with a message for the user, for numbers that JSON or 64 bits cannot hold."""
+    """Parses a scalar. Raises `ValueError`, with a message for the user, for numbers beyond JSON or 64 bits."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "-+.0123456789":
@@ -52,5 +52,5 @@ def real(text: str) -> int | float:
     number = float(text)
     if number in (float("inf"), float("-inf")):
         raise ValueError(f"{text[:_LONGEST]} does not fit into 64 bits")
-    # As JSON, which is what reaches the API server, 80.0 is 80.
+    # JSON, which reaches the API server, has 80 for 80.0.
     return int(number) if number.is_integer() and abs(number) < 2**53 else number

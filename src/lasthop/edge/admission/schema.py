@@ -1,6 +1,7 @@
-"""Prepares a kind's schema once for admission: a tree to walk beside the data, and a compiled JSON Schema validator.
+"""Prepares a kind's schema for admission, once: a tree to walk beside the data, and a compiled JSON Schema validator.
 
-The walk does what JSON Schema cannot (defaults, unknown fields, list keys, CEL rules); the validator does the rest, in Rust.
+The walk covers what JSON Schema cannot express (defaults, unknown fields, list keys, CEL rules); the validator covers the
+rest, in Rust.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ KEYWORDS: Final = frozenset((
     "if", "import", "let", "loop", "package", "namespace", "return", "var", "void", "while",
 ))
 # fmt: on
-"""Words that CEL reserves: Kubernetes lets rules write such a field as `__namespace__`."""
+"""Words that CEL reserves: Kubernetes' rules write such a field as `__namespace__`."""
 
 
 class CelRule(msgspec.Struct, frozen=True):
@@ -37,7 +38,7 @@ class CelRule(msgspec.Struct, frozen=True):
 class SchemaNode(msgspec.Struct, frozen=True):
     properties: dict[str, SchemaNode] = {}
     defaults: Json = {}
-    """Of the properties that have one; copied when used."""
+    """Defaults of the properties; copied when used."""
     items: SchemaNode | None = None
     additional: SchemaNode | None = None
     is_object: bool = False
@@ -46,11 +47,11 @@ class SchemaNode(msgspec.Struct, frozen=True):
     list_keys: tuple[str, ...] = ()
     rules: tuple[CelRule, ...] = ()
     all_rules: str = ""
-    """The same as one expression."""
+    """The same rules as one expression."""
     has_rules: bool = False
-    """Here or below: where it is false CEL is skipped."""
+    """Whether this node or one below has rules; otherwise CEL is skipped."""
     has_keywords: bool = False
-    """Some field here or further down must be renamed before CEL sees it."""
+    """Whether a field here or below must be renamed for CEL."""
 
 
 class Schema(msgspec.Struct, frozen=True):
@@ -79,7 +80,7 @@ def _node(raw: Json) -> SchemaNode:
         defaults={k: v["default"] for k, v in raw.get("properties", {}).items() if "default" in v},
         items=items,
         additional=additional,
-        # What is kept as it is has no structure here: the API server judges it when it is passed on.
+        # Preserved unknown fields have no structure here; the API server checks them when it receives them.
         is_object=raw.get("type") == "object" and not raw.get("x-kubernetes-preserve-unknown-fields"),
         max_items=raw.get("maxItems"),
         list_type=raw.get("x-kubernetes-list-type", "atomic"),
@@ -92,13 +93,13 @@ def _node(raw: Json) -> SchemaNode:
 
 
 def _rules(raw: Json) -> tuple[CelRule, ...]:
-    """Returns the rules but those of transitions, which compare with the previous object: a file has none."""
+    """Returns the rules except transition rules, which compare with the previous object: a file has none."""
     entries = (entry for entry in raw.get("x-kubernetes-validations", ()) if "oldSelf" not in entry["rule"])
     return tuple(CelRule(entry["rule"], entry.get("message") or f"failed rule: {entry['rule']}") for entry in entries)
 
 
 def _json_schema(raw: Json) -> Json:
-    """Returns the schema without what only Kubernetes knows, and without the prose, which is most of it."""
+    """Returns the schema without Kubernetes' extensions and without descriptions, which are most of it."""
     result: Json = {}
     for name, value in raw.items():
         if name in _PROSE or name.startswith("x-kubernetes-") or (name == "required" and not value):

@@ -1,4 +1,4 @@
-"""Applies the structure of a schema to a document as an API server does: defaults, unknown fields, list keys."""
+"""Applies the structure of a schema to a document like an API server: defaults, unknown fields, list keys."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ CLOSE: Final = 0.7
 
 
 def structured(node: SchemaNode, value: Any, path: Path, problems: Problems) -> Any:
-    """Returns the value with defaults applied and nulls left out, as a copy: YAML aliases make documents share parts.
+    """Returns a copy of the value with defaults and without nulls. A copy, because YAML aliases make documents share parts.
 
-    Fields that the schema does not know, and lists that hold a key twice, are added to `problems`. A value of the wrong type
-    comes back as it is; the validator says so.
+    Unknown fields and repeated list keys are added to `problems`. A value of the wrong type is returned unchanged; the
+    validator reports it.
     """
     if problems.full:
         return value
@@ -29,7 +29,7 @@ def structured(node: SchemaNode, value: Any, path: Path, problems: Problems) -> 
         return _object(node, value, path, problems)
     if isinstance(value, list) and node.items is not None:
         if node.max_items is not None and len(value) > node.max_items:
-            # Defaults would multiply a list that is too long, so it is cut first.
+            # Defaults would multiply a list that is too long, so it is truncated first.
             problems.append(FieldProblem(f"has more than {node.max_items} items", path, reason=reasons.TOO_LARGE))
             value = value[: node.max_items]
         result = [structured(node.items, item, (*path, i), problems) for i, item in enumerate(value)]
@@ -67,7 +67,7 @@ def unknown_field(name: str, known: Iterable[str], path: Path) -> FieldProblem:
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """Suggests a similar word, else lists the choices if they are few, else returns nothing."""
+    """Suggests a similar word, or lists the choices if there are few."""
     choice = sorted(set(words))
     if close := closest(word, choice, CLOSE):
         return f"Did you mean {close}?"
@@ -75,7 +75,7 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
 
 
 def _repeated(node: SchemaNode, items: list[Any], path: Path) -> Iterable[FieldProblem]:
-    """Yields the items of a list that repeat others: of type map those with the same keys, of type set equal ones."""
+    """Yields repeated items: in a list of type map those with the same keys, in a set equal ones."""
     seen: dict[str, int] = {}
     for i, item in enumerate(items):
         if node.list_type == "map":

@@ -1,4 +1,5 @@
-"""Translates JSON Schema errors to problems that a user can act on: a hostname's pattern is explained, not quoted."""
+"""Translates JSON Schema errors into problems that a user can act on, for example explains a hostname instead of quoting its
+pattern."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from lasthop.engine.plan import reasons
 _NAMED_VALUES: Final = ("headers", "queryParams", "set", "add")
 """Lists of names with values."""
 _BLOCKING: Final = ("required", "type", "enum", "maxLength", "maxItems", "maxProperties")
-"""After these an API server evaluates no CEL rules; after others, such as a pattern, it evaluates all."""
+"""After these errors an API server evaluates no CEL rules; after others, such as a pattern, it evaluates all."""
 _KINDS: Final = {
     "object": "a mapping",
     "array": "a list",
@@ -32,7 +33,7 @@ HOSTNAMES: Final = {
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$": False,
     r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$": True,
 }
-"""The patterns of the Gateway API's hostnames; whether each permits a wildcard as the first label."""
+"""The hostname patterns of the Gateway API, and whether each permits a wildcard as the first label."""
 _PARTS: Final = re.compile(
     r"^(?P<scheme>[a-z][a-z0-9+.-]*://)?(?P<host>[^/:?#]*)(?P<port>:\d+)?(?P<path>[/?#].*)?$", re.IGNORECASE
 )
@@ -45,8 +46,8 @@ _NOT_PARTS: Final = {
 
 
 def schema_problems(validator: jsonschema_rs.Draft4Validator, document: Any, secret: bool) -> Iterator[FieldProblem]:
-    """Yields the violations of the schema, up to the limit. Values of a secret document, and of headers and query parameters,
-    which may be credentials, are never quoted: findings are logged and passed on."""
+    """Yields the violations of the schema, up to the limit. Values of Secrets, headers and query parameters may be
+    credentials, so they are never quoted: findings are logged and passed on."""
     if validator.is_valid(document):
         return
     for error in islice(validator.iter_errors(document), MAX_PROBLEMS + 1):
@@ -77,15 +78,15 @@ def _problem(error: jsonschema_rs.ValidationError, value: str) -> FieldProblem:
             close = closest(str(error.instance), options, CLOSE) if len(options) > 1 else ""
             return FieldProblem(f"{value} is not one of {', '.join(options)}", path, f"Did you mean {close}?" if close else "")
         case "pattern":
-            if found := hostname_problem(str(error.instance), detail["pattern"]):
-                return FieldProblem(f"{value} {found[0]}", path, found[1])
+            if explained := hostname_problem(str(error.instance), detail["pattern"]):
+                return FieldProblem(f"{value} {explained[0]}", path, explained[1])
             return FieldProblem(f"{value} does not match {detail['pattern']}", path)
         case _:
-            return FieldProblem(f"{value} does not fit the schema ({error.kind.name})", path)
+            return FieldProblem(f"{value} does not match the schema ({error.kind.name})", path)
 
 
 def _outside_limit(kind: str, limit: Any, value: str) -> str:
-    """Returns what a value that is too small, too large, too short or too long violates; empty if the error is another."""
+    """Returns the message for a value that is too small, too large, too short or too long; empty for other errors."""
     if kind in ("minLength", "minItems") and limit == 1:
         return "must not be empty"
     violated = {
@@ -118,10 +119,10 @@ def type_name(value: object) -> str:
 
 
 def hostname_problem(written: str, pattern: str) -> tuple[str, str] | None:
-    """Returns the problem, to follow the value in a sentence, and the remedy; None if the pattern is another."""
+    """Returns the problem, which follows the value in a sentence, and the remedy; None if the pattern is not a hostname's."""
     if pattern not in HOSTNAMES:
         return None
-    # Of one that is much too long nothing is guessed: there may be a megabyte of it.
+    # A very long value gets no suggestion, because it may have a megabyte.
     parts = _PARTS.match(written) if len(written) <= MAX_MESSAGE else None
     host = parts["host"].lower() if parts else ""
     instead = f"Write {host}." if re.match(pattern, host) else "Write a name such as api.example."
@@ -129,8 +130,8 @@ def hostname_problem(written: str, pattern: str) -> tuple[str, str] | None:
 
 
 def _hostname_mistake(written: str, parts: re.Match[str] | None, *, wildcard: bool) -> str:
-    if parts and (found := next((problem for part, problem in _NOT_PARTS.items() if parts[part]), "")):
-        return found
+    if parts and (mistake := next((problem for part, problem in _NOT_PARTS.items() if parts[part]), "")):
+        return mistake
     if written.startswith("*") and not wildcard:
         return "has a wildcard, which is not allowed here"
     if written != written.lower():

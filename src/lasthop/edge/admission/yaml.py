@@ -1,11 +1,11 @@
-"""Parses YAML and JSON text to documents, as kubectl does.
+"""Parses YAML and JSON text into documents, like kubectl.
 
-PyYAML's C parser supplies the events; what they mean is decided here, because PyYAML's own constructor differs from kubectl
-(Go's YAML 1.1) where it hurts: timestamps stay strings, `12:30` is a string and not 750, `1e3` is a number, keys become
-strings, a key written twice is an error. Values are built straight from the events: that is quicker than nodes, and a deeply
-nested file ends in an error, where PyYAML's composer overflows the C stack and kills the process.
+PyYAML's C parser supplies the events; this module interprets them, because PyYAML's own constructor differs from kubectl (Go's
+YAML 1.1): here timestamps stay strings, `12:30` is a string and not 750, `1e3` is a number, keys become strings, and a
+repeated key is an error. Values are built straight from the events. That is faster than nodes, and a deeply nested file ends
+in an error, where PyYAML's composer overflows the C stack and kills the process.
 
-The usual reading keeps no positions. When something is wrong, `field_lines` reads the text again and remembers all of them.
+Parsing keeps no positions. If something is wrong, `field_lines` parses the text again and records all of them.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class YamlMistake(NamedTuple):
     line: int
     message: str
     limit: bool = False
-    """It is larger than a file may be."""
+    """The file exceeds a limit."""
     repeats: str = ""
     """The key that is written twice."""
 
 
 class Span(NamedTuple):
-    """Locates a document in its text, in characters, and by the line it begins on."""
+    """The position of a document in its text, in characters, and its first line."""
 
     start: int
     end: int
@@ -60,13 +60,13 @@ class Span(NamedTuple):
 
 class Parsed(NamedTuple):
     documents: list[Any]
-    """The documents up to the first syntax error; empty ones are left out."""
+    """The documents up to the first syntax error, without empty ones."""
     spans: list[Span]
-    """One for each document."""
+    """One per document."""
     mistakes: list[YamlMistake]
     complete: bool
-    """False after a syntax error, and if a key is written twice, so that one value hides another: there may be more in the
-    file than `documents`."""
+    """False after a syntax error, or if a key is written twice and one value hides another. The file may then contain more
+    than `documents`."""
 
 
 class _SyntaxError(Exception):
@@ -76,7 +76,8 @@ class _SyntaxError(Exception):
 
 
 def parse(text: bytes, *, as_json: bool = False, max_values: int | None = None) -> Parsed:
-    """Parses a text, up to its first syntax error. `max_values`: mappings, lists and scalars in it, if not `MAX_VALUES`."""
+    """Parses a text up to its first syntax error. `max_values` limits its mappings, lists and scalars, instead of
+    `MAX_VALUES`."""
     most = MAX_VALUES if max_values is None else max_values
     try:
         decoded = decode(text)
@@ -85,17 +86,17 @@ def parse(text: bytes, *, as_json: bool = False, max_values: int | None = None) 
     return _parse_json(decoded, most) if as_json else _parse_yaml(_Reader(decoded, most))
 
 
-@lru_cache(maxsize=1)  # several questions in a row about one document are common, and one may be a List of thousands
+@lru_cache(maxsize=1)  # several lookups in a row often concern one document, perhaps a List of thousands
 def field_lines(text: bytes, span: Span) -> dict[Path, int]:
     """Returns the line of every field in one document of a text that `parse` accepted."""
-    # Tabs are legal between the tokens of JSON, not of YAML, and no line moves without them.
+    # JSON allows tabs between tokens, YAML does not. Replacing them moves no line.
     reader = _Reader(_decoded(text)[span.start : span.end].replace("\t", " "), UNLIMITED, record=True)
     _parse_yaml(reader)
     return {path: line + span.line - 1 for path, line in reader.lines.items()}
 
 
 def first_line(text: bytes, span: Span) -> int:
-    """Returns the line on which a document begins, without parsing it: hundreds of files may have the same object."""
+    """Returns the first line of a document without parsing it, because hundreds of files may have the same object."""
     for number, line in enumerate(io.StringIO(_decoded(text)[span.start : span.end])):
         content = line.removeprefix("---").strip()
         if content and not content.startswith(("#", "%")):
@@ -103,13 +104,13 @@ def first_line(text: bytes, span: Span) -> int:
     return span.line
 
 
-@lru_cache(maxsize=1)  # the next question is often about another document of the same file
+@lru_cache(maxsize=1)  # the next lookup often concerns another document of the same file
 def _decoded(text: bytes) -> str:
     return decode(text)
 
 
 UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
-"""How a text in UTF-16 begins."""
+"""The first bytes of a text in UTF-16."""
 
 
 def decode(text: bytes) -> str:
@@ -136,7 +137,7 @@ def _parse_json(text: str, max_values: int) -> Parsed:
 
     if not text.strip():
         return Parsed([], [], [], complete=True)
-    # An upper bound, known before anything is built: the parser does not let other threads run meanwhile.
+    # An upper bound, known before parsing, because the parser does not release the GIL.
     if sum(map(text.count, "[{,")) > max_values:
         return Parsed([], [], [_too_many(1, max_values)], complete=False)
     try:
@@ -159,8 +160,8 @@ def _deeper(value: Any, depth: int) -> bool:
     for _ in range(depth):
         level = [
             below
-            for each in level
-            for below in (each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
+            for parent in level
+            for below in (parent.values() if isinstance(parent, dict) else parent if isinstance(parent, list) else ())
             if isinstance(below, dict | list)
         ]
         if not level:
@@ -173,11 +174,11 @@ def _too_deep(line: int) -> YamlMistake:
 
 
 def _too_many(line: int, max_values: float) -> YamlMistake:
-    return YamlMistake(line, f"the file holds more than {max_values:.0f} values", limit=True)
+    return YamlMistake(line, f"the file has more than {max_values:.0f} values", limit=True)
 
 
 def _parse_yaml(reader: _Reader) -> Parsed:
-    # The C parser compares each with all before it, and does not let other threads run meanwhile.
+    # The C parser compares each with all earlier ones, without releasing the GIL.
     if reader.text.count("%TAG") > MAX_TAGS and f"\n{reader.text}".count("\n%TAG") > MAX_TAGS:
         mistake = YamlMistake(1, f"more than {MAX_TAGS} lines begin with %TAG", limit=True)
         return Parsed([], [], [mistake], complete=False)
@@ -203,8 +204,8 @@ def _mistake(error: yaml.YAMLError, text: str) -> YamlMistake:
 
 
 class _Pieces:
-    """Hands a text to the C parser in pieces. For each of them Python code runs, so other threads can, too: from a whole text,
-    a scalar or comment of megabytes would be scanned without giving way."""
+    """Feeds a text to the C parser in pieces. Between pieces other threads can run; a scalar or comment of megabytes would
+    otherwise be scanned without releasing the GIL."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -220,10 +221,10 @@ class _Reader:
     def __init__(self, text: str, max_values: float, record: bool = False) -> None:
         self.text = text
         self._max_values = max_values
-        # Never None: the stream's end is an event too, and the last one asked for.
+        # Never None: the stream's end is an event too, and the last one requested.
         self._next = cast("Callable[[], Event]", yaml.CSafeLoader(_Pieces(text)).get_event)
         self._anchors: dict[str, tuple[Any, int, int]] = {}
-        """By name: the value, how many values are in it, and how many characters these have."""
+        """By name: the value, the number of values in it, and the number of their characters."""
         self._count = 0
         self._size = 0
         self._aliased = 0
@@ -277,7 +278,7 @@ class _Reader:
             raise _SyntaxError(*_too_many(_line(event), self._max_values)[:2], limit=True)
 
     def _alias(self, event: AliasEvent) -> Any:
-        # An anchor counts from its value's end on, so a value can never hold itself.
+        # An anchor is defined after its value's end, so a value never contains itself.
         if event.anchor not in self._anchors:
             raise _SyntaxError(_line(event), f"alias *{event.anchor} names no anchor before it")
         value, count, size = self._anchors[event.anchor]
@@ -340,7 +341,7 @@ class _Reader:
         if tag in ("str", "!"):
             return text
         value = self._plain(event, text)
-        # Go's YAML, too, refuses a tag that the text does not fit.
+        # Like Go's YAML, which rejects a tag that does not match the text.
         if {"int": int, "float": float, "bool": bool, "null": type(None)}.get(tag) is type(value):
             return value
         raise _SyntaxError(_line(event), f"{_shown_tag(event.tag)} is not allowed; only plain JSON values are")
@@ -357,8 +358,7 @@ def _line(event: Event) -> int:
 
 
 def _span(start: Event, end: Event) -> Span:
-    """Returns where a document is, from the beginning of a line: without the indentation before it, it may not be what
-    it was."""
+    """Returns the span of a document from the beginning of a line, because its indentation may change its meaning."""
     first, last = start.start_mark, end.end_mark
     assert first is not None and last is not None
     return Span(first.index - first.column, last.index, first.line + 1)

@@ -1,1 +1,1 @@
-"""The API server: how to reach it, a client, its JSON as typed objects, and the Lease."""
+"""Connects to the API server: configuration, a client, its JSON as typed objects, and the Lease."""

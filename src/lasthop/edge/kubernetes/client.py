@@ -1,4 +1,4 @@
-"""Calls the API server: a thin JSON client on aiohttp, which knows HTTP and the API's verbs, not what the objects mean."""
+"""Calls the API server: a thin JSON client on aiohttp that knows HTTP and the API's verbs, but no kinds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lasthop.edge.kubernetes.errors import NOT_OPENED, RESET, SILENT, UNREACHABL
 
 CONNECT: Final = 5.0
 TIMEOUT: Final = 30.0
-"""Seconds for a whole response that is not a stream."""
+"""Seconds for a whole response other than a stream."""
 PAGE: Final = 500
 """Objects in a page of a list, as in client-go."""
 JSON: Final = "application/json"
@@ -39,13 +39,13 @@ class Client:
     def __init__(self, access: Access, *, timeout: float = TIMEOUT) -> None:
         self.access = access
         self.heard = time.monotonic()
-        """When the API server was last heard: any answer that is not its own failure, or a part of a watch."""
+        """When the API server last responded: any response except its own failure, or a part of a watch."""
         self._timeout = timeout
         self._session: aiohttp.ClientSession | None = None
 
-    def apart(self) -> Client:
-        """Returns one for another event loop, with connections of its own."""
-        return Client(self.access.apart(), timeout=self._timeout)
+    def for_other_loop(self) -> Client:
+        """Returns a client for another event loop, with its own connections."""
+        return Client(self.access.for_other_loop(), timeout=self._timeout)
 
     async def __aenter__(self) -> Self:
         # No connection limit, because every kind keeps a watch open. No compression, because inside one network it costs more
@@ -93,7 +93,7 @@ class Client:
 
     @asynccontextmanager
     async def websocket(self, path: str, params: Params, protocol: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """Opens a WebSocket. Raises `ApiError` if the server does not want it, or not with this protocol."""
+        """Opens a WebSocket. Raises `ApiError` if the server refuses it or the protocol."""
         assert self._session is not None, "use `async with`"
         try:
             async with self._session.ws_connect(
@@ -108,10 +108,10 @@ class Client:
                 max_msg_size=0,
             ) as socket:
                 if socket.protocol != protocol:
-                    raise ApiError(0, RESET, f"{self.access.url} does not know the protocol {protocol}")
+                    raise ApiError(0, RESET, f"{self.access.url} does not support the protocol {protocol}")
                 yield socket
         except aiohttp.WSServerHandshakeError as error:
-            raise ApiError(error.status, NOT_OPENED, f"{self.access.url}{path} does not open a WebSocket") from error
+            raise ApiError(error.status, NOT_OPENED, f"{self.access.url}{path} refuses a WebSocket") from error
         except ConfigError as error:
             raise ApiError(0, UNREACHABLE, str(error)) from error
         except (aiohttp.ClientError, OSError) as error:
@@ -123,19 +123,19 @@ class Client:
         return _decoded(await self.request("POST", path, body=body))
 
     async def put(self, path: str, body: Json) -> Json:
-        """Replaces an object. With `metadata.resourceVersion` in the body it conflicts (409) if it was changed meanwhile."""
+        """Replaces an object. With `metadata.resourceVersion` in the body, a change since then is a conflict (409)."""
         return _decoded(await self.request("PUT", path, body=body))
 
     async def merge(self, path: str, body: Json) -> Json:
         return _decoded(await self.request("PATCH", path, body=body, content_type=MERGE))
 
     async def apply(self, path: str, body: Json) -> Json:
-        """Applies the body server-side, and creates the object if it does not exist."""
+        """Applies the body server-side; creates the object if it does not exist."""
         params = {"fieldManager": FIELD_MANAGER, "force": "true"}
         return _decoded(await self.request("PATCH", path, params=params, body=body, content_type=APPLY))
 
     async def delete(self, path: str, *, uid: str = "") -> None:
-        """Deletes an object, if it exists. With `uid` only that very object, not another one of the same name."""
+        """Deletes an object if it exists. With `uid` it deletes only that object, not another one of the same name."""
         body: Json = {"propagationPolicy": "Background", **({"preconditions": {"uid": uid}} if uid else {})}
         try:
             await self.request("DELETE", path, body=body)
@@ -174,7 +174,7 @@ class Client:
         content_type: str = JSON,
         accept: str = JSON,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Yields a successful response; everything else is an `ApiError`. A 401 is retried once with new credentials."""
+        """Yields a successful response; everything else raises `ApiError`. A 401 is retried once with new credentials."""
         assert self._session is not None, "use `async with`"
         content, about = None, [("Accept", accept)]
         if body is not None:
@@ -213,7 +213,7 @@ class Client:
         except ConfigError as error:
             raise ApiError(0, UNREACHABLE, str(error)) from error
         except TimeoutError as error:
-            raise ApiError(0, SILENT, f"{self.access.url} did not answer in time") from error
+            raise ApiError(0, SILENT, f"{self.access.url} did not respond in time") from error
         except aiohttp.ClientConnectorError as error:
             raise ApiError(0, UNREACHABLE, f"{self.access.url}: {error.strerror or error.os_error}") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -229,7 +229,7 @@ class _Page(msgspec.Struct):
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Splits lines itself, because aiohttp gives up at 512 KiB and an object may have 1.5 MiB."""
+    """Splits lines itself, because aiohttp fails at 512 KiB and an object may have 1.5 MiB."""
     buffer = bytearray()
     async for chunk in content.iter_any():
         start, end = 0, chunk.find(b"\n")

@@ -1,4 +1,4 @@
-"""Finds the API server's address and our credentials, and renews them: a kubeconfig or the Pod's ServiceAccount."""
+"""Finds and renews the API server's address and our credentials, from a kubeconfig or the Pod's ServiceAccount."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from lasthop.edge.kubernetes.ratelimit import Clock
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REFRESH_INTERVAL: Final = 10.0
-"""Seconds between looks at whether credentials have to be renewed."""
+"""Seconds between checks whether credentials must be renewed."""
 RENEW_INTERVAL: Final = 1.0
 """Seconds between full reloads after a 401, however many requests fail meanwhile."""
 
 
 class Access:
     def __init__(self, load: Callable[[], Credentials], namespace: str, name: str, clock: Clock = time.monotonic) -> None:
-        """`load` may take a while and raise `ConfigError`."""
+        """`load` may block and raise `ConfigError`."""
         self._load = load
         self.namespace = namespace
         """The namespace of the context or of the ServiceAccount."""
         self.name = name
-        """Its name in messages."""
+        """The source of the credentials in messages."""
         self._lock = asyncio.Lock()
         self._clock = clock
         self._refreshed = self._renewed = clock()
         self._tls: Tls | None = None
         self._take(load())
 
-    def apart(self) -> Access:
-        """Returns a copy for another event loop, which renews its credentials by itself."""
+    def for_other_loop(self) -> Access:
+        """Returns a copy for another event loop, which renews its own credentials."""
         twin = copy.copy(self)
         twin._lock = asyncio.Lock()
         return twin
@@ -50,14 +50,14 @@ class Access:
         self.url = credentials.url
         self.server_hostname = credentials.server_name
         self.proxy = credentials.proxy or _proxy_of_environment(self.url)
-        if credentials.tls != self._tls:  # with another context, every connection would be a new one
+        if credentials.tls != self._tls:  # a new context would need new connections
             self.ssl = credentials.tls.context() if self.url.startswith("https") else None
         self._tls, self._credentials = credentials.tls, credentials
 
     async def headers(self) -> Headers:
-        """Returns the headers that say who we are, renewed before they expire.
+        """Returns the authentication headers, renewed before they expire.
 
-        What cannot be renewed is shown until it is refused; `renew` then says why.
+        Headers that cannot be renewed are used until the server rejects them; `renew` then raises the reason.
         """
         if self._to_renew():
             async with self._lock:
@@ -74,7 +74,7 @@ class Access:
         return renew_at is not None and time.time() >= renew_at
 
     async def renew(self, refused: Headers) -> bool:
-        """Reloads everything after a 401 with these headers, and returns whether to retry."""
+        """Reloads the credentials after a 401 with these headers; returns whether to retry."""
         async with self._lock:
             if self._credentials.headers != refused:
                 return True  # another request has renewed them meanwhile
@@ -89,7 +89,7 @@ class Access:
 def load(kubeconfig: str | None = None, context: str | None = None) -> Access:
     """Tries in this order: the arguments, $KUBECONFIG, the Pod's ServiceAccount, ~/.kube/config. Raises `ConfigError`.
 
-    May run an exec plugin, so it can take a while.
+    It may block, because it may run an exec plugin.
     """
     if kubeconfig or context or os.environ.get("KUBECONFIG"):
         return from_kubeconfig(kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config", context)
@@ -99,12 +99,12 @@ def load(kubeconfig: str | None = None, context: str | None = None) -> Access:
 
 
 def from_kubeconfig(paths: str, context: str | None = None, clock: Clock = time.monotonic) -> Access:
-    """Reads one file, or several separated by colons, which are merged as by kubectl."""
+    """Reads one file, or merges several separated by colons, like kubectl."""
     files = kubeconfigs.files(paths)
     if not files:
         raise ConfigError(f"{paths}: no such file; give --kubeconfig, set KUBECONFIG, or run in a pod")
     name, chosen = kubeconfigs.read(files).chosen(context)
-    # By name from here on: whoever chooses another context meanwhile does not mean what is running.
+    # By name from here on: a later change of the current context does not concern this process.
     return Access(
         lambda: kubeconfigs.credentials(kubeconfigs.read(files), name),
         chosen.namespace or "default",
@@ -120,8 +120,8 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT, clock: Clock = time.monotonic) ->
 
 
 def _proxy_of_environment(url: str) -> str | None:
-    """Returns what HTTPS_PROXY, HTTP_PROXY and NO_PROXY say. aiohttp would look for each request, in a thread, and in .netrc:
-    half of what a written status costs."""
+    """Returns the proxy in HTTPS_PROXY, HTTP_PROXY and NO_PROXY. aiohttp would look it up for each request, in a thread and in
+    .netrc, which is half of a status write's cost."""
     address = urlsplit(url)
     return None if address.hostname and proxy_bypass(address.hostname) else getproxies().get(address.scheme)
 

@@ -1,9 +1,9 @@
-"""Decides whether this replica has lost the API server while another replica has not. No I/O; time is a parameter.
+"""Detects that this replica has lost the API server while another replica has not. No I/O; time is a parameter.
 
     probes of the API server ──> silent ──┐
-    another replica heard it just now ────┴──> cut off: until the server is heard again
+    another replica reached it just now ──┴──> cut off, until the server responds again
 
-Without such a replica this one keeps its proxies: they serve what they have, and nothing would be gained elsewhere.
+Without such a replica this one keeps its proxies, because no other replica could serve them better.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final
 PROBE_INTERVAL: Final = 1.0
 PROBE_WITHIN: Final = 2.0
 SILENT: Final = 5.0
-"""Seconds without an answer after which the API server counts as lost."""
+"""Seconds without a response after which the API server counts as lost."""
 FRESH: Final = 2.5
-"""Seconds since another replica heard the API server, at most, for that to prove that it is available. Below `SILENT`, so that
-replicas that lose it together never count as proof for each other."""
+"""Maximum age of another replica's contact that proves that the API server is available. It is below `SILENT`, so that
+replicas that lose the server together never prove it for each other."""
 
 
 class Contact:
@@ -25,19 +25,19 @@ class Contact:
         self._heard, self._failures = now, 0
 
     def heard(self, at: float) -> None:
-        """Takes when the API server was last heard."""
+        """Records the time of the API server's last response."""
         if at > self._heard:
             self._heard, self._failures, self.cut_off = at, 0, False
 
     def failed(self) -> None:
-        """Takes a probe that was not answered. A process that was frozen has not been silent: it takes two of these."""
+        """Records a probe without a response. Two are required, because a process that was frozen has not lost the server."""
         self._failures += 1
 
     def age(self, now: float) -> float:
-        """Returns the seconds since the API server was heard, for other replicas."""
+        """Returns the seconds since the API server's last response, for other replicas."""
         return max(0.0, now - self._heard)
 
     def peer(self, age: float, now: float) -> None:
-        """Takes how long ago another replica heard the API server."""
+        """Records the age of another replica's contact."""
         if self._failures > 1 and self.age(now) >= SILENT and 0.0 <= age <= FRESH:
             self.cut_off = True

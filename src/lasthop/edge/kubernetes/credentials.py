@@ -1,4 +1,4 @@
-"""What a kubeconfig or a Pod says of the API server, and what it is shown."""
+"""Credentials for the API server, with their TLS settings, from a kubeconfig or a Pod."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from lasthop.edge.kubernetes.errors import ConfigError
 
 Headers = tuple[tuple[str, str], ...]
 ALWAYS: Final = 0.0
-"""For `renew_at`: the source is a file, which may have changed whenever it is looked at."""
+"""Value of `renew_at` for files, which may change at any time."""
 
 
 class Tls(msgspec.Struct, frozen=True):
-    """Compared by its content: a connection goes on while that has not changed."""
+    """TLS settings, compared by content: connections stay open while the content is unchanged."""
 
     ca: bytes | None = None
-    """PEM; the system's CAs without it."""
+    """PEM; None: the system's CAs."""
     verify: bool = True
     certificate: tuple[bytes, bytes] | None = None
-    """Our chain and its key, PEM."""
+    """Our certificate chain and its key, PEM."""
 
     def context(self) -> ssl.SSLContext:
-        """Raises `ConfigError` if something of it cannot be read."""
-        # Certificates are ASCII; comments beside them need not be. Of an empty text Python would take the system's CAs.
+        """Builds the SSL context. Raises `ConfigError` if a part cannot be parsed."""
+        # Certificates are ASCII; comments beside them need not be. For an empty text Python would use the system's CAs.
         ca = None if self.ca is None else self.ca.decode("ascii", "ignore") or " "
         try:
             context = ssl.create_default_context(cadata=ca)
         except ssl.SSLError as error:
             raise ConfigError(f"the API server's CA is not a certificate in PEM: {error}") from error
-        # Many clusters' own CAs lack what Python 3.13 requires of a web CA (key usage); Go's clients do not require it.
+        # The CAs of many clusters lack extensions that Python 3.13 requires of a web CA (key usage); Go's clients do not.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if not self.verify:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -46,11 +46,11 @@ class Credentials(msgspec.Struct, frozen=True):
     url: str
     tls: Tls
     headers: Headers
-    """Who we are: Authorization, and whom we act for."""
+    """Authorization and impersonation headers."""
     server_name: str | None = None
     proxy: str | None = None
     renew_at: float | None = None
-    """The time (`time.time`) from which to read them again, if they change by themselves."""
+    """The time (`time.time`) from which to reload them, if they expire."""
 
 
 def bearer(token: str) -> Headers:
@@ -58,8 +58,8 @@ def bearer(token: str) -> Headers:
 
 
 def _load(context: ssl.SSLContext, chain: bytes, key: bytes) -> None:
-    # OpenSSL's functions for this, as Python has them, only read files.
-    with tempfile.TemporaryDirectory(prefix="lasthop-") as folder:  # nobody else may look into it
+    # Python offers OpenSSL's functions for this with files only.
+    with tempfile.TemporaryDirectory(prefix="lasthop-") as folder:  # a private directory
         path = Path(folder) / "pair"
         path.write_bytes(chain.rstrip() + b"\n" + key)
         try:
@@ -69,5 +69,5 @@ def _load(context: ssl.SSLContext, chain: bytes, key: bytes) -> None:
 
 
 def _no_password() -> str:
-    """Refuses an encrypted key, for which OpenSSL would ask on the terminal."""
-    raise ConfigError("the key of the client certificate is encrypted, which a kubeconfig has no password for")
+    """Rejects an encrypted key, for which OpenSSL would prompt on the terminal."""
+    raise ConfigError("the key of the client certificate is encrypted, and a kubeconfig cannot contain its password")

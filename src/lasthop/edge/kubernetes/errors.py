@@ -1,4 +1,4 @@
-"""Errors between us and the API server."""
+"""Errors of requests to the API server."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import msgspec
 
 
 class ConfigError(Exception):
-    """There is no usable way to reach an API server; the message says what was tried."""
+    """The API server's address or credentials cannot be determined; the message lists the sources."""
 
 
 class ApiError(Exception):
-    """The API server answered with an error, or did not answer (`status` 0)."""
+    """The API server responded with an error, or not at all (`status` 0)."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float = 0.0) -> None:
         super().__init__(status, reason, message)
@@ -40,7 +40,7 @@ class ApiError(Exception):
 
     @property
     def transient(self) -> bool:
-        """No answer, overload or a fault of the server: the same request may succeed later."""
+        """No response, overload or a failure of the server: the same request may succeed later."""
         return self.status in (0, 408, 429) or self.status >= 500
 
 
@@ -48,11 +48,11 @@ UNREACHABLE = "Unreachable"
 SILENT = "Silent"
 RESET = "Reset"
 NOT_OPENED = "NotOpened"
-"""A WebSocket that the server, or something on the way, did not open."""
+"""A WebSocket that the server, or a proxy before it, refused."""
 
 
 def from_status(status: int, body: bytes, retry_after: float = 0.0) -> ApiError:
-    """Reads a response body, which is a `Status` object unless something in between has answered."""
+    """Parses the body of an error response, which is a `Status` object unless a proxy has responded."""
     try:
         content: Any = msgspec.json.decode(body)
     except msgspec.DecodeError:

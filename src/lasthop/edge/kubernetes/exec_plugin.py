@@ -1,6 +1,6 @@
-"""Runs a program that a kubeconfig names for getting credentials, as kubectl does: `users[].user.exec`.
+"""Runs a kubeconfig's credential plugin (`users[].user.exec`), like kubectl.
 
-The program gets what it needs in KUBERNETES_EXEC_INFO and prints an ExecCredential.
+The plugin receives its input in KUBERNETES_EXEC_INFO and prints an ExecCredential.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from lasthop.edge.kubernetes.errors import ConfigError
 GROUP: Final = "client.authentication.k8s.io"
 VERSIONS: Final = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
 WITHOUT_A_TERMINAL: Final = 60.0
-"""Seconds for a program that cannot ask anybody anything. One that can may wait for a person."""
+"""Seconds for a plugin without a terminal. With one it may wait for a person."""
 QUOTED: Final = 300
-"""Characters of what a program said that are repeated."""
+"""Characters of a plugin's error output in messages."""
 
 
 class Variable(msgspec.Struct):
@@ -53,9 +53,10 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
 
 
 def run(plugin: Exec, folder: Path, cluster: Json) -> ExecStatus:
-    """Returns what the program says. A relative path is one from `folder`, the kubeconfig's. Raises `ConfigError`."""
+    """Returns the plugin's credentials. A relative path starts at `folder`, the kubeconfig's. Raises `ConfigError`."""
     if plugin.api_version not in VERSIONS:
-        raise ConfigError(f"exec plugin {plugin.command}: apiVersion {plugin.api_version} is none of {', '.join(VERSIONS)}")
+        supported = " or ".join(VERSIONS)
+        raise ConfigError(f"exec plugin {plugin.command}: apiVersion {plugin.api_version} is not supported; use {supported}")
     interactive = plugin.interactive_mode != "Never" and sys.stdin is not None and sys.stdin.isatty()
     if plugin.interactive_mode == "Always" and not interactive:
         raise ConfigError(f"exec plugin {plugin.command} needs a terminal (interactiveMode: Always), and there is none")
@@ -67,14 +68,16 @@ def _status(plugin: Exec, answer: bytes) -> ExecStatus:
     try:
         credential = msgspec.json.decode(answer, type=_ExecCredential)
     except msgspec.MsgspecError as error:
-        raise ConfigError(f"exec plugin {plugin.command} printed no ExecCredential: {error}") from error
+        raise ConfigError(f"exec plugin {plugin.command} did not print an ExecCredential: {error}") from error
     if credential.api_version != plugin.api_version:
-        raise ConfigError(f"exec plugin {plugin.command} answers in {credential.api_version}, not in {plugin.api_version}")
+        raise ConfigError(f"exec plugin {plugin.command} printed {credential.api_version} instead of {plugin.api_version}")
     status = credential.status
     if status is None or not (status.token or status.client_certificate_data):
-        raise ConfigError(f"exec plugin {plugin.command} gave neither a token nor a certificate")
+        raise ConfigError(f"exec plugin {plugin.command} printed neither a token nor a certificate")
     if bool(status.client_certificate_data) != bool(status.client_key_data):
-        raise ConfigError(f"exec plugin {plugin.command} gave a certificate without its key, or a key without a certificate")
+        raise ConfigError(
+            f"exec plugin {plugin.command} printed a certificate without its key, or a key without a certificate"
+        )
     return status
 
 
@@ -88,15 +91,15 @@ def _answer(plugin: Exec, folder: Path, spec: Json, interactive: bool) -> bytes:
             env={**os.environ, **given, "KUBERNETES_EXEC_INFO": msgspec.json.encode(asked).decode()},
             stdin=None if interactive else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=None if interactive else subprocess.PIPE,  # a person reads what to do, for example which page to open
+            stderr=None if interactive else subprocess.PIPE,  # a person reads the instructions, for example which page to open
             timeout=None if interactive else WITHOUT_A_TERMINAL,
         )
     except OSError as error:
         hint = plugin.install_hint and f"; {plugin.install_hint.strip()}"
         raise ConfigError(f"exec plugin {plugin.command} cannot be run: {error.strerror}{hint}") from error
     except subprocess.TimeoutExpired as error:
-        raise ConfigError(f"exec plugin {plugin.command} did not end within {WITHOUT_A_TERMINAL:.0f} s") from error
+        raise ConfigError(f"exec plugin {plugin.command} did not exit within {WITHOUT_A_TERMINAL:.0f} s") from error
     if done.returncode:
         said = (done.stderr or b"").decode(errors="replace").strip()[:QUOTED]
-        raise ConfigError(f"exec plugin {plugin.command} ended with {done.returncode}{said and f': {said}'}")
+        raise ConfigError(f"exec plugin {plugin.command} exited with code {done.returncode}{said and f': {said}'}")
     return done.stdout

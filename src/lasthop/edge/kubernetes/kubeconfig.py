@@ -1,7 +1,7 @@
-"""Reads kubeconfigs as kubectl does: contexts, several files merged, certificates, tokens, exec plugins, impersonation.
+"""Reads kubeconfigs like kubectl: contexts, merged files, certificates, tokens, exec plugins, impersonation.
 
-Not the official client's reader: that comes with the whole client, which is a third of an installation, 0.1 s of every start
-and 18 MB of memory.
+The official client's reader is not used: it requires the whole client, which is a third of an installation, 0.1 s of every
+start and 18 MB of memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lasthop.edge.kubernetes.exec_plugin import Exec, run
 
 EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"
 BEFORE_EXPIRY: Final = 300.0
-"""Seconds before the end of an exec plugin's credentials in which they are renewed."""
+"""Seconds before the expiry of an exec plugin's credentials at which they are renewed."""
 
 
 class Extension(msgspec.Struct):
@@ -92,7 +92,7 @@ class KubeconfigFile(msgspec.Struct, rename="kebab"):
 
 
 class Kubeconfig(msgspec.Struct):
-    """One or several files, of which the first that says something is right; paths are relative to the file they are in."""
+    """One or several merged files. The first file that sets a value wins; paths are relative to their file."""
 
     where: str
     current: str
@@ -101,18 +101,18 @@ class Kubeconfig(msgspec.Struct):
     users: dict[str, tuple[User, Path]]
 
     def chosen(self, context: str | None) -> tuple[str, KubeContext]:
-        """Raises `ConfigError` if there is no such context, or none is chosen."""
+        """Returns the context's name and content. Raises `ConfigError` if it does not exist, or none is selected."""
         name = context or self.current
-        there = f"there are {', '.join(sorted(self.contexts))}" if self.contexts else "there is none"
+        there = f"contexts: {', '.join(sorted(self.contexts))}" if self.contexts else "there are none"
         if not name:
-            raise ConfigError(f"{self.where}: no context is the current one; choose one with --context ({there})")
+            raise ConfigError(f"{self.where}: current-context is not set; select one with --context ({there})")
         if name not in self.contexts:
             raise ConfigError(f"{self.where}: no context {name}; {there}")
         return name, self.contexts[name]
 
 
 def read(paths: Sequence[Path]) -> Kubeconfig:
-    """Raises `ConfigError`."""
+    """Reads and merges files. Raises `ConfigError`."""
     merged = Kubeconfig(os.pathsep.join(map(str, paths)), "", {}, {}, {})
     for path in paths:
         file = _file(path)
@@ -127,18 +127,18 @@ def read(paths: Sequence[Path]) -> Kubeconfig:
 
 
 def credentials(kubeconfig: Kubeconfig, context: str) -> Credentials:
-    """May run an exec plugin. Raises `ConfigError`."""
+    """Returns the credentials of a context. May run an exec plugin. Raises `ConfigError`."""
     name, chosen = kubeconfig.chosen(context)
     if chosen.cluster not in kubeconfig.clusters:
-        raise ConfigError(f"{kubeconfig.where}: context {name} names the cluster '{chosen.cluster}', which is not there")
+        raise ConfigError(f"{kubeconfig.where}: context {name} names the cluster '{chosen.cluster}', which does not exist")
     if chosen.user and chosen.user not in kubeconfig.users:
-        raise ConfigError(f"{kubeconfig.where}: context {name} names the user '{chosen.user}', who is not there")
+        raise ConfigError(f"{kubeconfig.where}: context {name} names the user '{chosen.user}', which does not exist")
     cluster, folder = kubeconfig.clusters[chosen.cluster]
     if not cluster.server:
         raise ConfigError(f"{kubeconfig.where}: cluster {chosen.cluster} has no server")
     user, own = kubeconfig.users[chosen.user] if chosen.user else (User(), folder)
     ca = _content(cluster.certificate_authority_data, cluster.certificate_authority, folder, "certificate-authority")
-    headers, certificate, renew_at = _login(user, own, _told(cluster, ca))
+    headers, certificate, renew_at = _login(user, own, _plugin_cluster_info(cluster, ca))
     return Credentials(
         url=cluster.server.rstrip("/") if "://" in cluster.server else f"https://{cluster.server.rstrip('/')}",
         tls=Tls(ca, not cluster.insecure_skip_tls_verify, certificate),
@@ -150,8 +150,7 @@ def credentials(kubeconfig: Kubeconfig, context: str) -> Credentials:
 
 
 def _login(user: User, folder: Path, cluster: Json) -> tuple[Headers, tuple[bytes, bytes] | None, float | None]:
-    """Returns headers, client certificate and key, and when to read them again: what is written down, or else what an exec
-    plugin says."""
+    """Returns headers, client certificate and key, and when to reload them: static credentials, or those of an exec plugin."""
     certificate, headers = _pair(user, folder), _static(user, folder)
     if user.exec is None or headers or certificate is not None:
         return headers, certificate, ALWAYS if user.token_file or user.auth_provider else None
@@ -167,7 +166,7 @@ def _login(user: User, folder: Path, cluster: Json) -> tuple[Headers, tuple[byte
 
 
 def _file(path: Path) -> KubeconfigFile:
-    import yaml  # not where the credentials are those of a Pod
+    import yaml  # not needed with a Pod's credentials
 
     try:
         document = yaml.load(path.read_text(), yaml.CSafeLoader)
@@ -177,7 +176,7 @@ def _file(path: Path) -> KubeconfigFile:
 
 
 def _static(user: User, folder: Path) -> Headers:
-    """Returns the header for what is written down; a file comes before a token, as with kubectl."""
+    """Returns the header for static credentials; a file takes precedence over a token, like in kubectl."""
     if user.token_file:
         token = _read(folder / user.token_file, "tokenFile").decode(errors="replace").strip()
         if not token:
@@ -193,7 +192,7 @@ def _static(user: User, folder: Path) -> Headers:
 
 
 def _id_token(provider: AuthProvider) -> str:
-    """Returns the token that kubectl has left in the kubeconfig, and renews there whenever it is used."""
+    """Returns the token that kubectl keeps and renews in the kubeconfig."""
     token = (provider.config or {}).get("id-token", "")
     if provider.name != "oidc" or not token:
         what = "has no id-token" if provider.name == "oidc" else "is not known"
@@ -205,13 +204,13 @@ def _pair(user: User, folder: Path) -> tuple[bytes, bytes] | None:
     chain = _content(user.client_certificate_data, user.client_certificate, folder, "client-certificate")
     key = _content(user.client_key_data, user.client_key, folder, "client-key")
     if (chain is None) != (key is None):
-        raise ConfigError("client-certificate and client-key only work together, and one of them is missing")
+        raise ConfigError("client-certificate and client-key must be set together; one of them is missing")
     return None if chain is None or key is None else (chain, key)
 
 
 def _impersonation(user: User) -> Iterator[tuple[str, str]]:
     if not user.act_as and (user.as_uid or user.as_groups or user.as_user_extra):
-        raise ConfigError("as-uid, as-groups and as-user-extra only work together with `as`")
+        raise ConfigError("as-uid, as-groups and as-user-extra require `as`")
     if user.act_as:
         yield "Impersonate-User", user.act_as
     if user.as_uid:
@@ -222,21 +221,21 @@ def _impersonation(user: User) -> Iterator[tuple[str, str]]:
         yield from ((f"Impersonate-Extra-{quote(key.lower(), safe='')}", value) for value in values)
 
 
-def _told(cluster: Cluster, ca: bytes | None) -> Json:
-    """Returns the cluster as an exec plugin that asks for it is told."""
-    told: Json = {
+def _plugin_cluster_info(cluster: Cluster, ca: bytes | None) -> Json:
+    """Returns the cluster in the form that exec plugins receive."""
+    info: Json = {
         "server": cluster.server,
         **({"tls-server-name": cluster.tls_server_name} if cluster.tls_server_name else {}),
         **({"insecure-skip-tls-verify": True} if cluster.insecure_skip_tls_verify else {}),
         **({"certificate-authority-data": base64.b64encode(ca).decode()} if ca is not None else {}),
         **({"proxy-url": cluster.proxy_url} if cluster.proxy_url else {}),
     }
-    config = next((each.extension for each in cluster.extensions or () if each.name == EXEC_EXTENSION), None)
-    return told if config is None else {**told, "config": config}
+    config = next((entry.extension for entry in cluster.extensions or () if entry.name == EXEC_EXTENSION), None)
+    return info if config is None else {**info, "config": config}
 
 
 def _content(data: str, path: str, folder: Path, name: str) -> bytes | None:
-    """Returns what is written down as base64, or else in a file."""
+    """Returns base64 data, or else the content of a file."""
     if data:
         try:
             return base64.b64decode("".join(data.split()), validate=True)
@@ -253,6 +252,6 @@ def _read(path: Path, name: str) -> bytes:
 
 
 def files(paths: str) -> list[Path]:
-    """Returns those of a list as in $KUBECONFIG that exist."""
+    """Returns the existing files of a list like $KUBECONFIG."""
     given = [Path(os.path.expanduser(path)).absolute() for path in paths.split(os.pathsep) if path]
     return [path for path in given if path.exists()]

@@ -1,13 +1,14 @@
-"""Elects the leader, which alone writes, by a Lease (coordination.k8s.io/v1) as client-go does.
+"""Elects the leader, the only replica that writes, with a Lease (coordination.k8s.io/v1), like client-go.
 
-Clocks of different machines are never compared: a follower takes over when it has not seen the Lease change for as long as the
-Lease lasts, by its own clock; a leader stops earlier than that, by its own clock, counted from before its request.
+Clocks of different machines are never compared. A follower takes over when the Lease has not changed for its whole duration by
+the follower's own clock. A leader stops earlier than that by its own clock, counted from before its request.
 
     thread "lease": its own event loop and connection            main thread
     term 1 ──> renew ─ renew ─ ... ──> lost ──> term 2           started_leading(1) ─> stopped_leading ─> started_leading(2)
 
-A busy event loop must not cost the Lease, so it is renewed elsewhere. The main thread leads in the term that it has taken in,
-and is certain only while the thread holds that very term: one that was lost and won again meanwhile counts as lost.
+A busy event loop must not lose the Lease, so another thread renews it. The main thread leads in the term that it has
+processed, and is certain only while the thread holds that same term. A term that was lost and won again meanwhile counts as
+lost.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class LeaseTiming(msgspec.Struct, frozen=True):
     """Intervals in seconds."""
 
     duration: int = 10
-    """How long a Lease lasts. A dead leader is replaced after this and two polls: within 12 s, and we promise 15."""
+    """Duration of a Lease. A dead leader is replaced after this and two polls: within 12 s; the promise is 15."""
     renew_deadline: float = 7.0
-    """When a leader that could not renew stops leading, well before another may start."""
+    """When a leader that could not renew stops leading, well before another replica may take over."""
     renew_interval: float = 2.5
     look_interval: float = 1.0
 
@@ -45,7 +46,7 @@ TIMING: Final = LeaseTiming()
 
 
 class Leadership:
-    """Is called when we start and stop leading; a subclass overrides what it needs."""
+    """Callbacks for the start and end of leading; a subclass overrides those it needs."""
 
     def started_leading(self) -> None: ...
 
@@ -60,7 +61,7 @@ class LeaseAction(Enum):
 
 
 class LeaseObservation(msgspec.Struct, frozen=True):
-    """Records a Lease as of its last change, and when that was by our own clock."""
+    """A Lease at its last observed change, with the time of that change by our own clock."""
 
     record: tuple[Any, ...]
     at: float
@@ -86,7 +87,7 @@ def decide(lease: Json | None, seen: LeaseObservation | None, identity: str, now
 
 
 def acquired(lease: Json, identity: str, now: str, duration: int, annotations: Mapping[str, str]) -> Json:
-    """Returns the Lease as held by us. Fields that we do not know are kept."""
+    """Returns the Lease with this replica as holder. Unknown fields are kept."""
     spec, meta = dict(lease.get("spec") or {}), dict(lease.get("metadata") or {})
     if spec.get("holderIdentity") != identity:
         if "holderIdentity" in spec:
@@ -111,12 +112,12 @@ class LeaderElector:
         timing: LeaseTiming = TIMING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`annotations` are set on the Lease while we hold it: followers find the leader by them."""
+        """`annotations` are set on the Lease while this replica holds it; followers find the leader by them."""
         self._held = self._led = self._terms = 0
-        """The term that the thread holds, and the one that the main thread leads in; 0: none. And how many there were."""
+        """The term that the thread holds, the term in which the main thread leads (0: none), and the number of terms."""
         self._over = False
         self.holder = ""
-        """The identity of the Lease's holder, as last seen."""
+        """The identity of the Lease's last observed holder."""
         self.holder_annotations: dict[str, str] = {}
         self._main_client = self._client = client
         self._identity = identity
@@ -141,17 +142,17 @@ class LeaderElector:
 
     @property
     def certain(self) -> bool:
-        """Whether we lead and the Lease is certainly still ours, even right after the process was frozen for a while."""
+        """Returns whether we lead and still hold the Lease for certain, even right after the process was frozen."""
         return self._led != 0 and self._led == self._held and self._clock() - self._renewed < self._timing.duration
 
     async def run(self) -> None:
-        """Runs until cancelled, and then releases the Lease, so that another replica need not wait for its expiry."""
-        main, apart, stopping = asyncio.get_running_loop(), asyncio.new_event_loop(), asyncio.Event()
+        """Runs until cancelled, and then releases the Lease, so that another replica does not have to wait for its expiry."""
+        main, for_other_loop, stopping = asyncio.get_running_loop(), asyncio.new_event_loop(), asyncio.Event()
         ended: Future[None] = Future()
 
         def work() -> None:
             try:
-                with asyncio.Runner(loop_factory=lambda: apart) as runner:
+                with asyncio.Runner(loop_factory=lambda: for_other_loop) as runner:
                     runner.run(self._elect_until(stopping, main))
             except BaseException as error:
                 ended.set_exception(error)
@@ -164,12 +165,12 @@ class LeaderElector:
         finally:
             self._lead_in(0)
             self._over = True
-            with contextlib.suppress(RuntimeError):  # it has ended by itself
-                apart.call_soon_threadsafe(stopping.set)
+            with contextlib.suppress(RuntimeError):  # the loop has already ended
+                for_other_loop.call_soon_threadsafe(stopping.set)
             await asyncio.shield(asyncio.wrap_future(ended))
 
     async def _elect_until(self, stopping: asyncio.Event, main: asyncio.AbstractEventLoop) -> None:
-        async with self._main_client.apart() as self._client, asyncio.TaskGroup() as tasks:
+        async with self._main_client.for_other_loop() as self._client, asyncio.TaskGroup() as tasks:
             electing = tasks.create_task(self._elect(main))
             waiting = tasks.create_task(stopping.wait())
             await asyncio.wait((electing, waiting), return_when=asyncio.FIRST_COMPLETED)
@@ -192,7 +193,7 @@ class LeaderElector:
                 await self._release()
 
     def _lead_in(self, term: int) -> None:
-        """Begins or ends to lead, on the main thread."""
+        """Starts or stops leading, on the main thread."""
         if self._over:
             return
         before, self._led = self._led, term
@@ -204,14 +205,14 @@ class LeaderElector:
             self._leadership.stopped_leading()
 
     async def _follow(self) -> None:
-        """Returns when the Lease is ours."""
+        """Returns when this replica has acquired the Lease."""
         while True:
             if await self._attempt():
                 return
             await asyncio.sleep(self._timing.look_interval)
 
     async def _lead(self) -> None:
-        """Returns when it is no longer certain that the Lease is ours."""
+        """Returns when this replica may no longer hold the Lease."""
         while True:
             await asyncio.sleep(self._timing.renew_interval)
             while not await self._in_time():
@@ -220,7 +221,7 @@ class LeaderElector:
                 await asyncio.sleep(min(0.5, self._timing.look_interval))
 
     async def _in_time(self) -> bool:
-        """Renews once, which must not take longer than the Lease is certainly ours."""
+        """Renews once, within the time for which the Lease is certain."""
         try:
             async with asyncio.timeout(max(0.0, self._renewed + self._timing.renew_deadline - self._clock())):
                 return await self._attempt()
@@ -228,7 +229,7 @@ class LeaderElector:
             return False
 
     async def _attempt(self) -> bool:
-        """Reads the Lease, acquires or renews it if possible, and returns whether it is ours."""
+        """Reads the Lease, acquires or renews it if possible, and returns whether this replica holds it."""
         started = self._clock()
         try:
             if not self._held or self._lease is None:
@@ -243,10 +244,10 @@ class LeaderElector:
                     body = acquired(self._lease or {}, self._identity, micro_now(), self._timing.duration, self._annotations)
                     self._saw(await self._client.put(self._path, body))
         except ApiError as error:
-            self._lease = None  # read it again before the next attempt: another replica may have it
+            self._lease = None  # read it again before the next attempt: another replica may hold it
             if str(error) != self._logged and not error.conflict:
                 self._logged = str(error)
-                self._log.warning("Lease cannot be read or renewed", lease=self._path, error=str(error))
+                self._log.warning("cannot read or renew the Lease", lease=self._path, error=str(error))
             return False
         self._renewed, self._logged = started, ""
         return True

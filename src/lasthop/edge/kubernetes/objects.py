@@ -1,8 +1,8 @@
 """Decodes the API server's JSON: the typed object, its version, and its status as bytes.
 
-Only what a gateway needs stays in memory: `READ_KEYS` of Secrets and ConfigMaps, labels and address of Pods; of managedFields
-the last manager, for the record of changes. Everything else that no struct declares is dropped with the JSON. A
-BackendTLSPolicy that cannot be decoded fully becomes a `RejectedPolicy`.
+Only the parts that a gateway needs stay in memory: `READ_KEYS` of Secrets and ConfigMaps, labels and address of Pods, and the
+last manager in managedFields, for the record of changes. All undeclared fields are dropped with the JSON. A BackendTLSPolicy
+that cannot be decoded completely becomes a `RejectedPolicy`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ POLICY: Final = "BackendTLSPolicy"
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """kubectl's copy of the whole object."""
 _FIELD_SELECTORS: Final = {"Secret": "type!=helm.sh/release.v1"}
-"""Keeps the server from sending Helm's releases, which are many, large and never a certificate."""
+"""Excludes Helm's releases, which are many, large and never a certificate."""
 
 _READY: Final = core.PodCondition("Ready", "True")
 
 replace = msgspec.structs.replace
 
 Shared = BackendTLSPolicy | XBackend | XBackendTrafficPolicy | XTelemetryPolicy
-"""Kinds in whose status controllers share a list."""
+"""Kinds whose status contains a list that controllers share."""
 
 
 class ListMeta(msgspec.Struct, rename="camel"):
@@ -54,16 +54,16 @@ class ObjectList(msgspec.Struct):
 class DecodedObject(NamedTuple):
     key: Key
     object: Object | None
-    """The object for the store; None where it cannot be decoded."""
+    """The object for the store; None if it cannot be decoded."""
     status: ObservedStatus | None = None
     """Its current status, for kinds whose status we write."""
     problem: Finding | None = None
     opaque: bool = False
-    """It is a BackendTLSPolicy, and not all of its targets could be read."""
+    """The object is a BackendTLSPolicy whose targets could not all be read."""
     document: Json | None = None
     """The object as received, for commands that show it."""
     author: str = ""
-    """The manager that wrote its spec or data last, as `kubectl (Update, 2026-11-18T12:00:00Z)`; empty: not known."""
+    """The manager that last wrote its spec or data, as `kubectl (Update, 2026-11-18T12:00:00Z)`; empty if unknown."""
 
 
 class _ObjectMeta(msgspec.Struct, rename="camel", gc=False):
@@ -94,7 +94,7 @@ class _Envelope(msgspec.Struct, gc=False):
 _envelope: Final = msgspec.json.Decoder(_Envelope)
 _managed: Final = msgspec.json.Decoder(list[_Managed])
 UNATTRIBUTED: Final = ("Pod", "EndpointSlice")
-"""Kinds whose author is not of interest: the cluster writes them all the time."""
+"""Kinds without a recorded author, because the cluster writes them all the time."""
 _WITH_STATUS: Final = frozenset(name for name, kind in READ_KINDS.items() if has_status(kind))
 
 
@@ -109,7 +109,7 @@ def identify(kind: str, content: bytes | msgspec.Raw) -> tuple[Key, str]:
 
 
 def observed_status(content: bytes) -> ObservedStatus:
-    """Returns the status of an object as the server answers with it. Raises `msgspec.DecodeError`."""
+    """Returns the status in the server's response. Raises `msgspec.DecodeError`."""
     return _observed(_envelope.decode(content))
 
 
@@ -119,20 +119,20 @@ def _observed(envelope: _Envelope) -> ObservedStatus:
 
 
 def author_of(managed_fields: bytes | msgspec.Raw) -> str:
-    """Returns the manager of the latest write of spec or data, or of anything but the status; empty if it is not known. A
-    manager is a program as it calls itself; the server does not tell the user."""
+    """Returns the manager of the latest write of spec or data, or of anything but the status; empty if unknown. A manager is a
+    program's own name; the server does not reveal the user."""
     if not bytes(managed_fields):
         return ""
     try:
-        found = [each for each in _managed.decode(managed_fields) if not each.subresource]
+        entries = [entry for entry in _managed.decode(managed_fields) if not entry.subresource]
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return ""
-    latest = max([each for each in found if each.owns_content] or found, key=lambda each: each.time, default=None)
+    latest = max([entry for entry in entries if entry.owns_content] or entries, key=lambda entry: entry.time, default=None)
     return f"{latest.manager} ({latest.operation}, {latest.time})" if latest else ""
 
 
 def read_object(kind: str, content: bytes | msgspec.Raw) -> DecodedObject:
-    """Decodes one object. Never raises for its content: what cannot be decoded is absent, with a problem that says so."""
+    """Decodes one object. Never raises for its content: an object that cannot be decoded is absent, with a problem."""
     envelope = _envelope.decode(content)
     key = Key(kind, envelope.metadata.namespace, envelope.metadata.name)
     status = _observed(envelope) if kind in _WITH_STATUS else None
@@ -148,7 +148,7 @@ def read_object(kind: str, content: bytes | msgspec.Raw) -> DecodedObject:
 
 
 def trimmed(kind: str, obj: Object) -> Object:
-    """Returns the object without what is never used, so that a change of only that is none."""
+    """Returns the object without unused parts, so that a change of those counts as none."""
     match obj:
         case core.Secret():
             return core.Secret(metadata=_bare(obj.metadata), type=obj.type, data=BytesMap(_read_keys(kind, obj.data)))
@@ -168,7 +168,7 @@ def _read_keys(kind: str, data: Iterable[tuple[str, T]]) -> Iterator[tuple[str, 
 
 
 def _trimmed_pod(pod: core.Pod) -> core.Pod:
-    """Of the many writes to a Pod's status only those are seen that begin or end its being an endpoint."""
+    """Keeps only readiness and address, because a Pod's status changes often."""
     status = core.PodStatus((core.PodIP(pod.address),), conditions=(_READY,)) if pod.address else core.PodStatus()
     meta = core.PodMeta(pod.metadata.name, pod.metadata.namespace, labels=pod.metadata.labels)
     return core.Pod(metadata=meta, status=status)
@@ -181,7 +181,7 @@ def _without_copy(obj: Object) -> Object:
 
 
 def _without_our_status(obj: Shared) -> Shared:
-    """Returns the object with the status entries of others only: what we have just written ourselves changes nothing."""
+    """Returns the object without our own status entries, so that our own write changes nothing."""
     entries = obj.status.ancestors
     others = tuple(entry for entry in entries if entry.controller_name != CONTROLLER_NAME)
     return obj if len(others) == len(entries) else replace(obj, status=ForeignPolicyStatus(others))
@@ -196,7 +196,7 @@ def _unreadable(key: Key, message: str, remedy: str = "") -> Finding:
 
 
 def _rejected(document: Any, error: str) -> tuple[RejectedPolicy, bool]:
-    """Returns the policy as far as it can be read, and whether all its targets are known."""
+    """Returns the readable part of the policy, and whether all its targets are known."""
     meta, spec = document.get("metadata") or {}, document.get("spec") or {}
     refs = spec.get("targetRefs") if isinstance(spec, dict) else None
     refs = refs if isinstance(refs, list) else []
@@ -212,7 +212,7 @@ def _rejected(document: Any, error: str) -> tuple[RejectedPolicy, bool]:
 
 
 def _target(ref: Any) -> PolicyTargetReference | None:
-    """Returns what a reference names. An unknown field may narrow it: then it counts for the whole object."""
+    """Returns the target of a reference. An unknown field may narrow the target, so it then counts for the whole object."""
     if not isinstance(ref, dict) or not isinstance(ref.get("name"), str) or not isinstance(ref.get("kind"), str):
         return None
     known = ref.keys() <= {"group", "kind", "name", "sectionName"}

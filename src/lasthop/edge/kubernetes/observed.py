@@ -1,4 +1,4 @@
-"""Caches the statuses of our objects as the watches show them, so that a writer need not read them first."""
+"""Caches the current statuses of objects from the watches, so that a writer need not read them first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ObservedStatus(NamedTuple):
     version: str
     """resourceVersion of the object."""
     status: bytes
-    """The status as JSON; empty where there is none."""
+    """The status as JSON; empty without one."""
     generation: int = 0
 
 
@@ -21,7 +21,7 @@ class ObservedStatuses:
         self.versions: dict[str, str] = {}
         """The API version in which each kind is served."""
         self.on_change: Callable[[Key], None] = lambda key: None
-        """Called for every object that anyone has written."""
+        """Called for every written object."""
         self._statuses: dict[Key, ObservedStatus] = {}
 
     def __iter__(self) -> Iterator[Key]:
@@ -31,7 +31,7 @@ class ObservedStatuses:
         return self._statuses.get(key)
 
     def observe(self, key: Key, status: ObservedStatus) -> None:
-        """Takes a status from the watch, unless it is older than the known one: watches may lag behind our own writes."""
+        """Records a status from the watch, unless it is older than the known one: watches may lag behind our own writes."""
         if self.put(key, status):
             self.on_change(key)
 
@@ -47,5 +47,5 @@ class ObservedStatuses:
 
 
 def older(version: str, than: str) -> bool:
-    """Compares resourceVersions. Those of one kind are decimal numbers in order of time (KEP-5504)."""
+    """Compares resourceVersions. Those of one kind are decimal numbers in chronological order (KEP-5504)."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)

@@ -1,7 +1,8 @@
-"""Forwards local connections to a Pod's port as `kubectl port-forward` does: by the API server, with the user's permissions.
+"""Forwards local connections to a Pod's port like `kubectl port-forward`, through the API server and with the user's
+permissions.
 
-Each connection is a WebSocket of its own (subprotocol v4.channel.k8s.io). The first byte of a message names the channel, 0 for
-data and 1 for errors; the first message on each channel is the port, and means nothing else.
+Each connection is a WebSocket of its own (subprotocol v4.channel.k8s.io). The first byte of a message is the channel, 0 for
+data and 1 for errors. The first message on each channel only repeats the port.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Target = Callable[[], Awaitable[tuple[str, str, int]]]
 async def forwarding(
     client: Client, target: Target, on_error: Callable[[ApiError], None], port: int = 0
 ) -> AsyncIterator[int]:
-    """Listens on loopback and yields the port. `on_error` is told why a connection came to nothing."""
+    """Listens on loopback and yields the port. `on_error` receives the error of a failed connection."""
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -64,7 +65,7 @@ async def _send(reader: asyncio.StreamReader, socket: aiohttp.ClientWebSocketRes
 
 
 async def _receive(socket: aiohttp.ClientWebSocketResponse, writer: asyncio.StreamWriter) -> str:
-    """Passes on what comes from the Pod; returns what went wrong there, if anything."""
+    """Forwards the Pod's data; returns the Pod's error, if any."""
     begun = set()
     with contextlib.suppress(ConnectionError, aiohttp.ClientError):
         async for message in socket:

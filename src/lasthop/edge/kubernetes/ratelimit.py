@@ -1,4 +1,4 @@
-"""Limits rates: backoff with jitter, a token bucket, and a pace that a server sets. Time is a parameter."""
+"""Limits rates: backoff with jitter, a token bucket, and a rate that adapts to the server. Time is a parameter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Clock = Callable[[], float]
 
 
 class Backoff:
-    """Doubles from `first` to `most`; each pause is between half of that and all of it, so that retries do not coincide."""
+    """Doubles from `first` to `most`. Each pause is between half of that and all of it, so that retries do not coincide."""
 
     def __init__(self, first: float = 0.2, most: float = 30.0, jitter: Callable[[], float] = random.random) -> None:
         self._first, self._most, self._jitter = first, most, jitter
@@ -27,20 +27,20 @@ class Backoff:
 
 
 class TokenBucket:
-    """Allows `rate` a second in the long run, `burst` at once."""
+    """Allows `rate` per second on average, and `burst` at once."""
 
     def __init__(self, rate: float, burst: int, clock: Clock) -> None:
         self.rate, self._burst, self._clock = rate, burst, clock
         self._tokens, self._at = float(burst), clock()
 
     def take(self) -> float:
-        """Takes a token, on credit if there is none, and returns the seconds until it is covered."""
+        """Takes a token, on credit if necessary, and returns the seconds until it is covered."""
         self._fill()
         self._tokens -= 1
         return max(0.0, -self._tokens / self.rate)
 
     def try_take(self) -> bool:
-        """Takes a token only if there is one."""
+        """Takes a token if there is one."""
         self._fill()
         if self._tokens < 1:
             return False
@@ -54,15 +54,15 @@ class TokenBucket:
 
 
 class Pace:
-    """Finds the rate that a server takes without harm: faster with every quick answer, half as fast once answers take much
-    longer than they did or the server says that it is too much."""
+    """Adapts the rate to the server: it rises with every quick response, and halves after a slow response or an overload
+    error."""
 
     SLOW: Final = 4.0
-    """An answer is slow if it takes so many times as long as a quick one, ..."""
+    """A response is slow if it takes this many times as long as a quick one, ..."""
     QUICK: Final = 0.1
     """... unless it takes less than this, in seconds."""
     PAUSE: Final = 1.0
-    """Seconds for a lower rate to show, before it is lowered again."""
+    """Seconds for a lower rate to take effect, before it is lowered again."""
 
     def __init__(self, rate: float, most: float, burst: int, clock: Clock) -> None:
         self._bucket, self._most, self._clock = TokenBucket(rate, burst, clock), max(rate, most), clock
@@ -73,7 +73,7 @@ class Pace:
         return self._bucket.rate
 
     def take(self) -> float:
-        """Returns how many seconds to wait before the next request."""
+        """Returns the seconds to wait before the next request."""
         return self._bucket.take()
 
     def answered(self, seconds: float) -> None:
@@ -81,7 +81,7 @@ class Pace:
             self.refused()
         else:
             self._bucket.rate = min(self._most, self.rate + 1)
-        self._quickest = min(seconds, self._quickest * 1.01)  # what was quick once may not be possible any more
+        self._quickest = min(seconds, self._quickest * 1.01)  # the server may have become slower since
 
     def refused(self) -> None:
         now = self._clock()

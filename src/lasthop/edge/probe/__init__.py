@@ -1,1 +1,1 @@
-"""Makes the TLS handshake of a gateway with a backend, and judges it check by check."""
+"""Performs a gateway's TLS handshake with a backend, and reports the result check by check."""

@@ -25,31 +25,31 @@ class CertificateInfo(msgspec.Struct, frozen=True, rename="camel"):
     key: str
     ca: bool
     sha256: str
-    """Of the certificate: hex with colons."""
+    """SHA-256 of the certificate: hex with colons."""
     spki_sha256: str
-    """Of its public key: base64."""
+    """SHA-256 of its public key: base64."""
     pem: str
     self_signed: bool = False
 
 
 def describe(der: bytes) -> CertificateInfo:
-    """Raises ValueError if it is not a certificate."""
-    found = parse.certificate(der)
-    if isinstance(found, Unreadable):
-        raise ValueError(f"it {found.message}")
-    extensions = parse.Extensions() if isinstance(found.extensions, Unreadable) else found.extensions
+    """Describes a DER certificate. Raises ValueError if it cannot be parsed."""
+    certificate = parse.certificate(der)
+    if isinstance(certificate, Unreadable):
+        raise ValueError(f"it {certificate.message}")
+    extensions = parse.Extensions() if isinstance(certificate.extensions, Unreadable) else certificate.extensions
     return CertificateInfo(
-        found.subject or "(empty)",
-        found.issuer or "(empty)",
+        certificate.subject or "(empty)",
+        certificate.issuer or "(empty)",
         extensions.names,
-        rfc3339(found.not_before),
-        rfc3339(found.not_after),
-        found.key,
+        rfc3339(certificate.not_before),
+        rfc3339(certificate.not_after),
+        certificate.key,
         extensions.ca,
-        found.sha256.hex(":").upper(),
-        base64.b64encode(hashlib.sha256(found.spki).digest()).decode(),
-        found.pem.decode(),
-        found.self_issued,
+        certificate.sha256.hex(":").upper(),
+        base64.b64encode(hashlib.sha256(certificate.spki).digest()).decode(),
+        certificate.pem.decode(),
+        certificate.self_issued,
     )
 
 

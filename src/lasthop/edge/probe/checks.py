@@ -1,6 +1,6 @@
-"""Checks one backend against what the gateway expects of it: what it shows, what is wanted, and what to change.
+"""Checks one backend against the gateway's expectation, and suggests what to change.
 
-The expectation holds the gateway's own `BackendTLS`; the policy is not read again here.
+The expectation contains the gateway's own `BackendTLS`; this module does not read the policy again.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from typing import Final
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from lasthop.base.api.addresses import is_ip, with_port
 from lasthop.base.pki import parse
 from lasthop.edge.probe.certificate_view import CertificateInfo, describe
 from lasthop.edge.probe.handshake import Expectation, Handshake, NoHandshake, Untried, fetch, handshake
-from lasthop.edge.probe.result import LISTED, STRENGTH, Check, CheckState, EndpointResult
+from lasthop.edge.probe.result import CLIENT_CERTIFICATE, LISTED, STRENGTH, Check, CheckOutcome, EndpointResult
 from lasthop.edge.probe.trust import check_trust
 from lasthop.engine.outputs.envoy.tls import dns_regex
 from lasthop.engine.plan.tls import BackendTLS, San, SanType
@@ -31,14 +32,26 @@ SIGNED_WITH: Final = {
     "EC secp521r1": ("ecdsa_secp521r1_sha512",),
     "Ed25519": (ED25519,),
 }
-"""How the description of a key begins, and the signatures that it can make. pyOpenSSL has no way to offer as few as Envoy."""
+"""Prefix of a key's description, and the signatures that such a key can make. pyOpenSSL cannot restrict its offer to
+Envoy's."""
 ENVOYS: Final = ("RSA ", "EC secp256r1", "EC secp384r1")
 """Keys whose signatures Envoy accepts unless a policy names others."""
+NIST: Final = {"P-256": ec.SECP256R1(), "P-384": ec.SECP384R1(), "P-521": ec.SECP521R1()}
+CURVES: Final = {
+    "x25519mlkem768": "X25519MLKEM768",
+    "mlkem1024": "MLKEM1024",
+    "x25519": "X25519",
+    "prime256v1": "P-256",
+    **{curve.name: name for name, curve in NIST.items()},
+}
+"""OpenSSL's names of the curves, in lower case, and those of a policy's options."""
+ENVOYS_CURVES: Final = ("X25519MLKEM768", "X25519", "P-256")
+"""Offered where a policy names none."""
 RSA_KEY_EXCHANGE: Final = "AES"
-"""How the names of those suites begin in which the backend's key signs nothing: the client encrypts a secret for it."""
+"""Prefix of the cipher suites in which the backend's key signs nothing: the client encrypts a secret for it."""
 SPEAK_TLS: Final = "Enable TLS on this port of the backend, or point the Service to the port that has it."
 ISSUE_ANEW: Final = "Reissue the backend's certificate, from a CA that follows RFC 5280."
-CLOSES: Final = "the backend closes the connection right after the handshake, and does not say why"
+CLOSES: Final = "the backend closes the connection right after the handshake, without a reason"
 CHOOSE_ALPN: Final = (
     "Offer what the backend speaks: option lasthop.dev/alpn of the policy, or appProtocol of the Service's port."
 )
@@ -46,42 +59,44 @@ SPEAK_H2: Final = "Let the backend speak HTTP/2 on this port and pick h2 by ALPN
 
 
 def addresses(host: str, port: int) -> list[tuple[str, int]]:
-    """Returns the addresses that a proxy would find: IPv4 where there is any. Raises `NoHandshake`."""
+    """Returns the addresses that a proxy would use: IPv4 if there are any. Raises `NoHandshake`."""
     if is_ip(host):
         return [(host, port)]
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
-        if host == "localhost":  # RFC 6761, 6.3: Envoy knows it without /etc/hosts, the C library does not
+        if host == "localhost":  # RFC 6761, 6.3: Envoy resolves it without /etc/hosts, the C library does not
             return [("127.0.0.1", port)]
         raise NoHandshake(f"{host} is not found in DNS") from None
-    preferred = [each for each in found if each[0] is socket.AF_INET] or found
-    return list(dict.fromkeys((str(each[4][0]), port) for each in preferred))
+    preferred = [entry for entry in resolved if entry[0] is socket.AF_INET] or resolved
+    return list(dict.fromkeys((str(entry[4][0]), port) for entry in preferred))
 
 
 def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, timeout: float) -> EndpointResult:
-    """Makes the gateway's handshake with one endpoint and judges it."""
+    """Performs the gateway's handshake with one endpoint and checks it."""
     at, tls = with_port(*address), expected.tls
     try:
         seen = handshake(address, expected, timeout)
     except Untried as error:
         remedy = "Probe from another machine; Envoy may accept them."
-        return EndpointResult(at, (Check("tls", CheckState.FAIL, str(error), remedy),))
+        return EndpointResult(at, (Check("tls", CheckOutcome.FAIL, str(error), remedy),))
     except NoHandshake as error:
         return EndpointResult(at, (unreachable(error),))
-    connect = Check("connect", CheckState.PASS, "accepts connections")
+    connect = Check("connect", CheckOutcome.PASS, "accepts connections")
     if not seen.chain:
         return EndpointResult(at, (connect, _no_chain(address, expected, seen, timeout)))
     own = parse.certificate(seen.chain[0])
     if isinstance(own, parse.Unreadable):
-        return EndpointResult(at, (connect, Check("chain", CheckState.FAIL, f"its certificate {own.message}", ISSUE_ANEW)))
+        return EndpointResult(at, (connect, Check("chain", CheckOutcome.FAIL, f"its certificate {own.message}", ISSUE_ANEW)))
     extensions = parse.Extensions() if isinstance(own.extensions, parse.Unreadable) else own.extensions
     chain = _read(seen.chain)
     leaf = chain[0]
     checks: tuple[Check, ...] = (
         connect,
-        _tls(seen, leaf, extensions, tls),
-        Check("sni", CheckState.PASS, f"{tls.sni} is sent"),
+        _tls(seen, leaf, extensions, tls)
+        or _curve(address, expected, seen, timeout)
+        or Check("tls", CheckOutcome.PASS, f"{seen.version or 'a handshake'}; {_versions(tls)} is offered"),
+        Check("sni", CheckOutcome.PASS, f"{tls.sni} is sent"),
         _alpn(address, expected, seen, timeout),
         *check_trust(tls, chain, seen.chain_errors, now),
         _names(leaf, extensions, tls),
@@ -89,7 +104,7 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
         _client(seen, expected),
         *_weak(seen.chain),
     )
-    if seen.closed and not any(each.state is CheckState.FAIL for each in checks):
+    if seen.closed and not any(check.state is CheckOutcome.FAIL for check in checks):
         checks = (*checks, _closed(expected))
     certificate = msgspec.to_builtins(leaf)
     del certificate["pem"]
@@ -97,33 +112,33 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
 
 
 def _weak(chain: tuple[bytes, ...]) -> Iterator[Check]:
-    """Warns of keys and signatures that Envoy accepts and nobody should; says nothing where there are none."""
-    found = (parse.certificate(der) for der in chain)
+    """Warns of weak keys and signatures that Envoy accepts."""
+    certificates = (parse.certificate(der) for der in chain)
     weak = [
-        f"{each.common_name} has a {each.weakness}"
-        for each in found
-        if not isinstance(each, parse.Unreadable) and each.weakness
+        f"{certificate.common_name} has a {certificate.weakness}"
+        for certificate in certificates
+        if not isinstance(certificate, parse.Unreadable) and certificate.weakness
     ]
     if weak:
         remedy = "Reissue it with an RSA key of 2048 bits, or on P-256, and a SHA-256 signature."
-        yield Check(STRENGTH, CheckState.WARN, f"{'; '.join(weak[:LISTED])}, which Envoy accepts", remedy)
+        yield Check(STRENGTH, CheckOutcome.WARN, f"{'; '.join(weak[:LISTED])}, which Envoy accepts", remedy)
 
 
 def unreachable(error: NoHandshake) -> Check:
     remedy = "Is the backend up, and are address and port of its EndpointSlice or ExternalName right?"
-    return Check("connect", CheckState.FAIL, error.what, remedy)
+    return Check("connect", CheckOutcome.FAIL, error.what, remedy)
 
 
 def _read(chain: tuple[bytes, ...]) -> list[CertificateInfo]:
-    """Returns those that can be read: whether the others matter is for the handshake to say."""
-    found = []
+    """Parses the certificates that can be parsed; the handshake decides whether the others matter."""
+    readable = []
     for der in chain:
         with contextlib.suppress(ValueError):
-            found.append(describe(der))
-    return found
+            readable.append(describe(der))
+    return readable
 
 
-def _tls(seen: Handshake, leaf: CertificateInfo, extensions: parse.Extensions, tls: BackendTLS) -> Check:
+def _tls(seen: Handshake, leaf: CertificateInfo, extensions: parse.Extensions, tls: BackendTLS) -> Check | None:
     made = next((found for key, found in SIGNED_WITH.items() if leaf.key.startswith(key)), ())
     named = tls.options.signature_algorithms
     if not (set(made) & set(named) if named else leaf.key.startswith(ENVOYS)):
@@ -131,14 +146,34 @@ def _tls(seen: Handshake, leaf: CertificateInfo, extensions: parse.Extensions, t
         remedy += f", or permit its signatures: option lasthop.dev/signature-algorithms: {','.join(made)}." if made else "."
         found = f"its key is {leaf.key}, and {'the policy' if named else 'Envoy'} accepts no signatures of that kind"
         option = ("signature-algorithms", ",".join((*named, *made))) if made else None
-        return Check("tls", CheckState.FAIL, found, remedy, option)
+        return Check("tls", CheckOutcome.FAIL, found, remedy, option)
     use, permitted = "digitalSignature", extensions.digital_signature
     if seen.cipher.startswith(RSA_KEY_EXCHANGE):
         use, permitted = "keyEncipherment", extensions.key_encipherment
     if not permitted:
         found = f"the key usage of its certificate lacks {use}, which {seen.cipher or 'TLS'} needs"
-        return Check("tls", CheckState.FAIL, found, f"Have the certificate issued with the key usage {use}.")
-    return Check("tls", CheckState.PASS, f"{seen.version or 'a handshake'}; {_versions(tls)} is offered")
+        return Check("tls", CheckOutcome.FAIL, found, f"Have the certificate issued with the key usage {use}.")
+    return None
+
+
+def _curve(address: tuple[str, int], expected: Expectation, seen: Handshake, timeout: float) -> Check | None:
+    """Fails if the backend picks a curve that OpenSSL offers and Envoy does not, and takes none of Envoy's NIST curves."""
+    named = expected.tls.options.curves
+    offered, picked = named or ENVOYS_CURVES, CURVES.get(seen.group.lower(), seen.group)
+    if not picked or picked in offered:
+        return None
+    for curve in (NIST[name] for name in offered if name in NIST):
+        with contextlib.suppress(NoHandshake):
+            if handshake(address, expected, timeout, curve).version:
+                return None
+    found = f"it agrees to the curve {picked}, and to none that the gateway offers ({', '.join(offered)})"
+    remedy = "Configure the backend with one of those"
+    if picked not in NIST:
+        return Check("tls", CheckOutcome.FAIL, found, f"{remedy}.")
+    curves = ",".join((*named, picked))
+    return Check(
+        "tls", CheckOutcome.FAIL, found, f"{remedy}, or permit it: option lasthop.dev/curves: {curves}.", ("curves", curves)
+    )
 
 
 def _versions(tls: BackendTLS) -> str:
@@ -147,36 +182,38 @@ def _versions(tls: BackendTLS) -> str:
 
 
 def _no_chain(address: tuple[str, int], expected: Expectation, seen: Handshake, timeout: float) -> Check:
-    """Returns why no certificate was seen; a handshake that takes anything may show more."""
+    """Explains why no certificate was received. A handshake that accepts anything may find the cause."""
     if seen.unreadable:
-        return Check("chain", CheckState.FAIL, f"it presents something that is not a certificate ({seen.failure})", ISSUE_ANEW)
+        return Check(
+            "chain", CheckOutcome.FAIL, f"it presents something that is not a certificate ({seen.failure})", ISSUE_ANEW
+        )
     if seen.plaintext:
-        return Check("tls", CheckState.FAIL, f"it does not speak TLS on this port ({seen.failure})", SPEAK_TLS)
+        return Check("tls", CheckOutcome.FAIL, f"it does not speak TLS on this port ({seen.failure})", SPEAK_TLS)
     if "unrecognized name" in seen.failure:
         remedy = "Correct the hostname of the policy, which is sent as SNI, or let the backend serve that name."
-        return Check("sni", CheckState.FAIL, f"it does not serve {expected.tls.sni} ({seen.failure})", remedy)
+        return Check("sni", CheckOutcome.FAIL, f"it does not serve {expected.tls.sni} ({seen.failure})", remedy)
     if "application protocol" in seen.failure:
         remedy = SPEAK_H2 if _grpc_alone(expected) else CHOOSE_ALPN
-        return Check("alpn", CheckState.FAIL, f"it accepts none of {', '.join(expected.alpn)} ({seen.failure})", remedy)
+        return Check("alpn", CheckOutcome.FAIL, f"it accepts none of {', '.join(expected.alpn)} ({seen.failure})", remedy)
     try:
         loose = fetch(*address, expected.tls.sni, timeout)
     except NoHandshake as error:
-        # An alert is TLS, so that the port is right.
-        remedy = "Look in the backend's log: it answers with a TLS alert." if "alert" in seen.failure else SPEAK_TLS
-        return Check("tls", CheckState.FAIL, error.what, remedy)
+        # An alert is TLS, so the port is right.
+        remedy = "See the backend's log: it responds with a TLS alert." if "alert" in seen.failure else SPEAK_TLS
+        return Check("tls", CheckOutcome.FAIL, error.what, remedy)
     if loose.version and loose.version not in _accepted_versions(expected.tls):
-        what = f"it speaks {loose.version}, and the gateway {_versions(expected.tls)}"
+        what = f"it speaks {loose.version}, and the gateway offers {_versions(expected.tls)}"
         remedy = "Let the backend speak a newer TLS, or permit the version: option lasthop.dev/min-tls-version."
         older = next((each for each in VERSIONS if _openssl_name(each) == loose.version), "")
-        return Check("tls", CheckState.FAIL, what, remedy, ("min-tls-version", older) if older else None)
-    what = f"the handshake fails ({seen.failure}); with other settings it gives {loose.version} {loose.cipher}".rstrip()
+        return Check("tls", CheckOutcome.FAIL, what, remedy, ("min-tls-version", older) if older else None)
+    what = f"the handshake fails ({seen.failure}); with other settings it negotiates {loose.version} {loose.cipher}".rstrip()
     remedy = "Configure the backend with a cipher suite and a curve that the gateway offers"
     if loose.cipher not in CIPHER_SUITES or loose.cipher in expected.tls.options.cipher_suites:
-        remedy += ": options lasthop.dev/cipher-suites and lasthop.dev/curves say which those are."
-        return Check("tls", CheckState.FAIL, what, remedy)
+        remedy += ": options lasthop.dev/cipher-suites and lasthop.dev/curves list them."
+        return Check("tls", CheckOutcome.FAIL, what, remedy)
     suites = ",".join((*expected.tls.options.cipher_suites, loose.cipher))
-    remedy += f", or permit the one that it has: option lasthop.dev/cipher-suites: {suites}."
-    return Check("tls", CheckState.FAIL, what, remedy, ("cipher-suites", suites))
+    remedy += f", or permit the backend's: option lasthop.dev/cipher-suites: {suites}."
+    return Check("tls", CheckOutcome.FAIL, what, remedy, ("cipher-suites", suites))
 
 
 def _accepted_versions(tls: BackendTLS) -> set[str]:
@@ -189,36 +226,36 @@ def _openssl_name(version: str) -> str:
 
 
 def _alpn(address: tuple[str, int], expected: Expectation, seen: Handshake, timeout: float) -> Check:
-    """Judges what ALPN picks. If it picks nothing, the gateway goes on with HTTP/1.1: a server of HTTP/2 over TLS would have
-    picked h2 (RFC 9113 3.2), and one that picks h2 where it is offered, but not http/1.1, has no HTTP/1.1."""
+    """Checks the backend's choice by ALPN. Without a choice the gateway continues with HTTP/1.1. A server of HTTP/2 over TLS
+    would choose h2 (RFC 9113 3.2), and one that chooses h2 only if http/1.1 is not offered does not speak HTTP/1.1."""
     offered = ", ".join(expected.alpn)
     if not expected.alpn:
-        return Check("alpn", CheckState.SKIP, "nothing is offered")
+        return Check("alpn", CheckOutcome.SKIP, "nothing is offered")
     if _grpc_alone(expected) and seen.alpn != "h2":
-        return Check("alpn", CheckState.FAIL, "it does not pick h2, so it does not speak HTTP/2, which gRPC needs", SPEAK_H2)
+        return Check("alpn", CheckOutcome.FAIL, "it does not pick h2, so it does not speak HTTP/2, which gRPC needs", SPEAK_H2)
     if expected.grpc and seen.alpn != "h2":
         picked = f"{seen.alpn}, of {offered}" if seen.alpn else f"it picks none of {offered}; http/1.1 is used"
-        return Check("alpn", CheckState.WARN, f"{picked}, and calls of GRPCRoutes fail", SPEAK_H2)
+        return Check("alpn", CheckOutcome.WARN, f"{picked}, and calls of GRPCRoutes fail", SPEAK_H2)
     if seen.alpn:
-        return Check("alpn", CheckState.PASS, f"{seen.alpn}, of {offered}")
+        return Check("alpn", CheckOutcome.PASS, f"{seen.alpn}, of {offered}")
     if not expected.http:
-        return Check("alpn", CheckState.PASS, f"it picks none of {offered}")
+        return Check("alpn", CheckOutcome.PASS, f"it picks none of {offered}")
     if expected.falls_back:
         return Check(
-            "alpn", CheckState.WARN, "it does not pick h2, which is all that is offered; HTTP/1.1 is used", CHOOSE_ALPN
+            "alpn", CheckOutcome.WARN, "it does not pick h2, which is all that is offered; HTTP/1.1 is used", CHOOSE_ALPN
         )
     if expected.alpn == ("h2",):
         return Check(
             "alpn",
-            CheckState.FAIL,
+            CheckOutcome.FAIL,
             "it does not pick h2, so it does not speak HTTP/2, which is all that is offered",
             CHOOSE_ALPN,
         )
     if expected.alpn == ("http/1.1",) and _picks_h2(address, expected, timeout):
         return Check(
-            "alpn", CheckState.FAIL, "it does not pick http/1.1, but would pick h2, which is not offered", CHOOSE_ALPN
+            "alpn", CheckOutcome.FAIL, "it does not pick http/1.1, but would pick h2, which is not offered", CHOOSE_ALPN
         )
-    return Check("alpn", CheckState.PASS, f"it picks none of {offered}; http/1.1 is used")
+    return Check("alpn", CheckOutcome.PASS, f"it picks none of {offered}; http/1.1 is used")
 
 
 def _grpc_alone(expected: Expectation) -> bool:
@@ -239,20 +276,20 @@ def _names(leaf: CertificateInfo, own: parse.Extensions, tls: BackendTLS) -> Che
     held = ", ".join(leaf.names[:LISTED]) or f"no subjectAltName ({leaf.subject} does not count)"
     more = f" and {len(leaf.names) - LISTED} more" if len(leaf.names) > LISTED else ""
     if not tls.names:
-        why = f"waived by {tls.waiver.key}" if tls.waiver else "not looked at: the hash is the identity"
-        return Check("names", CheckState.SKIP, f"{why}; it holds {held}{more}")
+        why = f"waived by {tls.waiver.key}" if tls.waiver else "not checked: the pinned hash is the identity"
+        return Check("names", CheckOutcome.SKIP, f"{why}; certificate has {held}{more}")
     wanted = " or ".join(str(name) for name in tls.names)
     if any(holds_name(name, own) for name in tls.names):
-        return Check("names", CheckState.PASS, f"{held}{more}; wanted: {wanted}")
+        return Check("names", CheckOutcome.PASS, f"{held}{more}; wanted: {wanted}")
     remedy = f"Have the certificate issued for {wanted} (as subjectAltName)"
     if leaf.names:
-        remedy += ", or name what it holds in hostname or subjectAltNames of the policy"
+        remedy += ", or list its names in hostname or subjectAltNames of the policy"
     remedy += "."
-    return Check("names", CheckState.FAIL, f"it holds {held}{more}; wanted: {wanted}", remedy)
+    return Check("names", CheckOutcome.FAIL, f"certificate has {held}{more}; wanted: {wanted}", remedy)
 
 
 def holds_name(wanted: San, own: parse.Extensions) -> bool:
-    """Uses the very expression that Envoy is given (RFC 9525)."""
+    """Matches with the same expression that Envoy receives (RFC 9525)."""
     if wanted.type is SanType.URI:
         return wanted.value in own.uris
     return any(re.fullmatch(dns_regex(wanted.value), name) for name in own.dns_names)
@@ -260,43 +297,44 @@ def holds_name(wanted: San, own: parse.Extensions) -> bool:
 
 def _pins(leaf: CertificateInfo, tls: BackendTLS) -> Check:
     if not tls.pins:
-        return Check("pins", CheckState.SKIP, "none are required")
+        return Check("pins", CheckOutcome.SKIP, "no pins required")
     key, whole = base64.b64decode(leaf.spki_sha256), bytes.fromhex(leaf.sha256.replace(":", ""))
     if key in tls.pins.keys:
-        return Check("pins", CheckState.PASS, f"its key is pinned: {leaf.spki_sha256}")
+        return Check("pins", CheckOutcome.PASS, f"its key is pinned: {leaf.spki_sha256}")
     if whole in tls.pins.certificates:
-        return Check("pins", CheckState.PASS, f"it is pinned: {leaf.sha256}")
+        return Check("pins", CheckOutcome.PASS, f"it is pinned: {leaf.sha256}")
     count = len(tls.pins.keys) + len(tls.pins.certificates)
-    found = f"not one of the {count} pinned; its key is {leaf.spki_sha256}, it is {leaf.sha256}"
-    return Check("pins", CheckState.FAIL, found, "If its owner confirms that it is right, pin it too: lasthop pin.")
+    found = f"matches none of the {count} pins; key {leaf.spki_sha256}, certificate {leaf.sha256}"
+    return Check(
+        "pins", CheckOutcome.FAIL, found, "If the backend's owner confirms this certificate, pin it too: lasthop pin."
+    )
 
 
 def _closed(expected: Expectation) -> Check:
-    """Returns what to say of a connection that was closed after all other checks had passed. A stream's backend may have its
-    reasons."""
-    remedy = "See the backend's log: it may want the PROXY protocol or another SNI, or have nothing to forward to."
-    return Check("open", CheckState.FAIL if expected.http else CheckState.WARN, CLOSES, remedy)
+    """Reports a connection that the backend closed after all checks passed. For a stream that may be intended."""
+    remedy = "See the backend's log: it may require the PROXY protocol or another SNI, or have no target to forward to."
+    return Check("open", CheckOutcome.FAIL if expected.http else CheckOutcome.WARN, CLOSES, remedy)
 
 
 def _client(seen: Handshake, expected: Expectation) -> Check:
-    name = "client certificate"
-    own = f"that of {expected.tls.client_certificate} is shown" if expected.tls.client_certificate else "the Gateway has none"
+    name = CLIENT_CERTIFICATE
+    own = f"{expected.tls.client_certificate} is presented" if expected.tls.client_certificate else "the Gateway has none"
     remedy = (
         "Give the Gateway one that the backend trusts (spec.tls.backend.clientCertificateRef), or the policy (option "
         "lasthop.dev/client-certificate)."
     )
     if seen.failure:
-        return Check(name, CheckState.FAIL, f"the backend ends the connection ({seen.failure}); {own}", remedy)
+        return Check(name, CheckOutcome.FAIL, f"the backend closes the connection ({seen.failure}); {own}", remedy)
     if not seen.requested:
-        return Check(name, CheckState.SKIP, "not asked for")
+        return Check(name, CheckOutcome.SKIP, "not requested")
     if seen.closed:
-        return Check(name, CheckState.FAIL, f"asked for; {own}; {CLOSES}", remedy)
+        return Check(name, CheckOutcome.FAIL, f"requested; {own}; {CLOSES}", remedy)
     if not expected.tls.client_certificate:
         found = (
-            "asked for, and the Gateway has none; the handshake succeeds, but some servers refuse requests then (nginx: 400)"
+            "requested, and the Gateway has none; the handshake succeeds, but some servers then reject requests (nginx: 400)"
         )
-        return Check(name, CheckState.WARN, found, f"If it does: {remedy[0].lower()}{remedy[1:]}")
+        return Check(name, CheckOutcome.WARN, found, f"If it does: {remedy[0].lower()}{remedy[1:]}")
     if expected.identity is None:
-        found = f"asked for; {expected.tls.client_certificate} cannot be read here, so none was presented"
-        return Check(name, CheckState.WARN, found, "Probe where the Secret can be read, such as on the gateway itself.")
-    return Check(name, CheckState.PASS, f"asked for; {own}, and the backend accepts it")
+        found = f"requested; {expected.tls.client_certificate} cannot be read here, so none was presented"
+        return Check(name, CheckOutcome.WARN, found, "Probe where the Secret can be read, such as on the gateway itself.")
+    return Check(name, CheckOutcome.PASS, f"requested; {own}, and the backend accepts it")

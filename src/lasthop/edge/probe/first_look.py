@@ -1,4 +1,4 @@
-"""Looks at a backend of which only the address is known: what it speaks, what it shows, and which name to verify."""
+"""Inspects a backend known only by its address: its protocol, its certificate, and the name to verify."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ LOOPBACKS: Final = ("127.0.0.1", "::1")
 
 class Speaks(StrEnum):
     TLS = "TLS"
-    """It has shown a certificate."""
+    """The backend presented a certificate."""
     PLAINTEXT = "plaintext"
+    """HTTP/1, that is."""
+    OTHER = "another protocol"
     NOTHING = "nothing"
-    """It accepts the connection and does not answer."""
+    """The backend accepts the connection and does not answer."""
     ALERT = "alert"
-    """It speaks TLS, or ends the connection, and shows no certificate."""
+    """The backend speaks TLS, or closes the connection, and presents no certificate."""
     UNREACHABLE = "unreachable"
 
 
-class Shown(NamedTuple):
+class BackendLook(NamedTuple):
     speaks: Speaks
     address: str
-    """That was connected to."""
+    """The connected address."""
     problem: str = ""
-    """Why no certificate was seen."""
+    """Why no certificate was received."""
     chain: tuple[CertificateInfo, ...] = ()
     version: str = ""
 
@@ -44,21 +46,21 @@ class Shown(NamedTuple):
         return self.chain[0] if self.chain else None
 
 
-def first_look(host: str, port: int, name: str = "", seconds: float = SECONDS) -> Shown:
-    """Makes a handshake that accepts everything. Without a name no SNI is sent; if the backend shows nothing then and is on
-    this machine, `localhost` is."""
-    found = _look(host, port, name, seconds)
-    if found.speaks is Speaks.ALERT and not name and is_loopback(host):
-        again = _look(found.address, port, LOCALHOST, seconds)
-        return again if again.speaks is Speaks.TLS else found
-    return found
+def first_look(host: str, port: int, name: str = "", seconds: float = SECONDS) -> BackendLook:
+    """Performs a handshake that accepts everything. Without a name it sends no SNI. If a backend on this machine then presents
+    no certificate, it tries again with `localhost`."""
+    look = _look(host, port, name, seconds)
+    if look.speaks is Speaks.ALERT and not name and is_loopback(host):
+        again = _look(look.address, port, LOCALHOST, seconds)
+        return again if again.speaks is Speaks.TLS else look
+    return look
 
 
-def _look(host: str, port: int, name: str, seconds: float) -> Shown:
-    places = LOOPBACKS if host == LOCALHOST else None
+def _look(host: str, port: int, name: str, seconds: float) -> BackendLook:
+    candidates = LOOPBACKS if host == LOCALHOST else None
     problem, seen, address = "", None, host
     try:
-        for address in places or [found for found, _ in addresses(host, port)]:
+        for address in candidates or [look for look, _ in addresses(host, port)]:
             try:
                 seen = glance(address, port, name, seconds)
                 break
@@ -67,11 +69,11 @@ def _look(host: str, port: int, name: str, seconds: float) -> Shown:
     except NoHandshake as error:
         problem = error.what
     if seen is None:
-        return Shown(Speaks.UNREACHABLE, LOOPBACKS[0] if host == LOCALHOST else host, problem)
+        return BackendLook(Speaks.UNREACHABLE, LOOPBACKS[0] if host == LOCALHOST else host, problem)
     speaks = _speaks(seen)
-    if speaks is Speaks.NOTHING and _answers_http(address, port, seconds):
+    if speaks in (Speaks.NOTHING, Speaks.OTHER) and _answers_http(address, port, seconds):
         speaks = Speaks.PLAINTEXT
-    return Shown(speaks, address, seen.failure, _readable(seen.chain), seen.version)
+    return BackendLook(speaks, address, seen.failure, _readable(seen.chain), seen.version)
 
 
 def _speaks(seen: Handshake) -> Speaks:
@@ -79,11 +81,11 @@ def _speaks(seen: Handshake) -> Speaks:
         return Speaks.TLS
     if seen.silent:
         return Speaks.NOTHING
-    return Speaks.PLAINTEXT if seen.plaintext else Speaks.ALERT
+    return Speaks.OTHER if seen.plaintext else Speaks.ALERT
 
 
 def _answers_http(address: str, port: int, seconds: float) -> bool:
-    """Returns whether a port that is silent waits for a request: some servers read a line before they judge it."""
+    """Returns whether a silent port waits for a request: some servers read a line before they respond."""
     with contextlib.suppress(OSError), socket.create_connection((address, port), seconds) as connection:
         connection.sendall(b"OPTIONS * HTTP/1.0\r\n\r\n")
         return connection.recv(5) == b"HTTP/"
@@ -91,38 +93,39 @@ def _answers_http(address: str, port: int, seconds: float) -> bool:
 
 
 def _readable(chain: tuple[bytes, ...]) -> tuple[CertificateInfo, ...]:
-    found = []
+    readable = []
     for der in chain:
         with contextlib.suppress(ValueError):
-            found.append(describe(der))
-    return tuple(found)
+            readable.append(describe(der))
+    return tuple(readable)
 
 
 def is_loopback(host: str) -> bool:
     return host == LOCALHOST or (is_ip(host) and ipaddress.ip_address(host).is_loopback)
 
 
-class Name(NamedTuple):
+class VerifiedName(NamedTuple):
     value: str
     """Empty: the certificate has no DNS name."""
     certain: bool = True
-    """Whether the address that was typed says that this is the name."""
+    """Whether the typed address proves the name."""
 
 
-def name_to_verify(host: str, leaf: CertificateInfo) -> Name:
-    """Returns the name that a certificate must have, of a backend that was given by its address.
+def name_to_verify(host: str, leaf: CertificateInfo) -> VerifiedName:
+    """Returns the name that the certificate of a backend with this address must have.
 
-    A DNS name that was typed is the name. An address says which backend is meant if the certificate holds that address too, or
-    if it is loopback, where only this machine answers; elsewhere any holder of a certificate of the same CA could answer."""
+    A typed DNS name is that name. An IP address identifies the backend if the certificate contains it, or if it is loopback,
+    where only this machine answers. Otherwise any holder of a certificate of the same CA could answer.
+    """
     if not is_ip(host) and host != LOCALHOST:
-        return Name(host)
+        return VerifiedName(host)
     names = bare_names(leaf.names, "DNS")
     if host == LOCALHOST and LOCALHOST in names:
-        return Name(LOCALHOST)
-    # A policy's hostname has no wildcard: any name below it will do.
-    plain = [each for each in names if "*" not in each] or [each.replace("*", "backend", 1) for each in names]
-    holds_address = is_ip(host) and any(_same_ip(each, host) for each in bare_names(leaf.names, "IP"))
-    return Name(plain[0].lower() if plain else "", holds_address or is_loopback(host))
+        return VerifiedName(LOCALHOST)
+    # A policy's hostname has no wildcard, so any name below the wildcard will do.
+    plain = [name for name in names if "*" not in name] or [name.replace("*", "backend", 1) for name in names]
+    holds_address = is_ip(host) and any(_same_ip(name, host) for name in bare_names(leaf.names, "IP"))
+    return VerifiedName(plain[0].lower() if plain else "", holds_address or is_loopback(host))
 
 
 def _same_ip(one: str, other: str) -> bool:
@@ -130,7 +133,7 @@ def _same_ip(one: str, other: str) -> bool:
 
 
 def sni_without_name(host: str, leaf: CertificateInfo) -> str:
-    """Returns what to send as SNI where no name is verified: a policy must have one."""
+    """Returns the SNI to send if no name is verified, because a policy requires one."""
     from lasthop.base.api.names import is_dns_subdomain
 
     common = leaf.subject.removeprefix("CN=").lower()

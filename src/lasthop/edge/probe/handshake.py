@@ -1,7 +1,7 @@
-"""Makes a TLS handshake with a backend. OpenSSL replaces Envoy's BoringSSL; tests/proxy compares the two.
+"""Performs a TLS handshake with a backend. OpenSSL replaces Envoy's BoringSSL; tests/proxy compares the two.
 
-Errors of the chain are recorded and do not end the handshake, so that one connection shows the chain, all its errors, version
-and ALPN, and how the backend reacts to the client's certificate. No request is sent.
+Errors of the chain are recorded and do not end the handshake. So one connection yields the chain, all its errors, version and
+ALPN, and the backend's reaction to the client's certificate. No request is sent.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurve
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from OpenSSL import SSL, crypto
@@ -27,75 +28,77 @@ from lasthop.engine.plan.tls_options import CIPHER_SUITES, VERSIONS
 
 TIMEOUT: Final = 10.0
 AFTERWARDS: Final = 0.5
-"""Seconds to wait after a handshake with TLS 1.3: only then does a backend say that it wants another client certificate."""
+"""Seconds to wait after a handshake with TLS 1.3, because a backend rejects the client's certificate only afterwards."""
 LINGER: Final = 0.25
-"""Seconds to wait after any other handshake for a backend that closes the connection before anything is sent."""
+"""Seconds to wait after other handshakes for a backend that closes the connection before any data is sent."""
 BUFFER: Final = 65536
 PROTOCOLS: Final = dict(
     zip(VERSIONS, (SSL.TLS1_VERSION, SSL.TLS1_1_VERSION, SSL.TLS1_2_VERSION, SSL.TLS1_3_VERSION), strict=True)
 )
 GATEWAY_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
-"""What the gateway speaks to backends unless a policy says otherwise."""
+"""The gateway's versions unless a policy sets others."""
 CIPHERS: Final = tuple(suite for suite in CIPHER_SUITES if suite.startswith("ECDHE") and not suite.endswith("SHA"))
-"""Envoy's own, where a policy names none."""
+"""Envoy's default suites."""
 Codes = SSL.X509VerificationCodes
 NOT_ASKED_OF_ANCHORS: Final = (Codes.ERR_INVALID_CA, Codes.ERR_PATH_LENGTH_EXCEEDED, Codes.ERR_INVALID_PURPOSE)
-"""BoringSSL looks at these extensions of the certificates below an anchor only, OpenSSL at the anchor's too."""
+"""BoringSSL checks these extensions only in certificates below the anchor, OpenSSL also in the anchor."""
 NO_TLS: Final = ("wrong version number", "record layer", "http request", "packet length")
 NO_CERTIFICATE: Final = ("asn1 lib", "cert length mismatch")
 
 Identity = Callable[[SSL.Context], None]
-"""Gives a context the Gateway's own certificate. A function, so that the key is in no value that could be shown."""
+"""Adds the Gateway's own certificate to a context. A function, so that the key is in no value that could be printed."""
 
 
 class Expectation(NamedTuple):
-    """What the gateway offers a backend and asks of it."""
+    """The gateway's offer to a backend, and its requirements."""
 
     tls: BackendTLS
     alpn: tuple[str, ...]
     identity: Identity | None
     """The Gateway's own certificate."""
     http: bool = True
-    """Whether HTTP follows the handshake, so that what ALPN picks matters."""
+    """Whether HTTP follows the handshake, so that the ALPN choice matters."""
     falls_back: bool = False
-    """Whether HTTP/1.1 is spoken to a backend that does not pick h2, though that is all that it is offered."""
+    """Whether the gateway falls back to HTTP/1.1 if the backend does not choose h2, the only offer."""
     grpc: bool = False
-    """Whether GRPCRoutes lead there, beside others or alone: their calls need HTTP/2."""
+    """Whether GRPCRoutes lead to the backend, whose calls need HTTP/2."""
 
 
 class Handshake(msgspec.Struct, frozen=True):
     chain: tuple[bytes, ...] = ()
-    """The backend's certificates as DER, its own first, as it has sent them."""
+    """The backend's certificates as DER, its own first, in the order in which it sent them."""
     version: str = ""
-    """`TLSv1.3`; empty if the handshake was not finished."""
+    """`TLSv1.3`; empty if the handshake was not completed."""
     cipher: str = ""
     alpn: str = ""
+    group: str = ""
+    """OpenSSL's name of the curve that was agreed on."""
     requested: bool = False
-    """The backend has asked for a client certificate."""
+    """The backend has requested a client certificate."""
     chain_errors: tuple[int, ...] = ()
-    """OpenSSL's codes for what is wrong with the chain, as far as Envoy's library cares."""
+    """OpenSSL's codes of the chain's errors that Envoy's library reports too."""
     failure: str = ""
-    """Why the backend, or OpenSSL, has ended the handshake, or the connection right after it."""
+    """Why the backend, or OpenSSL, ended the handshake, or the connection right after it."""
     plaintext: bool = False
-    """What has answered does not speak TLS, or nothing has answered."""
+    """The response is not TLS, or there was none."""
     silent: bool = False
-    """Nothing has answered."""
+    """There was no response."""
     closed: bool = False
-    """The backend has closed the connection right after the handshake, without a reason."""
+    """The backend closed the connection right after the handshake, without a reason."""
 
     @property
     def unreadable(self) -> bool:
-        """Whether one of the certificates is none; OpenSSL keeps nothing of the chain then."""
+        """Returns whether one of the certificates is invalid; OpenSSL then discards the whole chain."""
         return self.failure in NO_CERTIFICATE
 
     @property
     def client_certificate(self) -> str:
-        """`requested` or `required`, of a client that has none."""
+        """Returns `requested` or `required`, for a client without a certificate."""
         return "" if not self.requested else "required" if self.failure else "requested"
 
 
 class NoHandshake(Exception):
-    """The handshake did not happen; says why, and what to do."""
+    """The handshake did not happen. The text contains the reason and the remedy."""
 
     def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(f"{what}; {hint}" if hint else what)
@@ -106,15 +109,20 @@ class Untried(NoHandshake):
     """OpenSSL rejects settings that Envoy accepts."""
 
 
-def handshake(address: tuple[str, int], expected: Expectation, timeout: float) -> Handshake:
+def handshake(
+    address: tuple[str, int], expected: Expectation, timeout: float, curve: EllipticCurve | None = None
+) -> Handshake:
     """Makes the gateway's handshake: the same versions, ciphers, trust and certificate. Names and pins are compared later.
+    Offers OpenSSL's own curves, or only `curve`: pyOpenSSL can set no list.
 
-    Raises `NoHandshake` if nothing accepts the connection.
+    Raises `NoHandshake` if the connection is not accepted.
     """
     tls = expected.tls
     ciphers = ":".join(tls.options.cipher_suites or CIPHERS)
     try:
         context = _context(ciphers, expected.alpn, tls.options.lowest, tls.options.max_version)
+        if curve:
+            context.set_tmp_ecdh(curve)
         if tls.trust is not None:
             _trust(context, tls)
         if expected.identity:
@@ -126,45 +134,45 @@ def handshake(address: tuple[str, int], expected: Expectation, timeout: float) -
 
 
 def glance(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT) -> Handshake:
-    """Makes a handshake that accepts any certificate, version and cipher. `server_name` is sent as SNI.
+    """Performs a handshake that accepts any certificate, version and cipher. `server_name` is sent as SNI.
 
-    Raises `NoHandshake` if nothing accepts the connection.
+    Raises `NoHandshake` if the connection is not accepted.
     """
     return _handshake((host, port), server_name, _context("ALL", ("h2", "http/1.1"), VERSIONS[0], VERSIONS[-1]), timeout)
 
 
 def fetch(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT) -> Handshake:
-    """Does the same. Raises `NoHandshake` if no certificate is shown."""
+    """Performs the same handshake. Raises `NoHandshake` if the backend presents no certificate."""
     seen = glance(host, port, server_name, timeout)
-    said, at = seen.failure, with_port(host, port)
+    failure, at = seen.failure, with_port(host, port)
     if seen.silent:
         message = f"{at} accepts connections but does not answer a TLS handshake within {timeout:g} s"
-        raise NoHandshake(message, "perhaps it speaks plaintext and waits for a request")
+        raise NoHandshake(message, "it may speak plaintext and wait for a request")
     if seen.chain:
         return seen
     if seen.plaintext:
         hint = "is it the port for https, or does it begin in plaintext (STARTTLS)?"
         raise NoHandshake(f"{at} does not speak TLS on this port", hint)
-    if "eof" in said or "reset" in said:
-        hint = "perhaps it does not speak TLS" if server_name else "perhaps it needs a server name: --server-name NAME"
-        raise NoHandshake(f"{at} ends the connection in the middle of the handshake", hint)
-    if "unrecognized name" in said:
-        who = server_name or "a client that asks for no name"
+    if "eof" in failure or "reset" in failure:
+        hint = "it may not speak TLS" if server_name else "perhaps it needs a server name: --server-name NAME"
+        raise NoHandshake(f"{at} closes the connection during the handshake", hint)
+    if "unrecognized name" in failure:
+        who = server_name or "a client that sends no name"
         raise NoHandshake(f"{at} has no certificate for {who}", "give --server-name NAME")
-    raise NoHandshake(f"{at}: the handshake failed: {said}")
+    raise NoHandshake(f"{at}: the handshake failed: {failure}")
 
 
 def identity(chain: bytes, key: bytes) -> Identity:
-    """Returns what gives a context this PEM certificate chain and its key."""
+    """Returns a function that adds this PEM certificate chain and key to a context."""
 
     def give(context: SSL.Context) -> None:
-        leaf, *above = (x509.load_der_x509_certificate(each.der) for each in _certificates(chain))
+        leaf, *above = (x509.load_der_x509_certificate(certificate.der) for certificate in _certificates(chain))
         context.use_certificate(leaf)
-        for each in above:
-            context.add_extra_chain_cert(each)
-        # As elsewhere: OpenSSL's own check of RSA keys looks for primes, which takes seconds.
-        found = load_pem_private_key(key, None, unsafe_skip_rsa_key_validation=True)
-        context.use_privatekey(cast("RSAPrivateKey", found))  # or another: what it cannot use raises TypeError
+        for certificate in above:
+            context.add_extra_chain_cert(certificate)
+        # Skipped, as elsewhere: OpenSSL's check of RSA keys tests primes, which takes seconds.
+        private_key = load_pem_private_key(key, None, unsafe_skip_rsa_key_validation=True)
+        context.use_privatekey(cast("RSAPrivateKey", private_key))  # or another: what it cannot use raises TypeError
         context.check_privatekey()
 
     return give
@@ -174,7 +182,7 @@ def _context(ciphers: str, alpn: tuple[str, ...], low: str, high: str) -> SSL.Co
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
     context.set_min_proto_version(PROTOCOLS[low])
     context.set_max_proto_version(PROTOCOLS[high])
-    # What this machine's OpenSSL finds too weak is not asked: Envoy has its own rules.
+    # SECLEVEL=0, because Envoy has its own rules about weak settings.
     context.set_cipher_list(f"{ciphers}:@SECLEVEL=0".encode())
     context.set_options(SSL.OP_LEGACY_SERVER_CONNECT)
     if alpn:
@@ -188,41 +196,41 @@ def _trust(context: SSL.Context, tls: BackendTLS) -> None:
     # Like Envoy: an intermediate, or the backend's certificate itself, may be the anchor.
     store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
     if isinstance(tls.trust, Anchors):
-        for each in _certificates(tls.trust.pem):
-            store.add_cert(crypto.load_certificate(crypto.FILETYPE_ASN1, each.der))
+        for certificate in _certificates(tls.trust.pem):
+            store.add_cert(crypto.load_certificate(crypto.FILETYPE_ASN1, certificate.der))
         _revocations(store, tls.trust)
     elif tls.trust:
         context.load_verify_locations(tls.trust.path)
 
 
 def _revocations(store: crypto.X509Store, anchors: Anchors) -> None:
-    found = revocation_lists(anchors.crl) if anchors.crl else ()
-    if isinstance(found, parse.Unreadable):
-        raise ValueError(found.message)
-    for each in found:
-        store.add_crl(x509.load_pem_x509_crl(each.pem))
-    if found:
+    lists = revocation_lists(anchors.crl) if anchors.crl else ()
+    if isinstance(lists, parse.Unreadable):
+        raise ValueError(lists.message)
+    for revocation_list in lists:
+        store.add_crl(x509.load_pem_x509_crl(revocation_list.pem))
+    if lists:
         store.set_flags(crypto.X509StoreFlags.CRL_CHECK)
         if not anchors.crl_of_leaf:
             store.set_flags(crypto.X509StoreFlags.CRL_CHECK_ALL)
 
 
 def _certificates(pem: bytes) -> tuple[parse.Certificate, ...]:
-    found = parse.certificates(pem)
-    if isinstance(found, parse.Unreadable):
-        raise ValueError(found.message)
-    return found
+    parsed = parse.certificates(pem)
+    if isinstance(parsed, parse.Unreadable):
+        raise ValueError(parsed.message)
+    return parsed
 
 
 class _Observer:
-    """Records what OpenSSL reports during a handshake."""
+    """Records OpenSSL's callbacks during a handshake."""
 
     def __init__(self) -> None:
         self.requested = False
         self.errors: list[tuple[int, int]] = []
         """(code, depth); 0 is the backend's own certificate."""
         self.top = 0
-        """The depth of the last certificate of the chain: of the anchor, if there is one."""
+        """The depth of the last certificate of the chain, which is the anchor if there is one."""
 
     def state(self, connection: SSL.Connection, where: int, result: int) -> None:
         if connection.get_state_string().endswith(b"read server certificate request"):
@@ -267,6 +275,7 @@ def _handshake(
             version,
             connection.get_cipher_name() or "",
             connection.get_alpn_proto_negotiated().decode(errors="replace"),
+            connection.get_group_name() or "",
             seen.requested,
             seen.chain_errors,
             failure,
@@ -287,8 +296,8 @@ def _connection(context: SSL.Context, server_name: str, seen: _Observer, *, veri
 
 
 def _closes(plain: socket.socket, connection: SSL.Connection, seconds: float) -> bool:
-    """Returns whether the backend closes the connection within some time, before it or we have sent anything. Raises if it
-    gives a reason, a TLS alert."""
+    """Returns whether the backend closes the connection within this time, before any data is sent. Raises if it sends a TLS
+    alert."""
     try:
         _drive(plain, connection, lambda: connection.recv(1), seconds)
     except TimeoutError:
@@ -321,8 +330,8 @@ def _connected(host: str, port: int, timeout: float) -> Iterator[socket.socket]:
 
 
 def _drive(plain: socket.socket, connection: SSL.Connection, step: Callable[[], Any], timeout: float) -> None:
-    """Repeats a step of OpenSSL until it is done. The deadline holds for all of it, whether bytes come slowly or without end:
-    OpenSSL never waits itself, and has only what it is handed here."""
+    """Repeats a step of OpenSSL until it succeeds. The deadline applies to all repetitions, whether bytes arrive slowly or
+    endlessly: OpenSSL itself never waits, because all data passes through memory buffers."""
     deadline = time.monotonic() + timeout
     while True:
         try:
@@ -331,7 +340,7 @@ def _drive(plain: socket.socket, connection: SSL.Connection, step: Callable[[], 
         except SSL.WantReadError:
             pass
         finally:
-            # A backend that no longer reads may have said why before.
+            # A backend that no longer reads may have sent the reason before.
             with contextlib.suppress(SSL.WantReadError, OSError):
                 while True:
                     plain.sendall(connection.bio_read(BUFFER))
@@ -346,7 +355,7 @@ def _drive(plain: socket.socket, connection: SSL.Connection, step: Callable[[], 
 
 
 def _words(error: Exception) -> str:
-    """Returns what OpenSSL says last, which is the most general."""
+    """Returns OpenSSL's last error text, which is the most general."""
     match error:
         case SSL.SysCallError(args=(_, text)) | OSError(strerror=str(text)):
             return str(text).lower()

@@ -1,4 +1,4 @@
-"""Probes hops that had no traffic, and reports the results as observations (`lasthop audit --probe`)."""
+"""Probes hops without traffic, and reports the results as observations (`lasthop audit --probe`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.base.pki.parse import bare_names
-from lasthop.edge.probe.result import CheckState, EndpointResult, ProbeResult, TargetResult
+from lasthop.edge.probe.result import CheckOutcome, EndpointResult, ProbeResult, TargetResult
 from lasthop.engine.outputs.audit.hops import HopReport, Observed
 from lasthop.engine.plan.observation import MAX_CERTIFICATES, Failure, Health, LeafCertificate
 from lasthop.engine.plan.strength import Strength
@@ -18,18 +18,18 @@ from lasthop.engine.plan.strength import Strength
 async def with_probes(
     probe: Callable[[Key], Awaitable[ProbeResult]], hops: Iterable[HopReport], now: float
 ) -> tuple[HopReport, ...]:
-    """Returns the hops, with the results of a probe where nothing was observed. Each object is probed once."""
+    """Returns the hops, with probe results for those without observations. Each object is probed once."""
     results: dict[Key, dict[tuple[str, str, int], TargetResult]] = {}
-    found = []
+    probed = []
     for hop in hops:
         if _untried(hop):
             key = hop.policy or hop.backend
             if key not in results:
-                results[key] = {(each.gateway, each.service, each.port): each for each in (await probe(key)).used}
+                results[key] = {(target.gateway, target.service, target.port): target for target in (await probe(key)).used}
             tried = results[key].get((hop.gateway.path, str(hop.backend), hop.port))
             hop = msgspec.structs.replace(hop, observed=_observed(tried, now)) if tried else hop
-        found.append(hop)
-    return tuple(found)
+        probed.append(hop)
+    return tuple(probed)
 
 
 def _untried(hop: HopReport) -> bool:
@@ -39,7 +39,7 @@ def _untried(hop: HopReport) -> bool:
 def _observed(tried: TargetResult, now: float) -> Observed | None:
     if tried.refused or not tried.endpoints:
         return None
-    bad = [each for each in tried.endpoints if not each.passes]
+    bad = [endpoint for endpoint in tried.endpoints if not endpoint.passes]
     good = len(tried.endpoints) - len(bad)
     failed, succeeded = (now if bad else 0.0), (now if good else 0.0)
     leaves = set(filter(None, map(_leaf, tried.endpoints)))
@@ -58,15 +58,15 @@ def _observed(tried: TargetResult, now: float) -> Observed | None:
 
 
 def _failures(endpoints: Iterable[EndpointResult]) -> tuple[Failure, ...]:
-    """Groups endpoints by why they fail."""
+    """Groups endpoints by reason."""
     addresses: dict[str, list[str]] = {}
-    for each in endpoints:
-        addresses.setdefault(_why(each), []).append(each.address)
-    return tuple(Failure(why, tuple(found)) for why, found in addresses.items())
+    for endpoint in endpoints:
+        addresses.setdefault(_why(endpoint), []).append(endpoint.address)
+    return tuple(Failure(why, tuple(failing)) for why, failing in addresses.items())
 
 
 def _why(endpoint: EndpointResult) -> str:
-    check = next(each for each in endpoint.checks if each.state is CheckState.FAIL)
+    check = next(check for check in endpoint.checks if check.state is CheckOutcome.FAIL)
     return f"{check.name}: {check.found}"
 
 

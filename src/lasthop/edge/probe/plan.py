@@ -1,4 +1,4 @@
-"""Probes a policy, a backend or a route: each port that a Gateway would connect to, each endpoint, as that Gateway would."""
+"""Probes a policy, a backend or a route: each endpoint of each port to which a Gateway would connect, in the Gateway's way."""
 
 from __future__ import annotations
 
@@ -34,37 +34,37 @@ from lasthop.engine.store.graph import Graph
 
 AT_ONCE: Final = 8
 LIMIT: Final = 10
-"""Endpoints of a port that are tried; the others have the same certificate as a rule."""
+"""Endpoints of a port that are tried; the others usually have the same certificate."""
 
 
 class ProbeTarget(NamedTuple):
     """One port, as one Gateway would connect to it."""
 
     gateway: str
-    """Empty: no route leads there yet."""
+    """Empty: no route leads to it yet."""
     backend: Key
     port: int
     expected: Expectation | None
     refused: str = ""
-    """Why the gateway does not even try."""
+    """Why the gateway does not try to connect."""
     endpoints: tuple[EndpointAddress, ...] = ()
     unused: str = ""
-    """Why no gateway connects there by this policy, be it right or wrong."""
+    """Why no gateway uses this policy for the port."""
 
 
 # --- what there is to try --------------------------------------------------------------------------------------------
 
 
 def targets(engine: Engine, key: Key, address: EndpointAddress | None) -> list[ProbeTarget]:
-    """Returns where a gateway would use this policy, or how it would connect to this Service, XBackend or route's backends;
-    with an address, that alone, with the same expectations."""
-    found = _of_policy(engine, key) if key.kind == "BackendTLSPolicy" else _of_backend(engine, key)
+    """Returns the ports for which a gateway would use this policy, or to which it would connect for this Service, XBackend or
+    route. With an address, only that address is tried, with the same expectations."""
+    all_targets = _of_policy(engine, key) if key.kind == "BackendTLSPolicy" else _of_backend(engine, key)
     if address is None:
-        return found
+        return all_targets
     alone: dict[str, ProbeTarget] = {}
-    for each in found:
-        same = repr((each.gateway, each.refused, each.unused, each.expected and each.expected[:2]))
-        alone.setdefault(same, each._replace(endpoints=() if each.refused else (address,)))
+    for target in all_targets:
+        same = repr((target.gateway, target.refused, target.unused, target.expected and target.expected[:2]))
+        alone.setdefault(same, target._replace(endpoints=() if target.refused else (address,)))
     return list(alone.values())
 
 
@@ -74,27 +74,27 @@ def _of_policy(engine: Engine, key: Key) -> list[ProbeTarget]:
 
 
 def _of_backend(engine: Engine, key: Key) -> list[ProbeTarget]:
-    if found := list(_of_hops(engine, _leads_to(engine, key))):
-        return found
-    return [each for policy in _policies(engine, key) for each in _unreached(engine, policy) if each.backend == key]
+    if targets := list(_of_hops(engine, _leads_to(engine, key))):
+        return targets
+    return [target for policy in _policies(engine, key) for target in _unreached(engine, policy) if target.backend == key]
 
 
 def _leads_to(engine: Engine, key: Key) -> Callable[[Hop, HopTLS], bool]:
-    """Returns whether a hop leads to a backend, or to one of a route's from one of its Gateways."""
+    """Returns a predicate for the hops to a backend, or from a route's Gateways to its backends."""
     route = engine.store.get(key)
     if not isinstance(route, HTTPRoute | GRPCRoute | StreamRoute):
         return lambda hop, tls: hop.backend == key
     g = engine.graph
-    found = (backends.target(g, key, ref) for rule in route.spec.rules for ref in rule.backend_refs)
-    ports = {(each.backend, each.port) for each in found if isinstance(each, backends.BackendTarget)}
+    backend_targets = (backends.target(g, key, ref) for rule in route.spec.rules for ref in rule.backend_refs)
+    ports = {(target.backend, target.port) for target in backend_targets if isinstance(target, backends.BackendTarget)}
     parents = route.spec.parent_refs
     gateways = {Key("Gateway", ref.namespace or key.namespace, ref.name) for ref in parents}
-    # A ListenerSet belongs to some Gateway; which one matters little here.
+    # The ListenerSet's Gateway matters little here.
     anywhere = any(ref.kind != "Gateway" for ref in parents)
     calls = isinstance(route, GRPCRoute)
 
     def leads_there(hop: Hop, tls: HopTLS) -> bool:
-        ours = (hop.protocol is Protocol.H2) is calls  # an HTTPRoute to the same port asks for less
+        ours = (hop.protocol is Protocol.H2) is calls  # an HTTPRoute to the same port requires less
         return ours and (hop.backend, hop.port) in ports and (anywhere or hop.gateway in gateways)
 
     return leads_there
@@ -119,14 +119,14 @@ def _of_hops(engine: Engine, wanted: Callable[[Hop, HopTLS], bool]) -> Iterator[
 
 
 def _not_accepted(g: Graph, key: Key) -> str:
-    found = gateway(g, key)
-    if found is None or found.accepted.status:
+    resolved = gateway(g, key)
+    if resolved is None or resolved.accepted.status:
         return ""
-    return f"Gateway {key.path} is not accepted, so it serves nothing: {found.accepted.message}"
+    return f"Gateway {key.path} is not accepted, so it serves nothing: {resolved.accepted.message}"
 
 
 def _unreached(engine: Engine, policy: Key) -> Iterator[ProbeTarget]:
-    """Yields what the policy by itself asks for, where no Gateway connects yet."""
+    """Yields the policy's own requirements, for ports to which no Gateway connects yet."""
     g, obj = engine.graph, read_policy(engine.graph, policy)
     if obj is None:
         return
@@ -151,15 +151,15 @@ def _ports(engine: Engine, policy: BackendTLSPolicy) -> Iterator[tuple[Key, Serv
 
 
 def _passed_through(engine: Engine, service: Key, port: int) -> str:
-    """Returns why a policy is not used although there is a route."""
+    """Returns why a policy is unused although there is a route."""
     hops = (Hop(*key) for key in engine.stages.members(CLUSTERS))
     if any((hop.backend, hop.port, hop.protocol) == (service, port, Protocol.PASSTHROUGH) for hop in hops):
-        return "only TLSRoutes of Passthrough listeners lead there: the TLS is the client's own, and no policy applies to it"
+        return "only TLSRoutes of Passthrough listeners lead there: TLS is end to end from the client, so no policy applies"
     return ""
 
 
 def _without_effect(engine: Engine, policy: Key) -> Iterator[ProbeTarget]:
-    """Yields the Services that this policy names and for which it does not win."""
+    """Yields the target Services for which another policy wins."""
     g, obj = engine.graph, read_policy(engine.graph, policy)
     if obj is None:
         return
@@ -177,25 +177,25 @@ def _without_effect(engine: Engine, policy: Key) -> Iterator[ProbeTarget]:
 
 
 def _others(g: Graph, policy: Key, service: Key, ports: Iterable[str]) -> list[str]:
-    """Returns those of the ports that another policy wins, with that policy."""
+    """Returns the ports for which another policy wins, with that policy."""
     winners = {port: port_winner(g, service, port) for port in ports}
-    return [f"{port} ({each.policy.path})" for port, each in winners.items() if each and each.policy != policy]
+    return [f"{port} ({claim.policy.path})" for port, claim in winners.items() if claim and claim.policy != policy]
 
 
 def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str, *, grpc: bool = False) -> ProbeTarget:
     g = engine.graph
-    found = backends.endpoints(g, hop.backend, hop.port, "TCP")
+    ready = backends.endpoints(g, hop.backend, hop.port, "TCP")
     if isinstance(tls, Plaintext) and not refused:
-        return ProbeTarget(by, hop.backend, hop.port, None, unused="nothing requires TLS there, so it is plaintext")
+        return ProbeTarget(by, hop.backend, hop.port, None, unused="no policy requires TLS, so the connection is plaintext")
     if not isinstance(tls, BackendTLS) or refused:
         return ProbeTarget(by, hop.backend, hop.port, None, refused)
     alpn, h2c = tls.options.alpn, backends.speaks_h2c(g, hop.backend, hop.port)
     if hop.protocol.http:
         protocols = offered(hop, h2c, tls)
-        alpn = tuple(each for each in ("h2", "http/1.1") if each in protocols)
+        alpn = tuple(protocol for protocol in ("h2", "http/1.1") if protocol in protocols)
     own = _client_identity(engine, tls)
     expected = Expectation(tls, alpn, own, hop.protocol.http, h2_but_upgrades(hop, h2c, tls), grpc and hop.protocol.http)
-    return ProbeTarget(by, hop.backend, hop.port, expected, "", found.endpoints)
+    return ProbeTarget(by, hop.backend, hop.port, expected, "", ready.endpoints)
 
 
 def _client_identity(engine: Engine, tls: BackendTLS) -> Identity | None:
@@ -209,7 +209,7 @@ def _client_identity(engine: Engine, tls: BackendTLS) -> Identity | None:
 
 
 def probe(key: Key, todo: list[ProbeTarget], *, notes: tuple[str, ...] = ()) -> ProbeResult:
-    """Tries the targets. Blocks: run it in a thread where something else goes on."""
+    """Tries the targets. Blocks, so run it in a thread beside an event loop."""
     now = time.time()
     with ThreadPoolExecutor(AT_ONCE) as pool:
 
@@ -217,25 +217,38 @@ def probe(key: Key, todo: list[ProbeTarget], *, notes: tuple[str, ...] = ()) -> 
             expected, refused = target.expected, target.refused
             if expected is None:
                 return TargetResult(target.gateway, str(target.backend), target.port, "", refused, target.unused, ())
-            found: list[EndpointResult] = []
-            places: list[tuple[str, int]] = []
+            results_of_endpoints: list[EndpointResult] = []
+            to_try: list[tuple[str, int]] = []
             for endpoint in target.endpoints:
                 try:
-                    places += addresses(endpoint.address, endpoint.port)
+                    to_try += addresses(endpoint.address, endpoint.port)
                 except NoHandshake as error:
-                    found.append(EndpointResult(with_port(endpoint.address, endpoint.port), (unreachable(error),)))
-            found += pool.map(lambda place: check_endpoint(place, expected, now, CONNECT_TIMEOUT), places[:LIMIT])
-            if not found:
-                refused = refused or "no endpoint is ready, so there is nothing to connect to"
-            more = max(0, len(places) - LIMIT)
+                    results_of_endpoints.append(
+                        EndpointResult(with_port(endpoint.address, endpoint.port), (unreachable(error),))
+                    )
+            results_of_endpoints += pool.map(
+                lambda address: check_endpoint(address, expected, now, CONNECT_TIMEOUT), to_try[:LIMIT]
+            )
+            if not results_of_endpoints:
+                refused = refused or "no endpoint is ready"
+            more = max(0, len(to_try) - LIMIT)
             source = str(expected.tls.source)
             return TargetResult(
-                target.gateway, str(target.backend), target.port, source, refused, target.unused, tuple(found), more
+                target.gateway,
+                str(target.backend),
+                target.port,
+                source,
+                refused,
+                target.unused,
+                tuple(results_of_endpoints),
+                more,
             )
 
         results = tuple(map(probe_target, todo))
     for option in OPTIONS:
-        if not option.probed and any(each.expected and getattr(each.expected.tls.options, option.field) for each in todo):
+        if not option.probed and any(
+            target.expected and getattr(target.expected.tls.options, option.field) for target in todo
+        ):
             tried_instead = f"this machine's own {option.label} were offered"
             notes = (*notes, f"Option {PREFIX}{option.name} is not tried: {tried_instead}.")
     return ProbeResult(str(key), results, notes)

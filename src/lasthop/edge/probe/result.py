@@ -1,4 +1,4 @@
-"""The result of a probe: for each port that a Gateway would connect to, for each endpoint, check by check."""
+"""The result of a probe, check by check, for each endpoint of each port to which a Gateway would connect."""
 
 from __future__ import annotations
 
@@ -7,41 +7,42 @@ from typing import Any, Final
 
 import msgspec
 
+CLIENT_CERTIFICATE: Final = "client certificate"
 STRENGTH: Final = "strength"
-"""The check of keys and signatures that Envoy accepts and that are weak all the same."""
+"""The check for weak keys and signatures that Envoy accepts."""
 LISTED: Final = 5
-"""CAs and names that a check lists; more would hide the answer."""
+"""CAs and names that a check lists; more would hide the result."""
 
 
-class CheckState(StrEnum):
+class CheckOutcome(StrEnum):
     PASS = "pass"
     WARN = "warn"
-    """The gateway connects, but the backend may refuse requests all the same."""
+    """The gateway connects, but the backend may still reject requests."""
     FAIL = "fail"
     SKIP = "skip"
-    """Not asked for."""
+    """Not required."""
 
 
 class Check(msgspec.Struct, frozen=True):
     name: str
-    state: CheckState
+    state: CheckOutcome
     found: str
     remedy: str = ""
-    """What to change if it fails or warns."""
+    """What to change after a failure or warning."""
     option: tuple[str, str] | None = None
-    """The option of the policy, and its value, with which the check would pass."""
+    """The policy's option and value with which the check would pass."""
 
 
 class EndpointResult(msgspec.Struct, frozen=True):
     address: str
     checks: tuple[Check, ...]
-    """Up to the one that leaves nothing to look at."""
+    """The checks up to one that makes the others impossible."""
     certificate: dict[str, Any] | None = None
     """A `CertificateInfo` without its PEM."""
 
     @property
     def passes(self) -> bool:
-        return all(check.state is not CheckState.FAIL for check in self.checks)
+        return all(check.state is not CheckOutcome.FAIL for check in self.checks)
 
 
 class TargetResult(msgspec.Struct, frozen=True):
@@ -50,7 +51,7 @@ class TargetResult(msgspec.Struct, frozen=True):
     """`Service shop/api`, `XBackend shop/far`."""
     port: int
     policy: str
-    """What asks for the TLS that is tried; empty if nothing does."""
+    """The source of the TLS settings; empty without one."""
     refused: str
     unused: str
     endpoints: tuple[EndpointResult, ...]
@@ -59,11 +60,11 @@ class TargetResult(msgspec.Struct, frozen=True):
 
     @property
     def passes(self) -> bool:
-        return not self.refused and bool(self.endpoints) and all(each.passes for each in self.endpoints)
+        return not self.refused and bool(self.endpoints) and all(endpoint.passes for endpoint in self.endpoints)
 
     @property
     def connects_nowhere(self) -> bool:
-        return bool(self.refused) or not any(each.passes for each in self.endpoints)
+        return bool(self.refused) or not any(endpoint.passes for endpoint in self.endpoints)
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
@@ -74,11 +75,11 @@ class ProbeResult(msgspec.Struct, frozen=True):
 
     @property
     def used(self) -> tuple[TargetResult, ...]:
-        return tuple(each for each in self.targets if not each.unused)
+        return tuple(target for target in self.targets if not target.unused)
 
     @property
     def fails(self) -> bool:
-        return any(not each.passes for each in self.used)
+        return any(not target.passes for target in self.used)
 
     @property
     def passes(self) -> bool:
@@ -86,11 +87,11 @@ class ProbeResult(msgspec.Struct, frozen=True):
 
 
 def document(result: ProbeResult) -> dict[str, Any]:
-    """Returns the JSON of a result, with the verdicts, which are derived."""
-    found: dict[str, Any] = msgspec.to_builtins(result)
-    found["passes"] = result.passes
-    for target, of_target in zip(found["targets"], result.targets, strict=True):
+    """Returns the result as JSON, including the derived verdicts."""
+    result_json: dict[str, Any] = msgspec.to_builtins(result)
+    result_json["passes"] = result.passes
+    for target, of_target in zip(result_json["targets"], result.targets, strict=True):
         target["passes"] = of_target.passes
         for endpoint, of_endpoint in zip(target["endpoints"], of_target.endpoints, strict=True):
             endpoint["passes"] = of_endpoint.passes
-    return found
+    return result_json

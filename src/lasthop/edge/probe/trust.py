@@ -1,4 +1,4 @@
-"""Checks the chain and the dates of a backend's certificate, as the gateway would."""
+"""Checks the chain and dates of a backend's certificate by the gateway's rules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from lasthop.edge.probe.certificate_view import CertificateInfo, is_expired, is_valid, validity
 from lasthop.edge.probe.handshake import Codes
-from lasthop.edge.probe.result import LISTED, Check, CheckState
+from lasthop.edge.probe.result import LISTED, Check, CheckOutcome
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import Anchors, BackendTLS
 from lasthop.engine.resolve.trust.certificates import parse_bundle
@@ -15,7 +15,7 @@ from lasthop.engine.resolve.trust.trust import minute
 FOR_SERVERS: Final = "Have the backend's certificate issued with the extended key usage serverAuth; the CA is trusted already."
 REVOKED: Final = "Give the backend a new certificate: its CA has revoked this one, or the CA above it."
 NO_LIST: Final = (
-    "Put the CRLs of all CAs of the chain under ca.crl beside ca.crt, or that of the CA alone that issues for backends."
+    "Put the CRLs of all CAs of the chain under ca.crl beside ca.crt, or only that of the CA that issues for backends."
 )
 REMEDIES: Final = {
     Codes.ERR_INVALID_PURPOSE: FOR_SERVERS,
@@ -28,28 +28,28 @@ WORDS: Final = {
 
 
 def check_trust(tls: BackendTLS, chain: list[CertificateInfo], errors: tuple[int, ...], now: float) -> tuple[Check, Check]:
-    """Returns the checks of the chain and of the dates. `errors` are the chain's, as OpenSSL numbers them."""
+    """Returns the checks of the chain and of the dates. `errors` are OpenSSL's codes."""
     if skipped := _skipped(tls):
-        return Check("chain", CheckState.SKIP, skipped), Check("dates", CheckState.SKIP, skipped)
+        return Check("chain", CheckOutcome.SKIP, skipped), Check("dates", CheckOutcome.SKIP, skipped)
     issuer = "itself" if chain[0].self_signed else chain[0].issuer
     found = f"{chain[0].subject}, issued by {issuer}; trusted: {_anchors(tls)}"
     of_dates = [code for code in errors if code in (Codes.ERR_CERT_NOT_YET_VALID, Codes.ERR_CERT_HAS_EXPIRED)]
     others = [code for code in errors if code not in of_dates]
     dates = _dates(chain, tls, now)
-    # The one at fault may be an anchor, which the backend has not shown.
-    if of_dates and dates.state is CheckState.PASS:
+    # The faulty certificate may be an anchor, which the backend does not send.
+    if of_dates and dates.state is CheckOutcome.PASS:
         dates = _anchor_dates(tls, of_dates[0], now)
     if not others:
-        return Check("chain", CheckState.PASS, found), dates
-    remedy = REMEDIES.get(others[0]) or _chain_remedy(chain)
-    return Check("chain", CheckState.FAIL, f"{found} ({WORDS.get(others[0], 'not valid')})", remedy), dates
+        return Check("chain", CheckOutcome.PASS, found), dates
+    words, remedy = WORDS.get(others[0], "not valid"), _chain_remedy(chain, others[0])
+    return Check("chain", CheckOutcome.FAIL, f"{found} ({words})", remedy), dates
 
 
 def _skipped(tls: BackendTLS) -> str:
-    """Returns why neither chain nor dates are looked at; empty if they are."""
+    """Returns why neither chain nor dates are checked; empty if they are."""
     if tls.waiver and tls.strength is Strength.WAIVED_ALL:
         return f"waived by {tls.waiver.key}"
-    return "not looked at: the hash is the identity" if tls.strength is Strength.PINNED_ONLY else ""
+    return "not checked: the pinned hash is the identity" if tls.strength is Strength.PINNED_ONLY else ""
 
 
 def _anchors(tls: BackendTLS) -> str:
@@ -60,8 +60,10 @@ def _anchors(tls: BackendTLS) -> str:
     return f"{', '.join(subjects[:LISTED])}{more}"
 
 
-def _chain_remedy(chain: list[CertificateInfo]) -> str:
+def _chain_remedy(chain: list[CertificateInfo], error: int) -> str:
     last = chain[-1]
+    if error in REMEDIES:
+        return REMEDIES[error]
     if chain[0].self_signed:
         return "Give the backend a certificate of a trusted CA, or pin this one: lasthop pin."
     if len(chain) == 1:
@@ -72,18 +74,18 @@ def _chain_remedy(chain: list[CertificateInfo]) -> str:
 
 def _dates(chain: list[CertificateInfo], tls: BackendTLS, now: float) -> Check:
     waived = f"; waived by {tls.waiver.key}" if tls.waiver and tls.strength is Strength.WAIVED_EXPIRY else ""
-    for number, each in enumerate(chain):
-        # Beyond the leaf only what is needed counts, and that is for the handshake to say.
-        if is_valid(each, now) or (number and not waived):
+    # Beyond the leaf only what is needed counts, and that is for the handshake to say.
+    for number, each in enumerate(chain if waived else chain[:1]):
+        if is_valid(each, now):
             continue
         who = each.subject if number else "the certificate"
         found = f"{who}: {validity(each, now)} ({each.not_before[:10]} to {each.not_after[:10]}){waived}"
         if waived:
-            return Check("dates", CheckState.SKIP, found)
+            return Check("dates", CheckOutcome.SKIP, found)
         renew = "Renew the backend's certificate" if is_expired(each, now) else "Wait until then"
-        return Check("dates", CheckState.FAIL, found, f"{renew}, or set the clock of this machine if it is wrong.")
+        return Check("dates", CheckOutcome.FAIL, found, f"{renew}, or set the clock of this machine if it is wrong.")
     until = f"until {chain[0].not_after[:10]}, {validity(chain[0], now)}{waived}"
-    return Check("dates", CheckState.SKIP if waived else CheckState.PASS, until)
+    return Check("dates", CheckOutcome.SKIP if waived else CheckOutcome.PASS, until)
 
 
 def _anchor_dates(tls: BackendTLS, code: int, now: float) -> Check:
@@ -98,4 +100,4 @@ def _anchor_dates(tls: BackendTLS, code: int, now: float) -> Check:
         if early
         else "Renew the CA, and put its new certificate beside the old one."
     )
-    return Check("dates", CheckState.FAIL, found, remedy)
+    return Check("dates", CheckOutcome.FAIL, found, remedy)

@@ -1,1 +1,1 @@
-"""Where results are written."""
+"""Write results: to the cluster, or to proxies."""

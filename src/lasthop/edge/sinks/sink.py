@@ -1,4 +1,5 @@
-"""Declares what takes the results of a controller: runs proxies, writes statuses, reports to other replicas."""
+"""Declares the interface of a sink, which receives a controller's results: runs proxies, writes statuses, reports to other
+replicas."""
 
 from __future__ import annotations
 
@@ -12,22 +13,22 @@ from lasthop.engine.plan.upstream import Hop
 
 
 class Sink:
-    """Ignores everything; a sink overrides what it needs. Called on the event loop; must not block."""
+    """Ignores everything; a subclass overrides the methods it needs. Called on the event loop; must not block."""
 
     def objects_changed(self, changes: Mapping[Key, Object | None]) -> None:
-        """Takes the objects that have come in; None: it is gone."""
+        """Receives changed objects; None: deleted."""
 
     def want(self, gateways: Mapping[Key, GatewayPlan]) -> None:
-        """Takes all Gateways that need proxies."""
+        """Receives all Gateways that need proxies."""
 
     def status_changed(self, changes: Mapping[Key, Status | None]) -> None:
-        """Takes changed statuses; None removes our part of the object's status."""
+        """Receives changed statuses; None removes our part of the object's status."""
 
     def hops_changed(self, hops: Sequence[Hop]) -> None:
-        """Takes the hops whose clusters have changed, or are gone."""
+        """Receives the hops whose clusters have changed or were removed."""
 
     def findings_changed(self, changes: FindingChanges) -> None:
-        """Takes new and resolved findings, from when everything was read once."""
+        """Receives new and resolved findings, once everything has been read."""
 
     def proxies_changed(self) -> None:
-        """Learns that `Fleet.report()` has changed."""
+        """Called when `Fleet.report()` has changed."""

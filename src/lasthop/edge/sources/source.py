@@ -1,4 +1,4 @@
-"""Declares a source of objects. It yields batches, which the store applies whole."""
+"""Declares a source of objects. It yields batches, which the store applies completely."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Batch(msgspec.Struct, frozen=True):
     """New or changed objects, and None for deleted ones. A BackendTLSPolicy that could not be fully decoded is a
     `RejectedPolicy`."""
     findings: tuple[Finding, ...] = ()
-    """Everything that is wrong with the input now: the whole list, not only what is new."""
+    """All current problems of the input, not only new ones."""
     unknown: tuple[Unknown, ...] = ()
-    """Everything that may contain a BackendTLSPolicy and has not been read: the whole list. Empty: a policy that is not there
-    is absent. A source that proves absence port by port reads its policies last at the start, so that its first batch has
-    nothing here; all ports that are plaintext then are proven, and every later one waits for `proven`."""
+    """All parts of the input that may contain a BackendTLSPolicy and have not been read. Empty: a policy that is not present
+    is absent. A source that proves absence port by port reads its policies last at the start, so that its first batch has an
+    empty list here. All ports that are plaintext then are proven, and every later one waits for `proven`."""
     crd_versions: CrdVersions = ()
-    """Of the CRDs of the Gateway API that are installed. Those of our own that admit files are not mentioned."""
+    """Versions of the installed Gateway API CRDs; our own CRDs, which admit files, are not listed."""
     absent_kinds: frozenset[str] = frozenset()
-    """Those that an API server does not serve. In files every kind may come."""
+    """Kinds that the API server does not serve. In files every kind may appear."""
     not_applied: tuple[NotApplied, ...] = ()
-    """The files whose current text is rejected, and what is in force instead: the whole list."""
+    """All files whose current text is rejected, with the content that is in force instead."""
     complete: bool = True
     """False while a part of the input is still being read."""
     proven: Proofs = {}
@@ -42,10 +42,10 @@ class Batch(msgspec.Struct, frozen=True):
 
 class ObjectSource(Protocol):
     def batches(self) -> AsyncIterator[Batch]:
-        """Yields everything that exists at the start, and then what has changed."""
+        """Yields all existing objects at the start, and then changes."""
         ...
 
     def prove(self, ports: Proofs) -> None:
-        """Takes all ports that wait for a proof that no policy names them. Proofs come with a later batch. A source that
-        proves nothing port by port need not implement this: its batches without `unknown` prove absence for all ports."""
+        """Receives all ports that need a proof that no policy names them. Proofs arrive with a later batch. A source without
+        proofs per port need not implement this: its batches without `unknown` prove absence for all ports."""
         return None

@@ -201,9 +201,6 @@ class XdsServer:
         known = self._gateways.get(gateway)
         return known.cache.count(CLUSTER) if known else 0
 
-    def _named(self, path: str) -> Key | None:
-        return next((key for key in self._gateways if key.path == path), None)
-
     def _listener(self, identify: Identify | None, options: tuple[tuple[str, int], ...]) -> grpc.aio.Server:
         """Creates one gRPC server per entry, so that each client is identified by the rules of its own entry. Without
         `identify` a client names its Gateway by node id."""
@@ -288,7 +285,7 @@ class XdsServer:
             await self._opened.wait()
         finally:
             self.waiting -= 1
-        gateway = identify(context) if identify else self._named(named)
+        gateway = identify(context) if identify else next((key for key in self._gateways if key.path == named), None)
         known = self._gateways.get(gateway) if gateway else None
         if self._closed:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "shutting down")

@@ -11,7 +11,7 @@ The order of responses (make before break, fail closed):
     2. clusters                                paced, in chunks, newest change first
     3. endpoints, secrets                      an answer to a subscription is not paced: something is warming
     4. listeners, routes                       once every cluster that is new to the client is in place
-    5. withdrawals of what nothing names any more   once the client has confirmed 4
+    5. withdrawals of unreferenced resources        once the client has confirmed 4
 """
 
 from __future__ import annotations

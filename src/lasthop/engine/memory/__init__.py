@@ -1,6 +1,6 @@
-"""The past: what the engine remembers, who writes it, and what depends on it.
+"""The engine's memory: marks of ports, earlier verification of hops, and the record of changes.
 
-    what                            written by                            lives in              read by
+    memory                          written by                            stored in             read by
     absence marks   policies.py     the source's proofs, settle()         the process           hop_tls: may it be plaintext
     HELD            verification.py settle(), by port                     file or ConfigMap     weakening: findings, statuses
     hops            verification.py settle(), by Gateway and port         file or ConfigMap     the next comparison
@@ -10,6 +10,5 @@
     outputs of settle() ──> VerificationMemory ──┬──> HELD
                                                  └──> edits ──(time, who)──> ChangeRecord ──codec.py──> bytes
 
-Nothing that decides about plaintext depends on HELD, the hops or the record: a lost or forged record changes reports, never
-traffic. The absence marks do decide, and are never saved.
-"""
+Decisions about plaintext never depend on HELD, the hops or the record: a lost or forged record changes reports, never traffic.
+The absence marks do decide about plaintext, and are never saved."""

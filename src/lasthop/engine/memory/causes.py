@@ -1,9 +1,9 @@
-"""Finds the objects whose edit changed how a hop is verified: those that were edited since the last comparison, and that the
-hop's verdict was made of.
+"""Finds the objects whose edit changed the verification of a hop: edited since the last comparison, and read by the hop's
+verdict.
 
     apply() ──> edited objects ─────────────────────────────┐
-    verification ──recorded reads that have changed──> ...──┴──> causes
-                   └──> an index ──journal: by which members──> their reads
+    verification ──changed reads───────────────────> ...──┴──> causes
+                   └──> an index ──journal: members──> their reads
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lasthop.engine.store.stages import Stages
 from lasthop.engine.store.store import OBJECTS
 
 MOST: Final = 1000
-"""Reads that are followed for one hop."""
+"""Limit of reads that are followed for one hop."""
 
 
 class EditKind(StrEnum):
@@ -30,7 +30,7 @@ class EditKind(StrEnum):
     CHANGED = "changed"
     DELETED = "deleted"
     EXPIRED = "expired"
-    """Its end has come; the object is as it was."""
+    """The waiver expired; the object itself did not change."""
 
 
 class EditCause(msgspec.Struct, frozen=True, order=True):
@@ -42,8 +42,8 @@ class EditCause(msgspec.Struct, frozen=True, order=True):
 
 
 class Causes:
-    """Is told of every edit, and forgets them once every hop has been compared. Until everything has been read nothing is a
-    cause: what was edited before that is not known."""
+    """Collects edits until every hop has been compared. Objects read at start-up never count as causes, because their earlier
+    edits are not known."""
 
     def __init__(self, stages: Stages) -> None:
         self._stages, self._graph = stages, stages.graph
@@ -63,50 +63,50 @@ class Causes:
         self._edits[key] = edit
 
     def started(self) -> None:
-        """Takes that everything has been read: what comes from now on is an edit."""
+        """Ends start-up: later changes are edits."""
         self._started = True
 
     def compared(self) -> None:
-        """Forgets what was edited: every hop has been compared with what it was before."""
+        """Forgets all edits, because every hop has been compared."""
         self._edits.clear()
         self._stages.journal = {}
         self._base = self._graph.version[1]
 
     def of(self, *roots: NodeId, waiver: Key | None = None, end: float | None = None) -> tuple[EditCause, ...]:
-        """Returns what was edited of all that these rest on. `waiver` is the one that was in effect, until `end`."""
+        """Returns the edits of objects that the roots depend on. `waiver` was in effect until `end`."""
         if not self._started:
             return ()
-        found: set[EditCause] = set()
+        causes: set[EditCause] = set()
         for source, *key in self._changed(roots):
             if source is OBJECTS and key[0] in self._edits:
-                found.add(EditCause(key[0], self._edits[key[0]]))
+                causes.add(EditCause(key[0], self._edits[key[0]]))
             elif source is BEFORE and waiver is not None and key[0] == end and waiver not in self._edits:
-                found.add(EditCause(waiver, EditKind.EXPIRED))
-        return tuple(sorted(found))
+                causes.add(EditCause(waiver, EditKind.EXPIRED))
+        return tuple(sorted(causes))
 
     def _changed(self, roots: Iterable[NodeId]) -> Iterator[NodeId]:
-        """Yields the sources that have changed, of all that these rest on."""
+        """Yields the changed sources that the roots depend on."""
         todo, seen = list(roots), set(roots)
         while todo and len(seen) < MOST:
             id = todo.pop()
-            further = self._behind(id)
-            if not further:
+            dependencies = self._changed_dependencies(id)
+            if not dependencies:
                 yield id
-            fresh = [each for each in further if each not in seen]
+            fresh = [dependency for dependency in dependencies if dependency not in seen]
             seen.update(fresh)
             todo += fresh
 
-    def _behind(self, id: NodeId) -> list[NodeId]:
-        """Returns what has changed of all that a value was made of, or that is listed under a key of an index."""
+    def _changed_dependencies(self, id: NodeId) -> list[NodeId]:
+        """Returns the changed reads of a query, or the changed members under a key of an index."""
         at = (id[0].index, *id[1:]) if isinstance(id[0], IndexSummary) else id
         listed = (self._stages.journal or {}).get(at, ())
         if node := self._graph.nodes.get(id):
             return [*(dep.id for dep in node.deps if dep.changed > self._base), *listed]
         if id[0] is not OBJECTS and len(id) == 2 and isinstance(id[1], Key):
-            return [(OBJECTS, id[1]), *listed]  # a member that has left: of its reads nothing is known any more
+            return [(OBJECTS, id[1]), *listed]  # a member that has left; its reads are no longer recorded
         return list(listed)
 
 
 def clause(causes: Iterable[EditCause]) -> str:
-    """Returns the causes as `GatewayProfile default/prod was changed`."""
+    """Returns the causes as a clause: `GatewayProfile default/prod was changed`."""
     return " and ".join(map(str, causes))

@@ -1,6 +1,6 @@
-"""What is remembered as bytes: how each hop was verified, and the record of changes.
+"""Encodes and decodes the stored memory: the verification of each hop, and the record of changes.
 
-Losing them loses only reports, and is noticed: `lost` compares what is stored with what was.
+Its loss affects only reports, and `lost` detects it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import gzip
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -20,25 +20,25 @@ from lasthop.engine.memory.verification import HopsMemory, Port, PortMemory
 from lasthop.engine.plan.verdict import Basis, HopVerification
 
 MAX_HASHES: Final = 2000
-"""Of CAs and pins, that a packed memory holds: some 100 bytes each."""
+"""Limit of CA and pin hashes in a packed memory: some 100 bytes each."""
 LARGEST: Final = 64 << 20
-"""Bytes of a memory that is read."""
+"""Limit of decompressed bytes."""
 FAULTS: Final = 3
-"""Faults of a chain that are named."""
+"""Limit of faults that a message names."""
 
 
 class Memory(msgspec.Struct, frozen=True):
     ports: Mapping[Port, PortMemory] = {}
     record: Record = Record()
     complete: bool = True
-    """Whether these are all ports."""
+    """Whether `ports` contains all ports."""
 
 
 class Damaged(msgspec.Struct, frozen=True):
-    """Something is stored that cannot be read."""
+    """A stored memory that cannot be decoded."""
 
     why: str
-    """Continues a sentence, as `is no JSON`."""
+    """A clause such as `cannot be decoded: ...`."""
 
 
 class _StoredPort(msgspec.Struct, frozen=True, array_like=True):
@@ -46,7 +46,7 @@ class _StoredPort(msgspec.Struct, frozen=True, array_like=True):
     number: int
     known: PortMemory
     bases: tuple[str, ...] = ()
-    """Those of each of `known`, by their keys in `_Stored.bases`; empty: none."""
+    """The basis of each verification in `known`, as a key of `_Stored.bases`; empty without one."""
 
 
 class _Stored(msgspec.Struct, frozen=True):
@@ -54,51 +54,57 @@ class _Stored(msgspec.Struct, frozen=True):
     record: Record
     complete: bool
     bases: dict[str, Basis]
-    """Each once: thousands of ports may share the CAs of one bundle."""
+    """Without duplicates, because thousands of ports may share the CAs of one bundle."""
 
 
 class _Encoded(NamedTuple):
     known: PortMemory
+    bare: bool
+    """Its bases are left out."""
     port: msgspec.Raw
     bases: dict[str, Basis]
 
 
 class Encoder:
-    """Encodes one memory again and again, and only those ports anew that have changed since the last time."""
+    """Encodes a memory repeatedly, and caches the ports that have not changed."""
 
     def __init__(self) -> None:
         self._known: dict[Port, _Encoded] = {}
 
-    def __call__(self, memory: Memory) -> bytes:
+    def __call__(self, memory: Memory, bare: Collection[str] = ()) -> bytes:
+        """`bare`: namespaces whose bases are left out."""
         before, self._known = self._known, {}
         bases: dict[str, Basis] = {}
         for port, known in memory.ports.items():
-            one = before.get(port)
-            if one is None or one.known is not known:
-                one = _encoded(port, known)
-            self._known[port] = one
-            bases |= one.bases
-        ports = [each.port for each in self._known.values()]
+            encoded, is_bare = before.get(port), port.backend.namespace in bare
+            if encoded is None or encoded.known is not known or encoded.bare != is_bare:
+                encoded = _encoded(port, known, bare=is_bare)
+            self._known[port] = encoded
+            bases |= encoded.bases
+        ports = [encoded.port for encoded in self._known.values()]
         document = {"ports": ports, "record": memory.record, "complete": memory.complete, "bases": bases}
         return msgspec.json.encode(document)
 
 
-def _encoded(port: Port, known: PortMemory) -> _Encoded:
-    found = [each.basis for each in _each(known)]
-    keys = ["" if basis is None else hashlib.blake2b(msgspec.json.encode(basis), digest_size=8).hexdigest() for basis in found]
-    bare = _with_bases(known, [None] * len(found))
-    bases = {key: basis for key, basis in zip(keys, found, strict=True) if basis is not None}
-    return _Encoded(known, msgspec.Raw(msgspec.json.encode(_StoredPort(*port, bare, tuple(keys)))), bases)
+def _encoded(port: Port, known: PortMemory, *, bare: bool) -> _Encoded:
+    of_port = [None if bare else verification.basis for verification in _verifications(known)]
+    keys = [
+        "" if basis is None else hashlib.blake2b(msgspec.json.encode(basis), digest_size=8).hexdigest() for basis in of_port
+    ]
+    without = _with_bases(known, [None] * len(of_port))
+    bases = {key: basis for key, basis in zip(keys, of_port, strict=True) if basis is not None}
+    return _Encoded(known, bare, msgspec.Raw(msgspec.json.encode(_StoredPort(*port, without, tuple(keys)))), bases)
 
 
-def _each(known: PortMemory) -> list[HopVerification]:
-    return [*(each.now for each in known.hops), *known.held]
+def _verifications(known: PortMemory) -> list[HopVerification]:
+    return [*(hops.now for hops in known.hops), *known.held]
 
 
 def _with_bases(known: PortMemory, bases: Sequence[Basis | None]) -> PortMemory:
-    found = [msgspec.structs.replace(each, basis=basis) for each, basis in zip(_each(known), bases, strict=True)]
-    hops = tuple(HopsMemory(now, each.gateways) for now, each in zip(found, known.hops, strict=False))
-    return PortMemory(hops, tuple(found[len(hops) :]))
+    pairs = zip(_verifications(known), bases, strict=True)
+    replaced = [msgspec.structs.replace(verification, basis=basis) for verification, basis in pairs]
+    hops = tuple(HopsMemory(now, old.gateways) for now, old in zip(replaced, known.hops, strict=False))
+    return PortMemory(hops, tuple(replaced[len(hops) :]))
 
 
 def decode(content: bytes) -> Memory | Damaged:
@@ -107,16 +113,16 @@ def decode(content: bytes) -> Memory | Damaged:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         return Damaged(f"cannot be decoded: {error}")
     ports = {}
-    for each in stored.ports:
-        count = len(_each(each.known))
-        keys = each.bases if len(each.bases) == count else ("",) * count
-        ports[Port(each.backend, each.number)] = _with_bases(each.known, [stored.bases.get(key) for key in keys])
+    for port in stored.ports:
+        count = len(_verifications(port.known))
+        keys = port.bases if len(port.bases) == count else ("",) * count
+        ports[Port(port.backend, port.number)] = _with_bases(port.known, [stored.bases.get(key) for key in keys])
     return Memory(ports, stored.record, stored.complete)
 
 
 def lost(stored: Memory | Damaged | None, revision: int) -> str:
-    """Returns what has happened to a record that was at this revision when it was last read or written (0: never), as a
-    clause; empty if it is there and its chain is not broken. `stored` is what there is of it now."""
+    """Describes the loss of a stored record as a clause; empty if it is complete and its chain is intact. `revision` is that
+    of the last read or write (0: never)."""
     match stored:
         case Damaged():
             return f"was damaged: it {stored.why}"
@@ -129,40 +135,35 @@ def lost(stored: Memory | Damaged | None, revision: int) -> str:
 
 
 def pack(memory: Memory, ports: int, encode: Encoder) -> bytes:
-    """Returns it compressed, with at most so many ports and `MAX_HASHES`; where there are more, each namespace keeps its
-    share."""
+    """Compresses a memory with at most `ports` ports and `MAX_HASHES`. Above these limits, each namespace keeps its share."""
     complete = len(memory.ports) <= ports
     kept = memory.ports if complete else _shares(memory.ports, ports)
-    packed = Memory(_within(kept, MAX_HASHES), memory.record, complete)
-    return gzip.compress(encode(packed), compresslevel=1, mtime=0)
+    packed = Memory(kept, memory.record, complete)
+    return gzip.compress(encode(packed, _loud(kept, MAX_HASHES)), compresslevel=1, mtime=0)
 
 
-def _within(known: Mapping[Port, PortMemory], hashes: int) -> Mapping[Port, PortMemory]:
-    """Leaves out which CAs and pins there were, where namespaces have too many of them: hashes cannot be compressed."""
+def _loud(known: Mapping[Port, PortMemory], hashes: int) -> Collection[str]:
+    """Returns the namespaces whose CAs and pins are not stored because there are too many: hashes do not compress."""
     counts = Counter[str]()
     seen: set[tuple[str, str]] = set()
-    for port, each in known.items():
-        for found in _each(each):
-            place = (port.backend.namespace, found.digest)
-            if found.basis is not None and place not in seen:
-                seen.add(place)
-                counts[port.backend.namespace] += len(found.basis.cas) + len(found.basis.pins)
+    for port, memory in known.items():
+        for verification in _verifications(memory):
+            trust = (port.backend.namespace, verification.digest)
+            if verification.basis is not None and trust not in seen:
+                seen.add(trust)
+                counts[port.backend.namespace] += len(verification.basis.cas) + len(verification.basis.pins)
     if counts.total() <= hashes:
-        return known
+        return ()
     most = share(counts, hashes)
-    loud = {namespace for namespace, count in counts.items() if count > most}
-    return {
-        port: _with_bases(each, [None] * len(_each(each))) if port.backend.namespace in loud else each
-        for port, each in known.items()
-    }
+    return {namespace for namespace, count in counts.items() if count > most}
 
 
 def _shares(known: Mapping[Port, PortMemory], ports: int) -> Mapping[Port, PortMemory]:
-    each, taken = share(Counter(port.backend.namespace for port in known), ports), Counter[str]()
+    per_namespace, taken = share(Counter(port.backend.namespace for port in known), ports), Counter[str]()
     kept: dict[Port, PortMemory] = {}
     for port in known:
         taken[port.backend.namespace] += 1
-        if taken[port.backend.namespace] <= each:
+        if taken[port.backend.namespace] <= per_namespace:
             kept[port] = known[port]
     return kept
 

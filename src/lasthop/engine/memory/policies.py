@@ -1,11 +1,11 @@
-"""Knows which ports may be plaintext while policies are unknown, and which ones wait for a proof.
+"""Tracks the ports that may be plaintext while policies are unknown, and the ports that wait for a proof.
 
     set_unknown ──> POLICIES_UNKNOWN, by namespace ──┐
     was plaintext when it became unknown, or proven ─┴──> ABSENCE_PROVEN, by port ──> hop_tls
 
-A mark lasts while the port is served in plaintext without interruption: a policy that names the port ends it, and so does the
-last route. It is never saved: after a restart the ports are proven again, found in an Envoy that has served on, or closed.
-"""
+A mark lasts while the port is served in plaintext without interruption. A policy that names the port removes it, and so does
+the removal of its last route. Marks are never saved: after a restart, a port needs a new proof or an Envoy that kept serving
+it, or it is closed."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ class PolicyMemory:
         """Ports that may be plaintext although policies are unknown, each with one of its hops."""
 
     def set_unknown(self, unknown: Iterable[Unknown]) -> None:
-        """Takes everything that is unknown now. Ports that are plaintext when a namespace becomes unknown stay plaintext; no
-        other port of it becomes plaintext without a proof."""
-        found = by_namespace(unknown)
-        if found == self._unknown:
+        """Replaces the unknown parts. Ports that are plaintext when a namespace becomes unknown stay plaintext; its other
+        ports need a proof to become plaintext."""
+        current = by_namespace(unknown)
+        if current == self._unknown:
             return
-        new = found.keys() - self._unknown.keys()
-        for namespace in found.keys() | self._unknown.keys():
-            POLICIES_UNKNOWN.set(self._graph, found.get(namespace), namespace)
-        self._unknown = found
+        new = current.keys() - self._unknown.keys()
+        for namespace in current.keys() | self._unknown.keys():
+            POLICIES_UNKNOWN.set(self._graph, current.get(namespace), namespace)
+        self._unknown = current
         if new:
             for port, hops in self._plaintext.items():
                 if port not in self.marks and ("" in new or port[0].namespace in new):
                     self._mark(port, next(iter(hops)))
-            # A policy may have come that is not settled yet.
+            # A policy may have arrived that is not settled yet.
             self._unmark_claimed(self.marks)
-        self._unmark([port for port in self.marks if not self._concerned(port)])
+        self._unmark([port for port in self.marks if not self._concerning(port)])
 
     def awaiting(self) -> Proofs:
         """Returns the ports that are closed until the source proves that no policy names them."""
@@ -63,8 +63,8 @@ class PolicyMemory:
         return self._withheld.get(port, ())
 
     def proven(self, proofs: Proofs) -> None:
-        """Takes proofs. One for an earlier occasion is void: a policy may have come and gone since. So is one for a port that
-        a policy names by now: it may go before anything is settled."""
+        """Applies proofs. A proof for an earlier request is void, because a policy may have come and gone since. So is a proof
+        for a port that a policy names by now, because the policy may go before anything is settled."""
         current = [port for port, number in proofs.items() if self._occasions.get(port) == number and self._provable(port)]
         for port in current:
             self._mark(port, next(iter(self._withheld[port])))
@@ -77,8 +77,8 @@ class PolicyMemory:
         return bool(self._withheld)
 
     def adopt(self, hops: Iterable[Hop]) -> None:
-        """Takes the hops that a running Envoy serves in plaintext: an earlier process knew that no policy named their ports,
-        and the ports have been served since."""
+        """Marks the ports that a running Envoy serves in plaintext: an earlier process proved that no policy names them, and
+        Envoy has served them since."""
         for hop in hops:
             if (port := (hop.backend, hop.port)) in self._withheld:
                 self._mark(port, hop)
@@ -101,7 +101,7 @@ class PolicyMemory:
         self._unmark([port for port in touched if port not in self._plaintext and port not in self._withheld])
 
     def _count_occasions(self, ports: Iterable[Port]) -> None:
-        """Numbers each time that a port becomes closed, so that a proof holds for one of them only."""
+        """Numbers each closing of a port, so that a proof is valid for only one of them."""
         for port in ports:
             if port not in self._withheld:
                 self._occasions.pop(port, None)
@@ -110,16 +110,14 @@ class PolicyMemory:
                 self._occasions[port] = self._last_occasion
 
     def _concerning(self, port: Port) -> list[Unknown]:
-        return [each for namespace in ("", port[0].namespace) if (each := self._unknown.get(namespace))]
-
-    def _concerned(self, port: Port) -> bool:
-        return bool(self._concerning(port))
+        return [unknown for namespace in ("", port[0].namespace) if (unknown := self._unknown.get(namespace))]
 
     def _provable(self, port: Port) -> bool:
-        return all(each.provable for each in self._concerning(port))
+        return all(unknown.provable for unknown in self._concerning(port))
 
     def _unmark_claimed(self, ports: Iterable[Port]) -> None:
-        """Looks at what has come in, settled or not: a policy that comes and goes between two looks was there too."""
+        """Removes the marks of ports that a policy names, settled or not. A policy that exists only between two checks counts,
+        too."""
         self._stages.settle(0)
         self._unmark([port for port in ports if self._claimed(self.marks[port])])
 

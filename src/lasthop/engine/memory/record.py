@@ -1,17 +1,15 @@
-"""The record of changes: when a hop began to be verified otherwise, by which edit and whose, and who has acknowledged it.
+"""The record of changes: when the verification of a hop changed, which edit by whom changed it, and who acknowledged it.
 
 Entries form a chain. Each has a number and the SHA-256 of its canonical JSON, which contains the hash of the entry before it:
 
     1 Began ──hash──> 2 Weaker ──hash──> 3 New ──hash──> ... ──hash──> head
 
-so an entry that is changed, removed, inserted or moved is noticed (`Record.faults`). Whoever can write the whole record can
-also compute a new chain: only a head that was noted elsewhere, as in the log, shows that.
+so `Record.faults` detects a changed, removed, inserted or moved entry. An attacker who can write the whole record can also
+compute a new chain; only a head stored elsewhere, for example in the log, reveals that.
 
-The record is bounded, and no owner can push another's entries out: the oldest of whoever has most are dropped first, and of
-those the ones that neither weakened a hop nor added one that is less than verified. The entry that is added when others are
-dropped states which (`Gap`), so that a gap which no entry states is a fault. The record covers the time from `Record.covered`
-on: only for that time does it prove that nothing changed.
-"""
+The record is bounded, and no owner can displace another's entries. It drops the oldest entries of the owner with the most, and
+first those that neither weakened a hop nor added one that is not fully verified. The next entry lists the dropped ones
+(`Gap`), so that any other gap is a fault. Only from `Record.covered` on does the record prove that nothing changed."""
 
 from __future__ import annotations
 
@@ -32,23 +30,23 @@ from lasthop.engine.plan.verification_change import ChangeFact, VerificationChan
 
 MAX_ENTRIES: Final = 1000
 MAX_GATEWAYS: Final = 64
-"""Of one entry; where more Gateways changed in the same way, there is another entry."""
+"""Gateways per entry. More Gateways with the same change get another entry."""
 LENGTH: Final = 300
 """Characters of a text of an entry."""
 MAX_PARTS: Final = 20
-"""Facts of an entry, parts of a fact, and causes."""
+"""Limit of facts per entry, parts per fact, and causes."""
 MAX_NAMESPACES: Final = 1000
-"""Of which it is known until when entries were dropped."""
+"""Limit of namespaces with a separate time of their last dropped entry."""
 SAME: Final = 120.0
-"""Seconds between which two replicas may have seen the same change."""
+"""Seconds within which two replicas may report the same change."""
 
 BEGAN: Final = "Began"
-"""The effect of the entry from which on changes are recorded."""
+"""The effect of the entry that starts a record."""
 INCIDENT: Final = "Incident"
 """The effect of an entry about the record itself."""
 NEW: Final = "New"
 NEW_REDUCED: Final = "NewReduced"
-"""A new hop that is connected and less than verified."""
+"""A new hop that connects without full verification."""
 REMOVED: Final = "Removed"
 RECORD: Final = "-"
 """The owner of entries about the record itself."""
@@ -57,14 +55,14 @@ ALL: Final = ""
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """A change of one hop at some Gateways, as the engine notices it: without time and author."""
+    """A change of one hop at some Gateways, without time and author, which the engine does not know."""
 
     backend: Key
     port: int
     before: HopVerification | None
-    """None: no route led there."""
+    """None: no route led to the backend."""
     after: HopVerification | None
-    """None: no route leads there any more."""
+    """None: no route leads to the backend any more."""
     because: str
     change: VerificationChange
     gateways: tuple[Key, ...]
@@ -73,16 +71,16 @@ class Edit(msgspec.Struct, frozen=True):
 
 class RecordedCause(msgspec.Struct, frozen=True):
     object: str
-    """As `GatewayProfile default/prod`."""
+    """For example `GatewayProfile default/prod`."""
     edit: EditKind
     who: str = ""
-    """As far as it is known: the manager in a cluster, the author of the commit or the file's owner in a folder."""
+    """The author, if known: the field manager in a cluster; in a folder, the author of the commit or the file's owner."""
 
 
 class RecordedFact(msgspec.Struct, frozen=True):
     subject: str
     text: str
-    """As `trusts CA new (SHA-256 ...), no longer trusts CA old (SHA-256 ...)`."""
+    """For example `trusts CA new (SHA-256 ...), no longer trusts CA old (SHA-256 ...)`."""
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
 
@@ -96,45 +94,45 @@ class RecordedHop(NamedTuple):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """All entries that have been dropped."""
+    """Lists all dropped entries."""
 
     missing: tuple[tuple[int, int], ...]
     """Their numbers, as ranges with both ends."""
     until: dict[str, float]
-    """By namespace, of backend or Gateway: the time of the latest that was dropped."""
+    """Time of the latest dropped entry by namespace of the backend or Gateway."""
 
 
 class Entry(msgspec.Struct, frozen=True):
     at: float
-    """Unix time at which it was noticed."""
+    """Unix time of the detection."""
     kind: str
     """Of the backend."""
     backend: str
-    """As `shop/api`."""
+    """For example `shop/api`."""
     port: int
     before: str
-    """As `verified (CA) for api.example`; empty: no route led there."""
+    """For example `verified (CA) for api.example`; empty: no route led to the backend."""
     after: str
-    """Empty: no route leads there any more."""
+    """Empty: no route leads to the backend any more."""
     because: str
-    """The edit, as a clause."""
+    """The cause, as a clause."""
     weaker: bool = False
     acknowledged: str = ""
-    """By whom, of what is weaker."""
+    """The object that acknowledges a weaker verification."""
     gateways: tuple[str, ...] = ()
-    """Those at which it changed."""
+    """The Gateways at which it changed."""
     effect: str = ""
-    """A `ChangeKind`, NEW, NEW_REDUCED or REMOVED; or what the entry says of the record itself: BEGAN or INCIDENT."""
+    """A `ChangeKind`, NEW, NEW_REDUCED or REMOVED; for entries about the record itself, BEGAN or INCIDENT."""
     facts: tuple[RecordedFact, ...] = ()
     causes: tuple[RecordedCause, ...] = ()
-    """The objects whose edit caused it. Empty: it happened while Lasthop was not running, or no object was edited."""
+    """The objects whose edit caused the change. Empty if it happened while Lasthop was not running, or without an edit."""
     gap: Gap | None = None
-    """What had been dropped when this was added, if that had changed."""
+    """The dropped entries, if some were dropped since the entry before."""
     number: int = 0
     previous: str = ""
     """The hash of the entry before."""
     hash: str = ""
-    """Of all of the above."""
+    """Hash of all fields above."""
 
     @property
     def owner(self) -> str:
@@ -151,22 +149,21 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def change(self) -> str:
-        """As `verified (CA) -> plaintext`."""
+        """For example `verified (CA) -> plaintext`."""
         return f"{self.before or 'new'} -> {self.after or 'no longer used'}"
 
     @property
     def by(self) -> str:
-        """The authors of what caused it, each once; empty: not known."""
-        return ", ".join(dict.fromkeys(each.who for each in self.causes if each.who))
+        """The distinct authors of the causes; empty if not known."""
+        return ", ".join(dict.fromkeys(cause.who for cause in self.causes if cause.who))
 
     @property
     def objects(self) -> tuple[str, ...]:
-        """Those whose edit caused it."""
-        return tuple(each.object for each in self.causes)
+        return tuple(cause.object for cause in self.causes)
 
     @property
     def line(self) -> str:
-        facts = "; ".join(each.text for each in self.facts)
+        facts = "; ".join(fact.text for fact in self.facts)
         return f"{self.address}: {self.change}{f' ({facts})' if facts else ''}"
 
     @property
@@ -175,7 +172,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def canonical(entry: Entry) -> bytes:
-    """Returns what is hashed: JSON without spaces, its keys sorted, of everything but the hash."""
+    """Returns the bytes to hash: JSON of all fields but the hash, without spaces and with sorted keys."""
     document = msgspec.to_builtins(entry)
     del document["hash"]
     return msgspec.json.encode(document, order="sorted")
@@ -193,12 +190,12 @@ def sealed(entry: Entry, last: Entry | None, head: str | None = None) -> Entry:
     return msgspec.structs.replace(bare, hash=digest(bare))
 
 
-def about_record(effect: str, what: str, now: float) -> Entry:
-    return Entry(_milliseconds(now), "", "", 0, "", "", limited(what, LENGTH), effect=effect)
+def about_record(effect: str, text: str, now: float) -> Entry:
+    return Entry(_milliseconds(now), "", "", 0, "", "", limited(text, LENGTH), effect=effect)
 
 
 def entry_of(edit: Edit, now: float, who: Callable[[Key], str] = lambda key: "") -> Entry:
-    before, after = (limited(each.words, LENGTH) if each else "" for each in (edit.before, edit.after))
+    before, after = (limited(state.words, LENGTH) if state else "" for state in (edit.before, edit.after))
     return Entry(
         _milliseconds(now),
         edit.backend.kind,
@@ -211,8 +208,8 @@ def entry_of(edit: Edit, now: float, who: Callable[[Key], str] = lambda key: "")
         limited(edit.after.acknowledged, LENGTH) if edit.after else "",
         tuple(gateway.path for gateway in edit.gateways),
         _effect(edit),
-        tuple(_fact(each) for each in edit.change.facts[:MAX_PARTS]),
-        tuple(_cause(each, who) for each in edit.causes[:MAX_PARTS]),
+        tuple(_fact(fact) for fact in edit.change.facts[:MAX_PARTS]),
+        tuple(_cause(cause, who) for cause in edit.causes[:MAX_PARTS]),
     )
 
 
@@ -243,54 +240,54 @@ class Record(msgspec.Struct, frozen=True):
     entries: tuple[Entry, ...] = ()
     """In the order of the chain."""
     head: str = ""
-    """The hash of the last one."""
+    """The hash of the last entry."""
     revision: int = 0
-    """Grows with each write: a stored record that has a lower one than before was replaced by an old copy."""
+    """Grows with each write. A lower number than before means that an old copy replaced the stored record."""
 
     @property
     def changes(self) -> tuple[Entry, ...]:
         """In the order of time."""
-        return tuple(sorted((each for each in self.entries if each.is_change), key=_by_time))
+        return tuple(sorted((entry for entry in self.entries if entry.is_change), key=_by_time))
 
     @property
     def incidents(self) -> tuple[Entry, ...]:
-        return tuple(each for each in self.entries if each.effect == INCIDENT)
+        return tuple(entry for entry in self.entries if entry.effect == INCIDENT)
 
     @property
     def since(self) -> float | None:
-        """Unix time from which changes were recorded; None: not known."""
-        return next((each.at for each in reversed(self.entries) if each.effect == BEGAN), None)
+        """Unix time of the first recorded change; None if not known."""
+        return next((entry.at for entry in reversed(self.entries) if entry.effect == BEGAN), None)
 
     @property
     def gap(self) -> Gap:
         return gap_of(self.entries)
 
     def covered(self, namespace: str = ALL) -> float | None:
-        """Returns the time from which every change of a namespace (empty: of all) is here; None: not known."""
+        """Returns the time from which the record of a namespace (empty: of all) is complete; None if not known."""
         if self.since is None:
             return None
         until = self.gap.until
-        dropped = until.values() if not namespace else [until[each] for each in (namespace, ALL) if each in until]
+        dropped = until.values() if not namespace else [until[scope] for scope in (namespace, ALL) if scope in until]
         return max(self.since, *dropped) if dropped else self.since
 
     def last_changes(self) -> dict[RecordedHop, Entry]:
-        """Returns the last change of each hop, by the order of the chain, because a clock may have been set back. It lacks
-        hops of which a later one may have been dropped."""
-        found = {
-            RecordedHop(gateway, each.kind, each.backend, each.port): each
-            for each in self.entries
-            if each.is_change
-            for gateway in each.gateways
+        """Returns the last change of each hop in the order of the chain, because a clock may have been set back. Hops whose
+        later changes may have been dropped are left out."""
+        last = {
+            RecordedHop(gateway, entry.kind, entry.backend, entry.port): entry
+            for entry in self.entries
+            if entry.is_change
+            for gateway in entry.gateways
         }
         dropped = self.gap.until
         return {
-            hop: each
-            for hop, each in found.items()
-            if all(each.at > dropped.get(namespace, -math.inf) for namespace in (each.owner, ALL))
+            hop: entry
+            for hop, entry in last.items()
+            if all(entry.at > dropped.get(namespace, -math.inf) for namespace in (entry.owner, ALL))
         }
 
     def faults(self) -> tuple[str, ...]:
-        """Returns where the chain is broken, as clauses; none: nothing was changed, removed, inserted or moved."""
+        """Returns the faults of the chain as clauses; empty if no entry was changed, removed, inserted or moved."""
         last = self.entries[-1].hash if self.entries else ""
         cut = () if self.head == last else ("the latest entries are missing, or the head was changed",)
         return (*_faults(self.entries), *cut)
@@ -300,19 +297,19 @@ def _faults(entries: Sequence[Entry]) -> Iterator[str]:
     gap = gap_of(entries)
     horizon = max(gap.until.values(), default=-math.inf)
     number, at, previous = 0, -math.inf, ""
-    for each in entries:
-        if each.hash != digest(each):
-            yield f"entry {each.number} was changed"
-        if each.number <= number:
-            yield f"entry {each.number} is out of place"
-        elif each.number > number + 1:
-            stated = any(first <= number + 1 and each.number - 1 <= last for first, last in gap.missing)
-            # Whoever states a gap must state until when the record is not complete: no earlier than what is around it.
+    for entry in entries:
+        if entry.hash != digest(entry):
+            yield f"entry {entry.number} was changed"
+        if entry.number <= number:
+            yield f"entry {entry.number} is out of place"
+        elif entry.number > number + 1:
+            stated = any(first <= number + 1 and entry.number - 1 <= last for first, last in gap.missing)
+            # A stated gap must also state a time until which the record is incomplete, no earlier than the entries around it.
             if not stated or at > horizon:
-                yield _missing(number + 1, each.number - 1)
-        elif each.previous != previous:
-            yield f"entry {each.number} does not follow the one before it"
-        number, at, previous = each.number, each.at, each.hash
+                yield _missing(number + 1, entry.number - 1)
+        elif entry.previous != previous:
+            yield f"entry {entry.number} does not follow the one before it"
+        number, at, previous = entry.number, entry.at, entry.hash
 
 
 def _missing(first: int, last: int) -> str:
@@ -320,8 +317,8 @@ def _missing(first: int, last: int) -> str:
 
 
 def gap_of(entries: Sequence[Entry]) -> Gap:
-    """Returns what has been dropped, as the latest entry states it."""
-    return next((each.gap for each in reversed(entries) if each.gap), Gap((), {}))
+    """Returns the dropped entries that the latest gap lists."""
+    return next((entry.gap for entry in reversed(entries) if entry.gap), Gap((), {}))
 
 
 def _by_time(entry: Entry) -> tuple[float, int]:
@@ -331,63 +328,66 @@ def _by_time(entry: Entry) -> tuple[float, int]:
 def chained(
     entries: Iterable[Entry], after: Iterable[Entry] = (), limit: int = MAX_ENTRIES, head: str | None = None
 ) -> list[Entry]:
-    """Returns a chain with entries added to it, as many as are kept. Of a full one a tenth is dropped at once, because each
-    time is stated in an entry. `head` is the one that is stored with the chain: where that is of an entry which was removed,
-    what is added does not follow the entries that are left, and the fault remains."""
+    """Appends entries to a chain. A full chain drops a tenth of its entries at once, because an entry must list each gap.
+    `head` is the one stored with the chain. If it belongs to a removed entry, new entries do not follow the remaining ones,
+    and the fault remains."""
     chain = list(after)
-    for each in entries:
+    for entry in entries:
         gap = None
         if len(chain) >= limit:
             chain, gap = _without_oldest(chain, limit - max(1, limit // 10))
-        chain.append(sealed(msgspec.structs.replace(each, gap=gap), chain[-1] if chain else None, head))
+        chain.append(sealed(msgspec.structs.replace(entry, gap=gap), chain[-1] if chain else None, head))
         head = None
     return chain
 
 
 def _without_oldest(chain: Sequence[Entry], limit: int) -> tuple[list[Entry], Gap]:
     dropped = _dropped(chain, limit)
-    gap, kept = gap_of(chain), [each for each in chain if each.number not in dropped]
+    gap, kept = gap_of(chain), [entry for entry in chain if entry.number not in dropped]
     until, before = dict(gap.until), -math.inf
-    for each in chain:
-        if each.number not in dropped:
-            before = max(before, each.at)  # the clock may have been set back
+    for entry in chain:
+        if entry.number not in dropped:
+            before = max(before, entry.at)  # the clock may have been set back
             continue
-        for namespace in each.namespaces:
-            until[namespace] = max(each.at, before, until.get(namespace, each.at))
+        for namespace in entry.namespaces:
+            until[namespace] = max(entry.at, before, until.get(namespace, entry.at))
     if len(until) > MAX_NAMESPACES:
         until = {ALL: max(until.values())}
     return kept, Gap(_merged((*gap.missing, *((number, number) for number in dropped))), until)
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
         else:
-            found.append((first, last))
-    return tuple(found)
+            merged.append((first, last))
+    return tuple(merged)
 
 
 def _dropped(chain: Sequence[Entry], limit: int) -> set[int]:
-    """Returns the numbers of those that are dropped. The last one stays, because the next one continues it; so does what says
-    from when the record is complete."""
-    able = [each for each in chain[:-1] if each.effect != BEGAN]
+    """Returns the numbers of the entries to drop. The last entry stays, because the next one continues it; so does the one
+    that starts the record."""
+    candidates = [entry for entry in chain[:-1] if entry.effect != BEGAN]
     excess = len(chain) - limit
-    counts = Counter(each.owner for each in able)
-    share_of_each = share(counts, max(0, len(able) - excess))
-    over = {owner: count - share_of_each for owner, count in counts.items()}
+    counts = Counter(entry.owner for entry in candidates)
+    per_owner = share(counts, max(0, len(candidates) - excess))
+    over = {owner: count - per_owner for owner, count in counts.items()}
     dropped: set[int] = set()
-    for reduced in (False, True):
-        for each in able:
-            if len(dropped) < excess and over[each.owner] > 0 and (each.weaker or each.effect == NEW_REDUCED) == reduced:
-                dropped.add(each.number)
-                over[each.owner] -= 1
+    for entry in sorted(candidates, key=_reduces):
+        if len(dropped) < excess and over[entry.owner] > 0:
+            dropped.add(entry.number)
+            over[entry.owner] -= 1
     return dropped
 
 
+def _reduces(entry: Entry) -> bool:
+    return entry.weaker or entry.effect == NEW_REDUCED
+
+
 def share(counts: Counter[str], limit: int) -> int:
-    """Returns how many entries an owner may have so that all of them fit."""
+    """Returns the number of entries per owner with which all entries fit."""
     left, owners = limit, len(counts)
     for count in sorted(counts.values()):
         if count * owners > left:
@@ -397,9 +397,9 @@ def share(counts: Counter[str], limit: int) -> int:
 
 
 def joined(stored: Record, own: Record, *, continued: bool = True) -> Record:
-    """Returns two records as one: the stored chain goes on with what only this replica has seen. If the stored chain is
-    broken, and our own is an intact copy of it, ours goes on. `continued`: this replica had read the stored record before it
-    added to its own, so that its own beginning does not count."""
+    """Joins two records: entries that only this replica has seen continue the stored chain. If the stored chain is broken, and
+    this replica's is an intact copy, the replica's chain is continued instead. With `continued`, this replica had read the
+    stored record before it added entries, so its own first entry is left out."""
     revision = max(stored.revision, own.revision)
     if _holds(own, stored):
         return msgspec.structs.replace(own, revision=revision)
@@ -409,93 +409,97 @@ def joined(stored: Record, own: Record, *, continued: bool = True) -> Record:
         base, other, begins = own, stored, False
     else:
         base, other, begins = stored, own, not continued
-    added = [each for each in _unseen(base.entries, other.entries) if begins or each.effect != BEGAN]
-    chain = chained(added, base.entries, head=base.head)
-    head = chain[-1].hash if added else base.head
-    if note := _gap_note(chain, other.gap.until):
-        chain.append(sealed(note, chain[-1], head))
-        head = chain[-1].hash
-    return Record(tuple(chain), head, revision)
+    added = [entry for entry in _unseen(base.entries, other.entries) if begins or entry.effect != BEGAN]
+    return msgspec.structs.replace(_with_gap(_extended(base, added), other.gap.until), revision=revision)
 
 
 def _holds(record: Record, other: Record) -> bool:
-    """Returns whether a record has everything of another: a hash covers all entries before it."""
+    """Returns whether a record contains another: a hash covers all entries before it."""
     return not other.entries or other.head in _hashes(record)
 
 
 def _hashes(record: Record) -> set[str]:
-    return {each.hash for each in record.entries}
+    return {entry.hash for entry in record.entries}
 
 
-def _unseen(known: Iterable[Entry], found: Iterable[Entry]) -> Iterator[Entry]:
-    """Yields what is not known, each once: two replicas may have seen the same change, each by its own clock."""
+def _unseen(known: Iterable[Entry], others: Iterable[Entry]) -> Iterator[Entry]:
+    """Yields the entries that are not known. Two replicas may have recorded the same change, each by its own clock."""
     times: dict[tuple[object, ...], list[float]] = {}
     hashes = set()
-    for each in known:
-        times.setdefault(_what(each), []).append(each.at)
-        hashes.add(each.hash)
-    for each in found:
-        seen = times.get(_what(each), []) if each.effect != BEGAN else []
-        apart, nearest = min(((abs(each.at - at), at) for at in seen), default=(math.inf, 0.0))
+    for entry in known:
+        times.setdefault(_content(entry), []).append(entry.at)
+        hashes.add(entry.hash)
+    for entry in others:
+        seen = times.get(_content(entry), []) if entry.effect != BEGAN else []
+        apart, nearest = min(((abs(entry.at - at), at) for at in seen), default=(math.inf, 0.0))
         if apart <= SAME:
             seen.remove(nearest)
-        elif each.hash not in hashes:
-            yield each
+        elif entry.hash not in hashes:
+            yield entry
 
 
-def _what(each: Entry) -> tuple[object, ...]:
-    return each.effect, each.kind, each.backend, each.port, each.gateways, each.before, each.after, each.because
+def _content(entry: Entry) -> tuple[object, ...]:
+    hop = (entry.kind, entry.backend, entry.port, entry.gateways)
+    return entry.effect, *hop, entry.before, entry.after, entry.because
 
 
-def _gap_note(chain: Sequence[Entry], until: Mapping[str, float]) -> Entry | None:
-    """Returns an entry that states until when another chain had dropped entries, where that is later."""
-    own = gap_of(chain)
+def _extended(record: Record, added: Sequence[Entry]) -> Record:
+    if not added:
+        return record
+    chain = chained(added, record.entries, head=record.head)
+    return msgspec.structs.replace(record, entries=tuple(chain), head=chain[-1].hash)
+
+
+def _with_gap(record: Record, until: Mapping[str, float]) -> Record:
+    """Adds an entry with the gap of another chain, if that chain dropped later entries."""
+    own = record.gap
     if all(at <= own.until.get(namespace, -math.inf) for namespace, at in until.items()):
-        return None
+        return record
     latest = {namespace: max(at, own.until.get(namespace, at)) for namespace, at in {**own.until, **until}.items()}
-    note = about_record(INCIDENT, "was merged with one that had dropped entries", chain[-1].at)
-    return msgspec.structs.replace(note, gap=Gap(own.missing, latest))
+    last = record.entries[-1]
+    note = about_record(INCIDENT, "was merged with one that had dropped entries", last.at)
+    stated = sealed(msgspec.structs.replace(note, gap=Gap(own.missing, latest)), last, record.head)
+    return msgspec.structs.replace(record, entries=(*record.entries, stated), head=stated.hash)
 
 
 def since(changes: Iterable[Entry], start: float, namespace: str = ALL) -> tuple[Entry, ...]:
-    """Returns those of a namespace (empty: all) from a time on, the latest last."""
-    return tuple(each for each in changes if each.at >= start and (not namespace or namespace in each.namespaces))
+    """Returns the entries of a namespace (empty: all) from a time on, the latest last."""
+    return tuple(entry for entry in changes if entry.at >= start and (not namespace or namespace in entry.namespaces))
 
 
 class ChangeRecord:
-    """What this process has recorded, and what it was given of an earlier one."""
+    """The record of this process, merged with the stored one."""
 
     def __init__(self) -> None:
         self._record = Record()
         self._added: list[Entry] = []
-        """Those that are not yet in the chain: thousands of changes may come in one after the other."""
+        """Entries that are not yet in the chain, because thousands of changes may come one after the other."""
         self.version = 0
-        """Grows whenever there is more."""
+        """Grows with every new entry."""
 
     @property
     def record(self) -> Record:
         if self._added:
             added, self._added = self._added, []
-            chain = chained(added, self._record.entries, head=self._record.head)
-            self._record = Record(tuple(chain), chain[-1].hash, self._record.revision)
+            self._record = _extended(self._record, added)
         return self._record
 
     @property
     def changes(self) -> tuple[Entry, ...]:
         return self.record.changes
 
-    def begin(self, what: str, now: float) -> None:
-        """Takes the time from which changes are recorded, and what was the case then; unless an earlier record goes on."""
+    def begin(self, state: str, now: float) -> None:
+        """Starts the record with the current state, unless it continues an earlier one."""
         if self.record.since is None:
-            self._add([about_record(BEGAN, what, now)])
+            self._add([about_record(BEGAN, state, now)])
 
     def add(self, edits: Iterable[Edit], now: float, who: Callable[[Key], str] = lambda key: "") -> tuple[Entry, ...]:
-        """Returns what is new. `who` returns the author of an object's last edit."""
-        return self._add([entry_of(each, now, who) for each in edits])
+        """Adds entries for edits and returns them. `who` returns the author of an object's last edit."""
+        return self._add([entry_of(edit, now, who) for edit in edits])
 
-    def note(self, what: str, now: float) -> None:
-        """Records what has happened to the record itself."""
-        self._add([about_record(INCIDENT, what, now)])
+    def note(self, incident: str, now: float) -> None:
+        """Records an incident of the record itself."""
+        self._add([about_record(INCIDENT, incident, now)])
 
     def merge(self, stored: Record) -> None:
         joint = joined(stored, self.record)

@@ -1,14 +1,12 @@
-"""Remembers how each Gateway verifies each port, which the graph does not know of its own past.
+"""Remembers how each Gateway verified each port, because the graph knows only the present.
 
     the verdict on each hop ──> the weakest protocol of each Gateway and port
-                                        ├──> the weakest of each port ──> HELD, an input: how it was at best
-                                        └──> compared with what it was ──> edits, for the record of changes
+                                        ├──> the weakest of each port ──> HELD, an input: its best state
+                                        └──> compared with its past ──> edits, for the record of changes
 
-It decides which changes are reported as a weakening, and nothing about traffic. A port is forgotten with the last route to it.
-
-First sight: while everything is read for the first time, hops are only counted (`census`), unless an earlier process has
-remembered all of its hops; a hop that appears later is an edit, and so is its end: without them `since when` would be wrong.
-"""
+It decides which changes are reported as a weakening, and nothing about traffic. The last route to a port removes the memory of
+that port. At start-up, hops are only counted (`census`), unless an earlier process has saved all of its hops. A hop that
+appears or disappears later is an edit."""
 
 from __future__ import annotations
 
@@ -44,54 +42,54 @@ class HopsMemory(msgspec.Struct, frozen=True, array_like=True):
 
 class PortMemory(msgspec.Struct, frozen=True, array_like=True):
     hops: tuple[HopsMemory, ...]
-    """Each Gateway once."""
+    """The current state; each Gateway occurs once."""
     held: tuple[HopVerification, ...]
-    """The last of each strength."""
+    """The last state at each strength."""
 
 
 class VerificationMemory:
     def __init__(self, graph: Graph, causes: Causes) -> None:
         self._graph, self._causes = graph, causes
         self._gateways: dict[Port, dict[Key, HopVerification]] = {}
-        """How the Gateways verify it from which routes lead there."""
+        """The current verification by port and Gateway."""
         self._before: dict[Port, dict[Key, HopVerification]] = {}
-        """The same as an earlier process has left it, until it is seen again."""
+        """The state of an earlier process, until this one sees the hop."""
         self._ports: dict[Port, PortMemory] = {}
         self._edits: list[Edit] = []
         self._started = False
-        """First sights are edits."""
+        """Whether a hop that appears is an edit."""
         self.version = 0
         """Grows whenever `ports` changes."""
 
     def recall(self, ports: Mapping[Port, PortMemory], *, complete: bool) -> None:
-        """Takes what was remembered when this last ran, before anything is read. `complete`: these were all hops."""
+        """Restores the saved memory before any object is read. With `complete` it contains all hops."""
         self._started = self._started or complete
         for port, known in ports.items():
-            self._before[port] = {gateway: each.now for each in known.hops for gateway in each.gateways}
+            self._before[port] = {gateway: hops.now for hops in known.hops for gateway in hops.gateways}
             for held in known.held:
                 HELD.set(self._graph, held, *port, held.strength)
 
     def ports(self) -> dict[Port, PortMemory]:
-        """Returns what is known of each port that a route leads to."""
+        """Returns the memory of each port that a route leads to."""
         return dict(self._ports)
 
     def edits(self) -> list[Edit]:
-        """Returns the changes since this was last called, those that several Gateways have in common as one."""
-        found, self._edits = self._edits, []
+        """Returns the changes since the last call. Equal changes of several Gateways become one."""
+        new, self._edits = self._edits, []
         alike: dict[tuple[object, ...], list[Edit]] = {}
-        for each in found:
-            alike.setdefault(msgspec.structs.astuple(msgspec.structs.replace(each, gateways=())), []).append(each)
+        for edit in new:
+            alike.setdefault(msgspec.structs.astuple(msgspec.structs.replace(edit, gateways=())), []).append(edit)
         folded = [edit for edits in alike.values() for edit in _folded(edits)]
-        return sorted(folded, key=lambda each: (each.backend, each.port, each.gateways))
+        return sorted(folded, key=lambda edit: (edit.backend, edit.port, edit.gateways))
 
     def census(self) -> str:
-        """Returns how many hops are verified how, as `3 verified, 1 plaintext`."""
-        counts = Counter(_state(each) for gateways in self._gateways.values() for each in gateways.values())
-        return ", ".join(f"{counts[each]} {each}" for each in STATES if counts[each]) or "no hops"
+        """Counts hops by verification: `3 verified, 1 plaintext`."""
+        counts = Counter(_state(hop) for gateways in self._gateways.values() for hop in gateways.values())
+        return ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]) or "no hops"
 
     def started(self) -> None:
-        """Takes that everything has been read and compared once: what is seen for the first time from now on is new, and what
-        an earlier process knew and this one has not seen is gone."""
+        """Ends start-up, once everything has been read and compared. From now on, hops that appear are new, and recalled hops
+        that did not appear are gone."""
         self._started = True
         self._causes.started()
         recalled, self._before = self._before, {}
@@ -103,18 +101,18 @@ class VerificationMemory:
 
     def settled(self, outputs: Changes) -> None:
         touched: dict[Port, dict[Key, HopVerification | None]] = {}
-        for (gateway, backend, number), found in changed_ports(self._graph, outputs).items():
-            if isinstance(found, HopVerification):
-                touched.setdefault(Port(backend, number), {})[gateway] = found
-            elif isinstance(found, Gone):
+        for (gateway, backend, number), state in changed_ports(self._graph, outputs).items():
+            if isinstance(state, HopVerification):
+                touched.setdefault(Port(backend, number), {})[gateway] = state
+            elif isinstance(state, Gone):
                 touched.setdefault(Port(backend, number), {})[gateway] = None
         for port, changed in touched.items():
-            self._look(port, changed)
+            self._update(port, changed)
 
-    def _look(self, port: Port, changed: Mapping[Key, HopVerification | None]) -> None:
+    def _update(self, port: Port, changed: Mapping[Key, HopVerification | None]) -> None:
         gateways, recalled = self._gateways.setdefault(port, {}), self._before.get(port, {})
         before = {gateway: gateways.get(gateway) or recalled.pop(gateway, None) for gateway in changed}
-        best = self._best(port)
+        best = next(iter(self._held(port)), None)
         for gateway, now in changed.items():
             if now is None:
                 gateways.pop(gateway, None)
@@ -141,7 +139,7 @@ class VerificationMemory:
         if change is None or (before is None and not self._started):
             return
         hop = (gateway, *port)
-        verdicts = [(verdict, *hop, each) for each in PORTS.of(self._graph, *hop)]
+        verdicts = [(verdict, *hop, protocol) for protocol in PORTS.of(self._graph, *hop)]
         waiver, end = (before.waiver, before.basis.until) if before and before.basis else (None, None)
         causes = self._causes.of(*verdicts, (PORTS, *hop), waiver=waiver, end=end)
         because = self._because(port, before, now, best, causes)
@@ -155,21 +153,21 @@ class VerificationMemory:
         best: HopVerification | None,
         causes: tuple[EditCause, ...],
     ) -> str:
-        """Names only what was edited. What the objects show counts where no edit is known, because it was made while nothing
-        ran, and where it says more of an edit of the policy, the Service or the XBackend."""
+        """Describes the cause by the edited objects. The objects' present content is described instead if no edit is known,
+        because it happened while Lasthop was not running, or if the policy, the Service or the XBackend itself was edited."""
         if before is None or now is None:
-            return clause(causes) or ("a route leads there now" if now else "no route leads there any more")
+            return clause(causes) or ("a route leads to it now" if now else "no route leads to it any more")
         if causes and not _shown_by_objects(port, before, now, causes):
             return clause(causes)
         if best and before.refused and not now.refused:
             before = msgspec.structs.replace(best, refused=before.refused)
         return reason(self._graph, port.backend, before, now)
 
-    def _remember(self, port: Port, found: Collection[HopVerification]) -> None:
-        """Keeps of each strength the weakest that connects now. What is only asked for counts where none has connected, and
-        replaces none that has: whatever closes the hop may end in a later edit."""
-        for strength in {each.strength for each in found} - {Strength.PLAINTEXT}:
-            held = weakest(each for each in found if each.strength is strength)
+    def _remember(self, port: Port, states: Collection[HopVerification]) -> None:
+        """Keeps the weakest connected state of each strength. A requirement that fails closed is kept only where no state
+        has connected, because a later edit may open the hop."""
+        for strength in {state.strength for state in states} - {Strength.PLAINTEXT}:
+            held = weakest(state for state in states if state.strength is strength)
             if held.refused and HELD.peek(self._graph, *port, strength):
                 continue
             if held.refused or held.acknowledged:
@@ -183,23 +181,20 @@ class VerificationMemory:
             HELD.set(self._graph, None, *port, strength)
 
     def _held(self, port: Port) -> tuple[HopVerification, ...]:
-        found = [HELD.peek(self._graph, *port, strength) for strength in Strength.PLAINTEXT.stronger]
-        return tuple([each for each in found if each])
-
-    def _best(self, port: Port) -> HopVerification | None:
-        return next(iter(self._held(port)), None)
+        held = [HELD.peek(self._graph, *port, strength) for strength in Strength.PLAINTEXT.stronger]
+        return tuple([state for state in held if state])
 
 
 def _shown_by_objects(port: Port, before: HopVerification, now: HopVerification, causes: tuple[EditCause, ...]) -> bool:
-    """Returns whether an edit was one of the policy, the Service or the XBackend, of a hop that connects before and after."""
-    edited = {each.key for each in causes}
+    """Returns whether the policy, the Service or the XBackend of a hop was edited that connects before and after."""
+    edited = {cause.key for cause in causes}
     return not (before.refused or now.refused) and bool(edited & {before.source, now.source, port.backend})
 
 
 def _change(
     before: HopVerification | None, now: HopVerification | None, best: HopVerification | None
 ) -> VerificationChange | None:
-    """Returns what changed of a hop; None: nothing that is recorded."""
+    """Returns the change of a hop; None if it is not worth recording."""
     if before is None or now is None:
         lower = now and not now.refused and best and best.strength > now.strength
         return VerificationChange(ChangeKind.WEAKER) if lower else SAME
@@ -212,32 +207,32 @@ def _change(
 def _otherwise_different(before: HopVerification, now: HopVerification, best: HopVerification | None) -> bool:
     was, is_now = _identity(before), _identity(now)
     if was[:-1] == is_now[:-1]:
-        # Only the acknowledgement differs. Of what was never more than it is now that says nothing.
+        # Only the acknowledgement differs, which matters only after a weakening.
         return was != is_now and best is not None and best.strength > now.strength
     return True
 
 
-def _identity(found: HopVerification) -> tuple[object, ...]:
-    """Returns what makes a difference worth recording."""
-    shown = (found.strength, found.source, found.names, found.refs, found.digest, found.waiver)
-    return (*shown, bool(found.acknowledged))
+def _identity(state: HopVerification) -> tuple[object, ...]:
+    """Returns the fields whose changes are recorded."""
+    fields = (state.strength, state.source, state.names, state.refs, state.digest, state.waiver)
+    return (*fields, bool(state.acknowledged))
 
 
 def _alike(gateways: Mapping[Key, HopVerification]) -> tuple[HopsMemory, ...]:
     alike: dict[HopVerification, list[Key]] = {}
     for gateway in sorted(gateways):
         alike.setdefault(gateways[gateway], []).append(gateway)
-    return tuple(HopsMemory(now, tuple(found)) for now, found in alike.items())
+    return tuple(HopsMemory(now, tuple(keys)) for now, keys in alike.items())
 
 
 def _folded(edits: list[Edit]) -> Iterator[Edit]:
-    gateways = sorted(gateway for each in edits for gateway in each.gateways)
+    gateways = sorted(gateway for edit in edits for gateway in edit.gateways)
     for first in range(0, len(gateways), MAX_GATEWAYS):
         yield msgspec.structs.replace(edits[0], gateways=tuple(gateways[first : first + MAX_GATEWAYS]))
 
 
-def _state(found: HopVerification) -> str:
-    return FAILING if found.refused else found.strength.words
+def _state(hop: HopVerification) -> str:
+    return FAILING if hop.refused else hop.strength.words
 
 
-STATES: Final = (*(each.words for each in reversed(Strength)), FAILING)
+STATES: Final = (*(strength.words for strength in reversed(Strength)), FAILING)

@@ -1,1 +1,2 @@
-"""The answer, told to someone: Envoy, the objects' status, an auditor. Pure functions; siblings know nothing of each other."""
+"""Renders the plan for its readers: Envoy, statuses, findings, audit and explain. All are pure functions and independent of
+each other."""

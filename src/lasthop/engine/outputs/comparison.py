@@ -1,4 +1,4 @@
-"""Compares two states of the same objects: findings that are new or gone, and hops that are verified otherwise."""
+"""Compares two states of the same objects: new and fixed findings, and hops with changed verification."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from lasthop.engine.plan.verdict import HopVerification
 from lasthop.engine.plan.verification_change import SAME, ChangeKind, Subject, VerificationChange
 from lasthop.engine.plan.verification_change import compare as compare_verification
 
-Place = tuple[Key, Key, int]
+GatewayPort = tuple[Key, Key, int]
 """Gateway, backend and port. One policy decides for all its protocols."""
 Best = Callable[[Key, int], HopVerification | None]
-"""Returns the strongest that a port of a backend has been, if that is known."""
+"""Returns the strongest known verification of a backend's port."""
 IN_WORDS = (Subject.STRENGTH, Subject.REFUSAL)
-"""What `HopChange.before` and `after` say already."""
+"""Facts that `HopChange.before` and `after` already contain."""
 
 
 class NotCompared(msgspec.Struct, frozen=True):
-    """Something that could not be read or computed, so that nothing is known of the hops that it concerns."""
+    """Input that could not be read or computed, so that its hops cannot be compared."""
 
     what: str
     digest: str = ""
-    """Of the text. The same text in both states makes no difference between them; empty: not known."""
+    """Digest of the text; empty if not known. An equal text in both states makes no difference."""
 
 
 class ComparedState(msgspec.Struct, frozen=True):
     where: str
     mistakes: tuple[Mistake, ...]
     hops: tuple[HopReport, ...]
-    verified: Mapping[Place, HopVerification]
+    verified: Mapping[GatewayPort, HopVerification]
     """The hops that policies may apply to."""
     unknown: tuple[NotCompared, ...] = ()
 
@@ -44,7 +44,7 @@ class HopChange(msgspec.Struct, frozen=True):
     backend: Key
     port: int
     before: str
-    """Empty: there was no such hop; of `after`: there is none any more."""
+    """Empty if the hop did not exist; `after` is empty if it was removed."""
     after: str
     change: VerificationChange
     file: str = ""
@@ -60,7 +60,7 @@ class HopChange(msgspec.Struct, frozen=True):
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """What `before` and `after` do not show."""
+        """Facts that `before` and `after` do not show."""
         return tuple(str(fact) for fact in self.change.facts if fact.subject not in IN_WORDS)
 
 
@@ -71,7 +71,7 @@ class Comparison(msgspec.Struct, frozen=True):
     fixed: tuple[Mistake, ...]
     hops: tuple[HopChange, ...]
     not_judged: tuple[str, ...] = ()
-    """What was not compared, and why."""
+    """Input that was not compared, and the reason."""
 
     @property
     def errors(self) -> int:
@@ -87,13 +87,13 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def compare(before: ComparedState, after: ComparedState, best: Best = lambda backend, port: None) -> Comparison:
-    """Findings are the same if they say the same of the same object, wherever it is written now."""
-    known, now = {_identity(each) for each in before.mistakes}, {_identity(each) for each in after.mistakes}
+    """Compares two states. Findings are equal if object and message are equal, independent of file and line."""
+    known, now = {_identity(mistake) for mistake in before.mistakes}, {_identity(mistake) for mistake in after.mistakes}
     return Comparison(
         after.where,
         before.where,
-        tuple(each for each in after.mistakes if _identity(each) not in known),
-        tuple(each for each in before.mistakes if _identity(each) not in now),
+        tuple(mistake for mistake in after.mistakes if _identity(mistake) not in known),
+        tuple(mistake for mistake in before.mistakes if _identity(mistake) not in now),
         tuple(_changes(before, after, best)),
         tuple(_not_judged(before, after)),
     )
@@ -110,8 +110,8 @@ def _identity(mistake: Mistake) -> tuple[object, ...]:
     return finding.severity, finding.object, finding.reason, finding.message if finding.object else finding.reason
 
 
-def _by_place(hops: Iterable[HopReport]) -> dict[Place, list[HopReport]]:
-    found: dict[Place, list[HopReport]] = {}
+def _by_place(hops: Iterable[HopReport]) -> dict[GatewayPort, list[HopReport]]:
+    found: dict[GatewayPort, list[HopReport]] = {}
     for hop in sorted(hops, key=lambda each: each.order):
         found.setdefault(hop.place, []).append(hop)
     return found

@@ -1,4 +1,4 @@
-"""The listeners and routes of Gateways, and how they are connected, one at a time: what a picture is drawn from."""
+"""Yields the listeners and routes of Gateways one by one, for the page's picture."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from lasthop.engine.store.node import Crash
 
 class ListenerReport(msgspec.Struct, frozen=True):
     id: str
-    """As `Gateway shop/web https`."""
+    """For example `Gateway shop/web https`."""
     gateway: str
     name: str
     port: int
     protocol: str
     hostname: str
     set: str = ""
-    """The ListenerSet that it belongs to."""
+    """The ListenerSet of the listener, if any."""
     problem: str = ""
-    """Why it is not served."""
+    """Why the listener is not served."""
     certificate: str = ""
     not_after: float = 0.0
-    """Unix time; 0: there is no certificate."""
+    """Unix time; 0 without a certificate."""
 
 
 class RouteReport(msgspec.Struct, frozen=True):
@@ -40,11 +40,11 @@ class RouteReport(msgspec.Struct, frozen=True):
     gateways: tuple[str, ...] = ()
     hostnames: tuple[str, ...] = ()
     rate: float = 0.0
-    """Requests a second. The engine does not know it: `web` adds it."""
+    """Requests per second, which `web` adds."""
 
     @property
     def name(self) -> str:
-        """As `HTTPRoute shop/web`."""
+        """For example `HTTPRoute shop/web`."""
         return str(self.key)
 
 
@@ -78,7 +78,7 @@ def _listener_id(owner: Key, name: str) -> str:
 
 
 def served_ports(g: Graph, gateways: Iterable[Key]) -> set[tuple[str, int, str]]:
-    """Returns address, port and transport of every listener that is to be served."""
+    """Returns (address, port, transport) of every served listener."""
     return {
         (address, listener.port, listener.transport)
         for found in (gateway(g, key) for key in gateways)
@@ -90,7 +90,7 @@ def served_ports(g: Graph, gateways: Iterable[Key]) -> set[tuple[str, int, str]]
 
 
 def each_route(g: Graph, routes: Iterable[Key]) -> Iterator[RouteReport]:
-    """Yields the routes that name a Gateway of ours."""
+    """Yields the routes of Gateways of this controller."""
     for key in routes:
         found = parents.attempt(g, key)
         if isinstance(found, Crash) or not found:
@@ -104,7 +104,7 @@ def each_route(g: Graph, routes: Iterable[Key]) -> Iterator[RouteReport]:
 
 
 def deciding_objects(g: Graph, report: HopReport) -> list[Key]:
-    """Returns the objects that decide how a hop is connected, the one that decides most first. Leaves out Secrets."""
+    """Returns the objects that decide the connection of a hop, the most important first, without Secrets."""
     keys = list(report.objects)
     for owner in [key for key in keys if key.kind in ("BackendTLSPolicy", "XBackend")]:
         validation = validation_of(g, owner)

@@ -20,7 +20,7 @@ class ConnectRules(msgspec.Struct, frozen=True):
 
 
 class RetryBudget(msgspec.Struct, frozen=True):
-    """Limits how many requests to one backend may be retries at a time, from whichever rule."""
+    """Limits how many requests to one backend may be retries at a time, over all rules."""
 
     percent: float = 100.0
     """Share of the requests. LEAST_REQUEST prefers an endpoint that fails at once, so with one of two endpoints down, three

@@ -28,9 +28,9 @@ class Finding(msgspec.Struct, frozen=True, order=True):
     reason: Reason
     """An entry of engine/plan/reasons.py; the same as the reason of the condition, if there is one."""
     message: str
-    """What is wrong, naming the reference or value at fault."""
+    """The problem, naming the reference or value at fault."""
     remedy: str = ""
-    """What to do, as an imperative sentence."""
+    """An imperative sentence."""
     field: str = ""
     """Path inside the object, e.g. `spec.validation.caCertificateRefs[0]`."""
     severity: Severity = Severity.ERROR

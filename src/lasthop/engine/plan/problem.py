@@ -27,11 +27,11 @@ DOES_NOT_EXIST: Final = "does not exist"
 class Problem(msgspec.Struct, frozen=True):
     reason: Reason
     message: str
-    """What is wrong, naming the reference or value at fault."""
+    """The problem, naming the reference or value at fault."""
     field: str = ""
     """Path inside the object that has the problem, e.g. `spec.rules[0].backendRefs[1]`."""
     remedy: str = ""
-    """What to do, as a clause in the imperative that ends the message."""
+    """An imperative clause that ends the message."""
     about: tuple[Key, ...] = ()
     """The other objects that the message names, in its order."""
     missing: tuple[Key, ...] = ()

@@ -98,7 +98,7 @@ NOTHING = BackendRules(
 
 
 class HttpRules(msgspec.Struct, frozen=True):
-    """How a listener normalizes ambiguous requests, and its timeouts. The defaults follow Envoy's advice for edge proxies. A
+    """Normalization of ambiguous requests, and timeouts of a listener. The defaults follow Envoy's advice for edge proxies. A
     rule for `/admin` protects nothing if `//admin` or `/%2fadmin` bypasses it and the backend treats them as equal."""
 
     escaped_slashes: str = "UnescapeAndRedirect"

@@ -41,13 +41,13 @@ class Basis(msgspec.Struct, frozen=True, omit_defaults=True):
     versions: tuple[str, str] = (LOWEST, VERSIONS[-1])
     """The lowest and the highest version of TLS."""
     client_certificate: str = ""
-    """The Secret with the client certificate; empty: there is none."""
+    """The Secret with the client certificate; empty without one."""
     until: float | None = None
     """Unix time at which the waiver ends; None without a waiver or an end."""
 
 
 class HopVerification(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a hop is verified, or why it fails closed, and its acknowledgement."""
+    """The verification of a hop, or the reason why it fails closed, and its acknowledgement."""
 
     strength: Strength
     """The strength that applies, or that is required while the hop fails closed."""
@@ -80,7 +80,7 @@ class HopVerification(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """How a hop is connected and verified, or why it is not."""
+    """The connection and the verification of a hop, or why it is refused."""
 
     hop: Hop
     connection: HopTLS

@@ -1,1 +1,1 @@
-"""What the objects mean. Pure queries over the graph, one file for each concept of the spec."""
+"""Applies the rules of the Gateway API to the objects: pure queries over the graph, one file per concept of the spec."""

@@ -1,5 +1,4 @@
-"""What comes in besides objects, and what the way of running decides: the same objects mean slightly different things on a
-laptop and in a cluster."""
+"""Inputs besides objects, and settings of the runtime: a folder on a laptop and a cluster differ in some defaults."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ from lasthop.engine.store.sources import Input
 
 class Settings(msgspec.Struct, frozen=True):
     default_address: str = "0.0.0.0"
-    """What a Gateway without addresses binds."""
+    """Address that a Gateway without `spec.addresses` binds."""
     host_network: bool = True
     """Gateways share the host's ports, so two can want the same one."""
     external_names: bool = True
@@ -34,41 +33,41 @@ class Settings(msgspec.Struct, frozen=True):
     anything (CVE-2021-25740)."""
 
     access_log: AccessLog = AccessLog.FAILURES
-    """Of Gateways whose profile says nothing about it."""
+    """Default for Gateways whose profile does not set it."""
     pods: bool = False
-    """Backends are Pods, which labels select; elsewhere the author of a selector writes the EndpointSlices too."""
+    """Label selectors select Pods; in a folder, they select handwritten EndpointSlices."""
 
 
 SETTINGS: Final = Input[Settings]("settings")
 POLICIES_UNKNOWN: Final = Input[str, Unknown]("policies-unknown")
-"""By namespace, empty for all of them: why its policies are not known. `PolicyMemory` sets this and the next."""
+"""Why policies are unknown, by namespace (empty: all namespaces). `PolicyMemory` sets this and the next input."""
 ABSENCE_PROVEN: Final = Input[Key, int, bool]("absence-proven")
-"""Set for a port of a Service that may be plaintext although policies are unknown."""
+"""Set for ports of Services that may be plaintext although policies are unknown."""
 HELD: Final = Input[Key, int, Strength, HopVerification]("held")
-"""How a port of a Service, or an XBackend, was verified when it was last verified as strongly as that."""
+"""The last verification of a backend's port at each strength."""
 SYSTEM_STORE: Final = Input[SystemStore]("system-store")
 CRD_VERSIONS: Final = Input[CrdVersions]("crd-versions")
 ABSENT_KIND: Final = Input[str, bool]("absent-kind")
-"""Set for a kind that the API server does not serve, so that references to it are of an unknown kind."""
+"""Set for kinds that the API server does not serve: references to them have an unknown kind."""
 PROXY: Final = Input[Key, ProxyState]("proxy")
 INFRASTRUCTURE: Final = Input[Key, Infrastructure]("infrastructure")
 OBSERVED: Final = Input[Key, Key, int, str, Mapping[Protocol, HopState]]("observed")
-"""By Gateway, backend, port and configuration (`Connection.config`): what proxies have seen, by protocol."""
+"""Observed states by protocol, for each Gateway, backend, port and configuration (`Connection.config`)."""
 
 OBSERVES: Final = Input[bool]("observes")
-"""Set where proxies tell what they see, so that what has not been seen has not been tried."""
+"""Set if proxies report observations, so that a missing observation means that no connection was tried."""
 
 IN_CLUSTER: Final = Settings(host_network=False, external_names=False, pods=True)
 
 
 def set_absent(g: Graph, kinds: Collection[str]) -> None:
-    """Says which kinds the API server does not serve: all of them, each time."""
+    """Sets the complete list of kinds that the API server does not serve."""
     for kind in KINDS:
         ABSENT_KIND.set(g, kind in kinds or None, kind)
 
 
 def set_observed(g: Graph, hop: Hop, config: str, state: HopState | None) -> bool:
-    """Sets what proxies have seen of a hop under one configuration; returns whether that is news."""
+    """Sets the observed state of a hop under one configuration; returns whether it changed."""
     at = (hop.gateway, hop.backend, hop.port, config)
     others = {protocol: seen for protocol, seen in (OBSERVED.peek(g, *at) or {}).items() if protocol is not hop.protocol}
     return OBSERVED.set(g, others | ({hop.protocol: state} if state else {}) or None, *at)

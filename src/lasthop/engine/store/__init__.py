@@ -1,1 +1,1 @@
-"""What we know now: the objects, their indexes, and the query graph that keeps every answer up to date."""
+"""The current state: the objects, their indexes, and the query graph that keeps every result up to date."""

@@ -1,14 +1,13 @@
-"""The incremental query graph: every answer remembers what it read, and is computed again only if that changed.
+"""The incremental query graph: it records what each query reads, and runs a query again only if one of its inputs changed.
 
     sources ──read by──> queries ──read by──> stages
     (inputs, indexes,     (pure functions      (one query for each member of a domain: an index entry, a status,
      deadlines)            f(g, *key) that      an xDS resource; see `stages.py`)
                            are marked @query)
 
-A changed source marks its readers, transitively, as perhaps out of date. A query is recomputed only if something it read
-really changed, and a recomputed value that equals the old one stops the wave. An input that is missing is an input with the
-value None, so "the ConfigMap appears later" needs no special case.
-"""
+A changed source marks its readers, transitively, as possibly out of date. A query runs again only if one of its inputs really
+changed, and a result that equals the old one stops the wave. A missing input is an input with the value None, so "the
+ConfigMap appears later" needs no special case."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ Ts = TypeVarTuple("Ts")
 
 
 class Query(Generic[*Ts, T_co]):
-    """A pure function of the graph and a key whose value is remembered, with what it read. A key has no keyword arguments: the
-    same value would have several names."""
+    """A pure function of the graph and a key, whose value is cached with the inputs that it read. Keys have no keyword
+    arguments, because the same value would then have several keys."""
 
     __slots__ = ("fn",)
 
@@ -41,7 +40,7 @@ class Query(Generic[*Ts, T_co]):
         return value
 
     def attempt(self, g: Graph, /, *args: *Ts) -> T_co | Crash:
-        """Returns the same for readers that a crash must not reach: they put something closed in its place."""
+        """Returns the value, or the crash. Callers replace a crash by something that fails closed."""
         value: T_co | Crash = g.read((self, *args))
         return value
 
@@ -56,7 +55,7 @@ def query(fn: Callable[[Graph, *Ts], T]) -> Query[*Ts, T]:
 
 
 class _Before:
-    """Whether a deadline is still to come."""
+    """A source that tells whether a deadline is in the future."""
 
     def current(self, g: Graph, id: NodeId, /) -> bool:
         return g.expects(id[1])
@@ -72,19 +71,20 @@ class Graph:
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
         self.reads = 0
-        """Values that queries read, an index counting once for each entry: with `recomputed`, what an edit costs."""
+        """Number of values that queries read, with one per entry of an index. Together with `recomputed`, it measures the cost
+        of an edit."""
         self.recomputed = 0
         self.crashes: dict[NodeId, Crash] = {}
-        """Queries that raise by themselves, not because something that they read does."""
+        """Queries that raised an exception themselves, not through a query that they read."""
         self.inputs: dict[NodeId, object] = {}
         self.listed: dict[NodeId, dict[Member, object]] = {}
-        """By index and key: the values of members."""
+        """Values of members by index and key."""
         self.nodes: dict[NodeId, Node] = {}
         self._revision = 1
         self._sets = 0
-        """How often an input has changed."""
+        """Number of changes of inputs."""
         self._running: NodeId | None = None
-        """The query that is being computed, and what it has read so far."""
+        """The running query; `_reading` collects its reads."""
         self._reading: dict[Node, None] | None = None
         self._unread: list[Node] = []
         self._deadlines: list[float] = []
@@ -92,7 +92,7 @@ class Graph:
     # --- what queries call -------------------------------------------------------------------------------------------
 
     def read(self, id: NodeId) -> Any:
-        """Returns a value that is up to date, as one that the running query has read. Outside of a query nothing is kept."""
+        """Returns an up-to-date value and records the read for the running query. Outside a query, the value is not cached."""
         node = self.nodes.get(id)
         if node is None:
             node = self._create(id)
@@ -106,8 +106,8 @@ class Graph:
         return node.value
 
     def shielded(self, fn: Callable[[Graph, *Ts], T], *args: *Ts) -> T | Crash:
-        """Calls a plain function as a part of the query that is being computed: one of many parts, where that one's crash
-        must not take the others along."""
+        """Calls a plain function as one of many parts of the running query, so that its crash does not affect the other
+        parts."""
         try:
             return fn(self, *args)
         except Exception as error:
@@ -117,7 +117,7 @@ class Graph:
             return crash
 
     def before(self, deadline: float) -> bool:
-        """Returns whether that moment is still to come. Time never enters in any other way."""
+        """Returns whether a deadline is in the future. This is the only way to read the time."""
         value: bool = self.read((BEFORE, deadline))
         return value
 
@@ -135,7 +135,7 @@ class Graph:
         return True
 
     def advance(self, now: float) -> None:
-        """Lets time pass: every deadline up to `now` is over."""
+        """Advances the clock: every deadline up to `now` has passed."""
         self.now = max(now, self.now)
         while self._deadlines and self._deadlines[0] <= self.now:
             self.touch((BEFORE, heapq.heappop(self._deadlines)), "")
@@ -150,17 +150,18 @@ class Graph:
 
     @property
     def version(self) -> tuple[int, int]:
-        """Changes with every input, also with one that has not been read yet, and as time passes a deadline: while it is the
-        same and everything is settled, every value and every member is the same."""
+        """Changes with every input, even an unread one, and when a deadline passes. As long as it stays equal and everything
+        is settled, all values and members stay equal."""
         return self._sets, self._revision
 
     def step(self) -> None:
-        """Begins a revision, so that what is computed for the first time from now on is newer than all that there is."""
+        """Starts a revision, so that values computed for the first time from now on are newer than all others."""
         self._revision += 1
 
     def touch(self, id: NodeId, owner: str) -> None:
-        """Takes in that a source has changed, by that owner's doing: its readers, and theirs, may be out of date. Those that
-        are so already, by somebody else's change, are marked once more: they need not wait until it is that one's turn."""
+        """Marks the direct and indirect readers of a changed source as possibly out of date, on behalf of the owner of the
+        change. Readers that another owner's change has marked are marked again, so that they need not wait for that owner's
+        turn."""
         node = self.nodes.get(id)
         if node is None:
             return
@@ -181,7 +182,7 @@ class Graph:
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def pin(self, id: NodeId, turns: Turns) -> Node:
-        """Returns a node that is up to date and stays in the graph: `turns` is marked when that member may have changed."""
+        """Returns an up-to-date node and keeps it in the graph. `turns` is marked when the member may have changed."""
         node = self.nodes.get(id)
         if node is None:
             node = self._create(id)
@@ -196,7 +197,7 @@ class Graph:
     def unpin(self, id: NodeId, turns: Turns) -> None:
         node = self.nodes.get(id)
         if node is not None:
-            node.pinned = tuple(each for each in node.pinned if each is not turns)
+            node.pinned = tuple(pin for pin in node.pinned if pin is not turns)
             self._drop_if_unread(node)
 
     def refresh(self, node: Node) -> None:
@@ -215,7 +216,7 @@ class Graph:
         self._recompute(node)
 
     def _create(self, id: NodeId) -> Node:
-        """Computes a value for the first time. A start does little else, so what is rare is elsewhere."""
+        """Computes a value for the first time. This dominates start-up, so rare cases are handled elsewhere."""
         source = id[0]
         if source.__class__ is not Query:
             node = self.nodes[id] = Node(id, source.current(self, id), (), self._revision)
@@ -236,14 +237,16 @@ class Graph:
         reads: dict[Node, None] = {}
         source = node.id[0]
         value = self._compute(node.id, reads) if source.__class__ is Query else source.current(self, node.id)
-        old, node.deps = node.deps, tuple(reads)
-        for dep in node.deps:
-            dep.add_reader(node)
-        for dep in old:
-            if dep not in reads:
-                dep.remove_reader(node)
-                if not dep.readers:
-                    self._unread.append(dep)
+        old, deps = node.deps, tuple(reads)
+        if deps != old:  # mostly it reads what it has read before
+            node.deps = deps
+            for dep in deps:
+                dep.add_reader(node)
+            for dep in old:
+                if dep not in reads:
+                    dep.remove_reader(node)
+                    if not dep.readers:
+                        self._unread.append(dep)
         if value != node.value:
             node.value = value
             node.changed = self._revision
@@ -251,7 +254,7 @@ class Graph:
         node.verified = self._revision
 
     def _compute(self, id: NodeId, reads: dict[Node, None]) -> Any:
-        """Returns the value of a query as it is now; `reads` takes what it is made of."""
+        """Runs a query; `reads` collects what it reads."""
         if self.crashes:
             self.crashes.pop(id, None)
         running, reading = self._running, self._reading
@@ -268,13 +271,13 @@ class Graph:
             self.reads += len(reads)
 
     def _note(self, id: NodeId, crash: Crash, reads: Iterable[Node]) -> None:
-        """Unless it is the crash of something that was read, which is noted there."""
+        """Records a crash, unless it comes from a query that was read, which records it itself."""
         if not any(dep.value.__class__ is Crash and dep.value.error is crash.error for dep in reads):
             self.crashes[id] = crash
 
     def _drop_unread(self) -> None:
-        """Drops what lost its last reader, once no query runs: one that does may have read it just now, and is its reader only
-        when it is done."""
+        """Drops nodes without readers. Only while no query runs: a running query becomes a reader of its nodes when it
+        ends."""
         unread, self._unread = self._unread, []
         for node in unread:
             self._drop_if_unread(node)
@@ -288,14 +291,14 @@ class Graph:
             dep.remove_reader(node)
             self._drop_if_unread(dep)
 
-    # --- what recorded reads are good for ----------------------------------------------------------------------------
+    # --- recorded reads for `explain` and causes ----------------------------------------------------------------------------
 
     def reads_at(self, id: NodeId) -> tuple[NodeId, ...]:
-        """Returns what a query read when it was last computed; empty if it has not been. Sources read nothing."""
+        """Returns what a query read when it last ran; empty if it never ran, and for sources."""
         node = self.nodes.get(id)
         return tuple(dep.id for dep in node.deps) if node else ()
 
     def readers_at(self, id: NodeId) -> tuple[NodeId, ...]:
-        """Returns the way back: which queries read it when they were last computed, in no particular order."""
+        """Returns the queries that read a node when they last ran, unordered."""
         node = self.nodes.get(id)
         return tuple(reader.id for reader in node.readers) if node else ()

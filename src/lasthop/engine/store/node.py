@@ -1,4 +1,4 @@
-"""Nodes: one value of the graph each, with what it was made of and who has read it."""
+"""Nodes of the graph: a value with its dependencies and its readers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ NodeId = tuple[Any, ...]
 
 
 class Crash(msgspec.Struct, frozen=True):
-    """A query that raised. Readers that call it raise the same; those that `attempt` it get this instead and put a stand-in in
-    its place. A stage without a stand-in lists nothing for the member, or what it listed before, and an output's value is
-    None."""
+    """The result of a query that raised an exception. Calls of the query raise the same exception; `attempt` returns the
+    crash, and its caller uses a stand-in that fails closed. An indexer lists nothing for the member, or keeps its entries, and
+    the value of an output is None."""
 
     error: Exception
     where: str = ""
-    """`file:line` of what raised it first."""
+    """`file:line` that raised the exception."""
 
     @classmethod
     def of(cls, error: Exception) -> Crash:
-        """Keeps an error without the frames, which would be kept for as long as the crash is, and grow with each reader."""
-        place = error.__traceback__
-        while place is not None and place.tb_next is not None:
-            place = place.tb_next
-        where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place else ""
+        """Keeps an error without its frames, which would otherwise stay in memory and grow with each reader."""
+        frame = error.__traceback__
+        while frame is not None and frame.tb_next is not None:
+            frame = frame.tb_next
+        where = f"{frame.tb_frame.f_code.co_filename}:{frame.tb_lineno}" if frame else ""
         return cls(error.with_traceback(None), where)
 
     def __eq__(self, other: object) -> bool:
@@ -40,11 +40,12 @@ class Crash(msgspec.Struct, frozen=True):
 
 CLEAN: Final = 0
 MAYBE: Final = 1
-"""Something that it read, directly or not, may have changed."""
+"""A direct or indirect dependency may have changed."""
 DIRTY: Final = 2
 
 FEW: Final = 8
-"""Readers up to which a tuple is used: most nodes have one or none, and a set for each would be half of all memory."""
+"""Up to this number, readers are stored in a tuple: most nodes have at most one, and a set for each would be half of all
+memory."""
 
 
 class Node:
@@ -59,9 +60,9 @@ class Node:
         self.changed = revision
         self.verified = revision
         self.marked: str | None = None
-        """Whose change was the last to reach it, while it is not clean."""
+        """The owner of the last change that reached the node, while it is not clean."""
         self.pinned: tuple[Turns, ...] = ()
-        """Of the stages that look at this node for a member, which is the rest of its id."""
+        """Turns of the stages that pin this node; the member is the rest of its id."""
 
     def add_reader(self, reader: Node) -> None:
         readers = self.readers
@@ -75,7 +76,7 @@ class Node:
         if isinstance(readers, set):
             readers.discard(reader)
         else:
-            self.readers = tuple(each for each in readers if each is not reader)
+            self.readers = tuple(other for other in readers if other is not reader)
 
     def __repr__(self) -> str:
         return f"<{self.id} {('clean', 'maybe', 'dirty')[self.state]}>"

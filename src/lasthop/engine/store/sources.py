@@ -1,6 +1,6 @@
-"""Sources: what queries read besides each other. Each is declared once, with the types of its keys and values.
+"""Sources of queries: inputs hold objects and other external values, indexes hold what stages list by key.
 
-Objects and whatever else comes from outside are inputs; what stages list by key are indexes.
+Each source is declared once, with the types of its keys and values.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ V = TypeVar("V")
 Ts = TypeVarTuple("Ts")
 
 Entry = tuple[NodeId, object]
-"""(index, *key), and a value to list there."""
+"""((index, *key), the value to list there)."""
 
 
 class Input(Generic[*Ts, T]):
-    """A value by key that comes from outside; None where there is none."""
+    """Maps keys to external values; None for missing ones."""
 
     __slots__ = ("name",)
 
@@ -33,11 +33,11 @@ class Input(Generic[*Ts, T]):
         return value
 
     def peek(self, g: Graph, /, *key: *Ts) -> T | None:
-        """Returns the value without recording a read: for callers outside of queries."""
+        """Returns the value without recording a read, for callers outside queries."""
         return cast("T | None", g.inputs.get((self, *key)))
 
     def set(self, g: Graph, value: T | None, /, *key: *Ts) -> bool:
-        """Sets the value (None: there is none); returns whether that changed anything."""
+        """Sets the value, or removes it with None; returns whether it changed."""
         return g.set((self, *key), value)
 
     def current(self, g: Graph, id: NodeId, /) -> object:
@@ -48,7 +48,7 @@ class Input(Generic[*Ts, T]):
 
 
 class Index(Generic[*Ts, T]):
-    """Lists values by key, as the EndpointSlices of a Service. Its keys can be the domain of a later stage."""
+    """Lists values by key, for example the EndpointSlices of a Service. Its keys can be the domain of a later stage."""
 
     __slots__ = ("name", "sizes", "summaries")
 
@@ -58,23 +58,23 @@ class Index(Generic[*Ts, T]):
         self.sizes = IndexSummary[*Ts, int](self, "size", len)
 
     def of(self, g: Graph, /, *key: *Ts) -> tuple[T, ...]:
-        """Returns what is listed under a key, in the order of the members that have listed it."""
+        """Returns the values under a key, in the order of their members."""
         values: tuple[T, ...] = g.read((self, *key))
         g.reads += len(values)
         return values
 
     def size(self, g: Graph, /, *key: *Ts) -> int:
-        """Returns how many values are listed under a key, without reading them."""
+        """Returns the number of values under a key, without reading them."""
         return self.sizes.of(g, *key)
 
     def summary(self, name: str, fn: Callable[[Collection[T]], V]) -> IndexSummary[*Ts, V]:
-        """Declares a value that is worked out from all that is listed under a key, whatever its order."""
-        made = IndexSummary[*Ts, V](self, name, fn)
-        self.summaries.append(made)
-        return made
+        """Declares a value that is computed from all values under a key, independent of their order."""
+        summary = IndexSummary[*Ts, V](self, name, fn)
+        self.summaries.append(summary)
+        return summary
 
     def entry(self, key: tuple[*Ts], value: T) -> Entry:
-        """Returns what an indexer yields to list a value."""
+        """Returns the entry that an indexer yields to list a value."""
         return (self, *key), value
 
     def current(self, g: Graph, id: NodeId, /) -> tuple[object, ...]:
@@ -86,8 +86,8 @@ class Index(Generic[*Ts, T]):
 
 
 class IndexSummary(Generic[*Ts, T]):
-    """A value that is made of all values under a key of an index. Its readers are not looked at again when a value changes
-    and the summary does not, and no node keeps the values themselves."""
+    """A value computed from all values under a key of an index. Its readers run again only if the summary changes, and no node
+    keeps the values themselves."""
 
     __slots__ = ("fn", "index", "name")
 

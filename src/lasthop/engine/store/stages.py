@@ -1,8 +1,7 @@
-"""Stages: queries that are kept up to date for every member of a domain, in order.
+"""Stages: they keep queries up to date for every member of a domain, in order.
 
-An `Indexer` lists what it finds of its members in indexes, an `Output` has a value for each, and `Stages.settle()` returns
-those that have changed. What an index lists under a key is itself a source for later stages, and its keys can be their domain.
-"""
+An `Indexer` lists entries for its members in indexes. An `Output` has a value for each member, and `Stages.settle()` returns
+the changed ones. Later stages can read an index, and use its keys as their domain."""
 
 from __future__ import annotations
 
@@ -24,11 +23,11 @@ T_co = TypeVar("T_co", covariant=True)
 Ts = TypeVarTuple("Ts")
 
 Domain = str | AnyIndex
-"""A kind, or the keys under which an index lists something."""
+"""A kind of objects, or an index whose keys are the members."""
 
 
 class Gone:
-    """The value of an output whose key has left the domain."""
+    """The value of an output whose member has left the domain."""
 
     def __repr__(self) -> str:
         return "GONE"
@@ -45,17 +44,17 @@ class Indexer(msgspec.Struct, frozen=True):
     domains: tuple[Domain, ...]
     entries: Query[*Member, tuple[Entry, ...]]
     keeps: bool = False
-    """A member that crashes keeps what it listed before: where absence would open something, as that of a policy's claim or of
-    a hostname's owner."""
+    """A member that crashes keeps its earlier entries. For indexes whose missing entries would open something: the claims of
+    policies, the owners of hostnames."""
     patient: bool = False
-    """In a limited `settle()` its members take turns, as those of outputs do: to list thousands that one change concerns would
-    hold up everybody. Each is listed before an output of the same domain is reported of it."""
+    """In a limited `settle()`, its members take turns like those of outputs: indexing thousands of members of one change would
+    delay all other changes. A member is indexed before an output of the same domain reports it."""
     only_where: Gate | None = None
-    """Members for which this is closed list nothing, and have no node of their own."""
+    """Members for which the gate is closed list nothing and have no node."""
 
 
 class Gate(msgspec.Struct, frozen=True):
-    """Tells by the value of another query for the same member whether there may be anything to list."""
+    """Decides by another query for the same member whether it may list anything."""
 
     query: Query[*Member, Any]
     opens: Callable[[Any], bool]
@@ -72,19 +71,19 @@ def indexer(
 def indexer(
     *domains: Domain, keeps: bool = False, patient: bool = False, only_where: Gate | None = None
 ) -> Callable[[Callable[..., Iterable[Entry]]], Indexer]:
-    """Makes an indexer of a function `f(g, *member)` that yields the entries of a member."""
+    """Turns a function `f(g, *member)` that yields the entries of a member into an indexer."""
 
     def stage(fn: Callable[..., Iterable[Entry]]) -> Indexer:
-        entries = query(functools.wraps(fn)(lambda g, *member: _each_once(fn(g, *member))))
+        entries = query(functools.wraps(fn)(lambda g, *member: _distinct(fn(g, *member))))
         return Indexer(fn.__name__, domains, entries, keeps, patient, only_where)
 
     return stage
 
 
-def _each_once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Returns the entries with one for each index and key, the last. As a tuple: most members list nothing, or one thing."""
-    found = tuple(entries)
-    return found if len(found) < 2 else tuple(dict(found).items())
+def _distinct(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Keeps the last entry for each index and key. Most members list at most one, so a tuple suffices."""
+    all_entries = tuple(entries)
+    return all_entries if len(all_entries) < 2 else tuple(dict(all_entries).items())
 
 
 class Output(msgspec.Struct, Generic[*Ts, T_co], frozen=True):
@@ -96,21 +95,20 @@ class Output(msgspec.Struct, Generic[*Ts, T_co], frozen=True):
     named: bool = False
     """Outputs that set `names` refer to this one's members."""
     names: bool = False
-    """In a limited `settle()` it is held back for those by whose changes a named output has members that are
-    not reported yet."""
+    """In a limited `settle()`, it holds back changes of owners whose new members of a named output are not reported yet."""
 
     beside: str = ""
-    """The name of an output of the same domain: a member is reported of both or of neither, limits or not. Where the value of
-    one leads to the other, as a cluster to its endpoints, half of it would be followed to where there is nothing yet."""
+    """The name of an output of the same domain that always reports the same members, even with limits. A cluster refers to its
+    endpoints: sent alone, it would refer to endpoints that Envoy does not have."""
     part: Callable[[Any], Any] = lambda value: value
-    """What is reported of the query's value."""
+    """Extracts the reported part of the query's value."""
 
     @property
     def domains(self) -> tuple[Domain, ...]:
         return (self.domain,)
 
     def of(self, changes: Changes) -> Mapping[tuple[*Ts], T_co | Gone | None]:
-        """Returns what has changed, None for a value that could not be computed."""
+        """Returns the changed values; None for one whose query crashed."""
         return changes.get(self.name, {})
 
 
@@ -120,12 +118,12 @@ Changes = Mapping[str, Mapping[Any, Any]]
 """{output name: {member: value or GONE}}."""
 
 Hold = Mapping[str, Collection[object]]
-"""By output: members whose key begins with one of these."""
+"""Members to hold back, by output: those whose key begins with one of these values."""
 NOTHING: Final[Hold] = MappingProxyType({})
 
 
 class _State:
-    """What is remembered of one stage."""
+    """The state of one stage."""
 
     __slots__ = ("domains", "entries", "gate", "query", "stage", "told", "turns")
 
@@ -134,14 +132,14 @@ class _State:
         self.gate = stage.only_where if isinstance(stage, Indexer) else None
         self.query = stage.entries if isinstance(stage, Indexer) else stage.value
         self.domains = domains
-        """The members of each, shared with other stages."""
+        """The members of each domain, shared with other stages."""
         self.entries: dict[Member, tuple[Entry, ...]] = {}
         self.told: dict[Member, int] = {}
         """The revision of each member's value that was last listed or reported."""
         self.turns = Turns(self.told)
 
     def __contains__(self, member: Member) -> bool:
-        for members in self.domains:  # noqa: SIM110 - asked for every member of every stage at a start
+        for members in self.domains:  # noqa: SIM110 - called for every member of every stage at start-up
             if member in members:
                 return True
         return False
@@ -151,11 +149,12 @@ class Stages:
     def __init__(self, graph: Graph, stages: Iterable[Stage]) -> None:
         self.graph = graph
         self.journal: dict[NodeId, dict[NodeId, None]] | None = None
-        """By key of an index: the members that are listed there otherwise than when this was last set, each as its query and
-        as the key of the index that it is a member of; None: not kept."""
+        """Members whose entries have changed since the journal was last reset, by key of an index. Each is listed as its query
+        and as the index key that it is a member of. None: no journal is kept."""
         self._members: dict[Domain, set[Member]] = defaultdict(set)
         self._states = [_State(stage, tuple(self._members[domain] for domain in stage.domains)) for stage in stages]
         self._by_name = {state.stage.name: state for state in self._states}
+        self._at_once = [state for state in self._states if isinstance(state.stage, Indexer) and not state.stage.patient]
         self._beside: dict[str, list[_State]] = {name: [] for name in self._by_name}
         for state in self._states:
             if isinstance(state.stage, Output) and state.stage.beside:
@@ -189,12 +188,11 @@ class Stages:
         hold: Hold = NOTHING,
         aside: frozenset[str] = frozenset(),
     ) -> Changes:
-        """Brings everything up to date; returns the outputs that have changed.
+        """Brings everything up to date and returns the changed outputs.
 
-        With a limit, at most that many members of each output, and once there is `enough`, one of each, by turns: call again
-        while `unsettled`. `only`: these outputs and no other. `hold`: these members not yet. `aside`: nor what follows from
-        changes of these owners, except in outputs that are named, or beside a named one.
-        """
+        `limit` caps the members per output, taken by turns; once `enough()` is true, one member per output. Call again while
+        `unsettled`. `only` restricts the outputs. `hold` delays these members, and `aside` the changes of these owners, except
+        in named outputs and those beside one."""
         changes: dict[str, dict[Member, object]] = {}
         for _ in range(len(self._states) + 1):
             if not self.unsettled:
@@ -203,7 +201,7 @@ class Stages:
             reported = Counter[str]()
             for state in self._states:
                 if not state.turns.dirty:
-                    continue  # of most stages, at most times
+                    continue  # the usual case
                 stage = state.stage
                 if isinstance(stage, Indexer):
                     for member in self._taken(state, limit if stage.patient else None, enough):
@@ -213,7 +211,7 @@ class Stages:
                     continue
                 named = stage.named or bool(self._beside[stage.name])
                 waiting = frozenset() if named else introducing | aside if stage.names else aside
-                # Those that were reported beside others count; but what changes alone does not wait for all that does not.
+                # Members reported beside others count, but leave room for members that change alone.
                 left = None if limit is None else min(limit, max(limit - reported[stage.name], limit // 4, 1))
                 for member in self._taken(state, left, enough, hold, waiting):
                     for listing, indexer in self._patient.get(stage.domain, ()):
@@ -227,7 +225,7 @@ class Stages:
                 if stage.named:
                     introducing |= state.turns.owners_of_new()
             limited = limit is not None or only is not None
-            if limited and not any(state.turns.dirty for state in self._states if _at_once(state.stage)):
+            if limited and not any(state.turns.dirty for state in self._at_once):
                 return changes
         raise RuntimeError("stages feed each other in a circle")
 
@@ -245,33 +243,33 @@ class Stages:
 
     @property
     def unsettled(self) -> bool:
-        for state in self._states:  # noqa: SIM110 - asked several times for each edit
+        for state in self._states:  # noqa: SIM110 - called several times per edit
             if state.turns.dirty:
                 return True
         return False
 
     def unsettled_but(self, hold: Hold) -> bool:
-        """Returns whether there is anything to do besides what is held."""
+        """Returns whether members other than the held ones are unsettled."""
         return any(member[0] not in hold.get(state.stage.name, ()) for state in self._states for member in state.turns.dirty)
 
     def waiting(self, *outputs: AnyOutput) -> bool:
-        """Returns whether members of these outputs are still to be looked at."""
+        """Returns whether members of these outputs are unsettled."""
         return any(self._by_name[output.name].turns.dirty for output in outputs)
 
     def is_member(self, output: Output[*Ts, object], member: tuple[*Ts]) -> bool:
         return member in self._members[output.domain]
 
     def members(self, output: Output[*Ts, T_co]) -> Mapping[tuple[*Ts], T_co | Crash]:
-        nodes, found = self.graph.nodes, self._members[output.domain]
-        there = ((member, nodes.get((output.value, *member))) for member in found)
+        nodes, members = self.graph.nodes, self._members[output.domain]
+        pairs = ((member, nodes.get((output.value, *member))) for member in members)
         return {
-            member: node.value if isinstance(node.value, Crash) else output.part(node.value) for member, node in there if node
+            member: node.value if isinstance(node.value, Crash) else output.part(node.value) for member, node in pairs if node
         }
 
     # --- members -----------------------------------------------------------------------------------------------------
 
     def _changed(self, state: _State, member: Member) -> object:
-        """Returns the value of a member, UNCHANGED if it is what was told, GONE if the member has left."""
+        """Returns the value of a member, UNCHANGED if it was reported before, GONE if the member has left."""
         graph, id, gate, turns = self.graph, (state.query, *member), state.gate, state.turns
         if member not in state:
             graph.unpin(id, turns)
@@ -305,11 +303,11 @@ class Stages:
         self._list(state, member, value if isinstance(value, tuple) else ())
         node = self.graph.nodes.get((state.query, *member))
         if node and not node.deps and not isinstance(value, Crash):
-            # It has read nothing, so it stays as it is until its member leaves.
+            # It read nothing, so it cannot change until its member leaves.
             self.graph.unpin(node.id, state.turns)
 
     def _list(self, state: _State, member: Member, new: tuple[Entry, ...]) -> None:
-        """Moves a member from where it was listed to where it is listed now."""
+        """Replaces the entries of a member."""
         old = state.entries.pop(member, ())
         if not old and not new:
             return
@@ -348,7 +346,3 @@ class Stages:
             noted = self.journal.setdefault(id, {})
             noted[(state.query, *member)] = None
             noted.update({(domain, *member): None for domain in state.stage.domains if not isinstance(domain, str)})
-
-
-def _at_once(stage: Stage) -> bool:
-    return isinstance(stage, Indexer) and not stage.patient

@@ -1,4 +1,4 @@
-"""Objects by key. Putting an object says whether anything that we use of it changed."""
+"""The store of objects by key. It reports whether a change affects any field that Lasthop uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OBJECTS = Input[Key, Object]("object")
 
 
 def read(g: Graph, key: Key, struct: type[T]) -> T | None:
-    """Returns an object, None where it does not exist. Raises TypeError if it is of another type."""
+    """Returns an object, or None if it does not exist. Raises TypeError for another type."""
     obj: Object | None = g.read((OBJECTS, key))
     if obj is None or isinstance(obj, struct):
         return obj
@@ -47,7 +47,7 @@ class Store:
         return OBJECTS.peek(self._stages.graph, key)
 
     def uid(self, key: Key) -> str:
-        """Returns an object's UID; empty where it does not exist."""
+        """Returns an object's UID; empty if it does not exist."""
         obj = self.get(key)
         return obj.metadata.uid if obj is not None else ""
 

@@ -1,8 +1,7 @@
-"""Turns: in which order the members of a stage are looked at where there is no time for all of them at once.
+"""Turns: the order in which a stage processes its members when time is limited.
 
-Those whose changes they follow take turns, so what concerns thousands, or is made again and again, does not hold up what
-others do. Of the changes of one owner the latest goes first.
-"""
+Owners of changes take turns, so that a change with thousands of effects, or a repeated change, does not delay those of other
+owners. Within one owner, the latest change goes first."""
 
 from __future__ import annotations
 
@@ -13,18 +12,18 @@ Member = tuple[Any, ...]
 
 
 class Turns:
-    """The members of one stage that are to be looked at."""
+    """The dirty members of one stage."""
 
     __slots__ = ("_known", "_new", "_queues", "dirty")
 
     def __init__(self, known: Container[Member] = ()) -> None:
-        """`known`: members that were looked at before."""
+        """`known` contains the members that were processed before."""
         self._known = known
         self.dirty: dict[Member, None] = {}
         self._queues: dict[str, dict[Member, None]] = {}
-        """The same by the owner of what changed, the one whose turn it is first. May name members that are clean again."""
+        """Dirty members by owner of the change; the next owner comes first. May contain members that are clean again."""
         self._new: dict[str, dict[Member, None]] = {}
-        """Those of them that were not known when they were marked."""
+        """Dirty members that were not known when they were marked."""
 
     def mark(self, member: Member, owner: str) -> None:
         self.dirty[member] = None
@@ -41,8 +40,8 @@ class Turns:
     def take(
         self, limit: int, enough: Callable[[], bool], held: Container[object], waiting: Collection[str]
     ) -> Iterator[Member]:
-        """Yields at most so many, and one once there is enough. `held`: members that wait, by the first of their key;
-        `waiting`: those whose changes wait."""
+        """Yields at most `limit` members, and stops after one once `enough()` is true. `held` delays members by the first part
+        of their key, `waiting` delays owners."""
         queues = self._queues
         aside = {owner: queues.pop(owner) for owner in waiting if owner in queues}
         taken, passed = 0, []
@@ -63,17 +62,17 @@ class Turns:
             self.mark(member, owner)
 
     def drop(self, member: Member) -> bool:
-        """Takes one member, whoever's turn it is; returns whether it was to be looked at."""
+        """Removes one member out of turn; returns whether it was dirty."""
         if member not in self.dirty:
             return False
         del self.dirty[member]
-        if not self.dirty:  # stages that have nothing to look at are not asked for their turns
+        if not self.dirty:  # a stage without dirty members never takes turns
             self._queues.clear()
             self._new.clear()
         return True
 
     def owners_of_new(self) -> frozenset[str]:
-        """Returns those by whose changes there are members that are not known yet."""
+        """Returns the owners whose changes created members that are not known yet."""
         for owner, members in list(self._new.items()):
             while members and ((member := next(iter(members))) not in self.dirty or member in self._known):
                 del members[member]

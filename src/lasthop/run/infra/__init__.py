@@ -1,1 +1,1 @@
-"""Provides what a Gateway needs to exist: ports and proxies."""
+"""Provides a Gateway's infrastructure: ports and proxies."""

@@ -1,4 +1,4 @@
-"""Keeps what is remembered in a file, so that a policy which is deleted while Lasthop is stopped is noticed too."""
+"""Keeps the verification memory in a file, so that a policy that is deleted while Lasthop is stopped is noticed."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from lasthop.engine.memory.codec import Damaged, Encoder, Memory, decode
 
 FILE: Final = "verification.json"
 SHARE: Final = 1000
-"""How many times as long as encoding took is waited at least until the next time: it is written whole, so with thousands of
-ports not as often, or an edit would cost more the more of them there are ..."""
+"""Minimum pause between writes as a multiple of the encoding time. The file is written completely, so with thousands of ports
+less often, or edits would cost more with more ports ..."""
 LONGEST_PAUSE: Final = 30.0
-"""... but after these seconds all the same."""
+"""... but at least after these seconds."""
 
 
 def pause(interval: float, took: float) -> float:
-    """Returns the seconds until the next write, after one that took so long."""
+    """Returns the seconds until the next write, after one that took this long."""
     return max(interval, min(SHARE * took, LONGEST_PAUSE))
 
 
 def load(path: Path) -> Memory | Damaged | None:
-    """Returns None if there is no such file."""
+    """Reads the memory; returns None if the file does not exist."""
     try:
         return decode(path.read_bytes())
     except FileNotFoundError:
@@ -35,7 +35,7 @@ Stamp = tuple[int, int, int]
 
 
 def stamp(path: Path) -> Stamp | None:
-    """Returns what changes whenever the file is written; None if it does not exist."""
+    """Returns a value that changes with every write of the file; None if it does not exist."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -48,6 +48,6 @@ def save(path: Path, memory: Memory, encode: Encoder) -> Stamp | None:
     written = path.with_suffix(".new")
     written.touch(mode=0o600)
     written.write_bytes(encode(memory))
-    found = stamp(written)  # before it has its name: from then on others may write it
+    found = stamp(written)  # before the rename: from then on others may write it
     os.replace(written, path)
     return found

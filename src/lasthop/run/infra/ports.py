@@ -17,17 +17,17 @@ from typing import NamedTuple
 from lasthop.base.api.addresses import with_port
 
 USED_FOR = "folder"
-"""The file of a run directory with the path of the folder that it belongs to."""
+"""The file of a run directory that contains the path of its folder."""
 MAX_PATH = 4096
 HeldPort = socket.socket
-"""Keeps a port until it is closed."""
+"""Holds a port until it is closed."""
 
 
 class BindProblem(NamedTuple):
     found: str
     remedy: str
     in_use: bool
-    """Some process has the port."""
+    """A process has the port."""
 
     @property
     def message(self) -> str:
@@ -44,14 +44,14 @@ def problem(address: str, port: int, transport: str = "TCP") -> BindProblem | No
 
 
 def hold(address: str, port: int) -> HeldPort | BindProblem:
-    """Returns a socket that keeps a TCP port, until it is closed, for the Envoys of this user; or why it cannot be bound.
+    """Returns a socket that holds a TCP port for the Envoys of this user until it is closed, or why it cannot be bound.
 
     Otherwise two Lasthops that start at the same time would both find the port free, and their Envoys would share it.
     """
     found = _take(address, port, "TCP")
     if isinstance(found, socket.socket):
-        # As long as it listens nobody else can bind the port. From here on those can who use SO_REUSEPORT, as Envoy does and
-        # `_take` does not; and it is only bound, so that no connection is given to it.
+        # While it listens no other process can bind the port. From here on sockets with SO_REUSEPORT can, which Envoy sets and
+        # `_take` does not; and this socket only binds, so that it receives no connection.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         found.shutdown(socket.SHUT_RD)
@@ -59,7 +59,7 @@ def hold(address: str, port: int) -> HeldPort | BindProblem:
 
 
 def covers(address: str, other: str) -> bool:
-    """Returns whether who has a port of `address` has that of `other`, too."""
+    """Returns whether a socket on `address` also occupies the port on `other`."""
     return address == other or address == ("::" if ":" in other else "0.0.0.0")
 
 
@@ -68,7 +68,7 @@ def _take(address: str, port: int, transport: str) -> socket.socket | BindProble
     taken = socket.socket(family, socket.SOCK_DGRAM if transport == "UDP" else socket.SOCK_STREAM)
     try:
         if family == socket.AF_INET6:
-            taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # as Envoy does
+            taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # like Envoy
         if transport == "TCP":
             # Ignores closed connections in TIME_WAIT. For UDP the same option would let two processes share the port.
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -82,7 +82,7 @@ def _take(address: str, port: int, transport: str) -> socket.socket | BindProble
 
 
 def _explained(address: str, port: int, transport: str, error: OSError) -> tuple[str, str]:
-    """Returns what is wrong and what to do."""
+    """Returns the problem and the remedy."""
     place = f"{with_port(address, port)}{' (UDP)' if transport == 'UDP' else ''}"
     match error.errno:
         case errno.EADDRINUSE:
@@ -98,7 +98,7 @@ def _explained(address: str, port: int, transport: str, error: OSError) -> tuple
 
 
 def _holder(port: int, transport: str) -> tuple[str, str]:
-    """Returns who has a port, and how to end it."""
+    """Returns the holder of a port, and how to stop it."""
     for pid in holders(port, transport):
         with contextlib.suppress(OSError):
             if folder := _gateway_folder(pid):
@@ -108,8 +108,8 @@ def _holder(port: int, transport: str) -> tuple[str, str]:
 
 
 def _gateway_folder(pid: int) -> str:
-    """Returns the folder of the gateway whose Envoy this is; empty: it is none. Its Lasthop would replace an Envoy that is
-    killed."""
+    """Returns the folder of the gateway that runs this Envoy; empty if it is not one. Its Lasthop would replace an Envoy that
+    is killed."""
     words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     bootstrap = next((Path(os.fsdecode(word)) for word in words if b"/bootstrap-" in word), None)
     if bootstrap is None or len(bootstrap.parents) < 2:
@@ -121,7 +121,7 @@ def _gateway_folder(pid: int) -> str:
 
 
 LISTENING = {"TCP": "0A", "UDP": "07"}
-"""The state of such a socket in the kernel's tables."""
+"""The state of listening sockets in the kernel's tables."""
 
 
 def holders(port: int, transport: str = "TCP") -> Iterator[int]:
@@ -134,7 +134,7 @@ def holders(port: int, transport: str = "TCP") -> Iterator[int]:
 
 
 def _sockets(process: Path) -> Iterator[str]:
-    """Yields the inodes of a process's sockets. A descriptor that is closed meanwhile hides none of the others."""
+    """Yields the inodes of a process's sockets. A descriptor that is closed meanwhile does not hide the others."""
     with contextlib.suppress(OSError):
         for descriptor in (process / "fd").iterdir():
             with contextlib.suppress(OSError):

@@ -28,14 +28,14 @@ from lasthop.engine.resolve.gateways.ports import Probe
 from lasthop.run.infra import ports
 
 RETRY: Final = 2.0
-"""Seconds after which a port or a directory that could not be used is tried again."""
+"""Seconds until an unusable port or directory is tried again."""
 
 Socket = tuple[Key, str, int, str]
 """Gateway, address, port, TCP or UDP."""
 
 
 class Processes:
-    """Runs the proxies that `want()` asks for, and reports through the callbacks."""
+    """Runs the proxies requested by `want()`, and reports through the callbacks."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Processes:
         self._news = asyncio.Event()
         self._stopping = self._leaving = False
         self.feed = RequestFeed()
-        """Of requests, for those who look at them."""
+        """The feed of requests for readers."""
 
     @property
     def proxies(self) -> Mapping[Key, Proxy]:
@@ -73,8 +73,8 @@ class Processes:
         return self._stopping
 
     def want(self, gateways: Mapping[Key, set[tuple[str, int, str]]], graces: Mapping[Key, float] | None = None) -> None:
-        """Takes the Gateways to run, each with the addresses and ports (TCP or UDP) that it binds, and how many seconds the
-        proxies of some have to finish their requests when they stop."""
+        """Receives the Gateways to run, each with the addresses and ports (TCP or UDP) that it binds. `graces` are the seconds
+        that the proxies of some have to finish their requests."""
         for key in gateways.keys() - self._proxies.keys():
             self._proxies[key] = Proxy(
                 key.path,
@@ -102,7 +102,7 @@ class Processes:
             self.probe()
 
     def probe(self) -> None:
-        """Tries every wanted port that has no good result yet."""
+        """Tries every wanted port without a success yet."""
         for socket in sorted(self._wanted):
             old = self._results.get(socket)
             if old is None or old.problem:
@@ -118,7 +118,7 @@ class Processes:
         return found.message
 
     def _hold(self, key: Key, address: str, port: int) -> ports.BindProblem | None:
-        """Keeps others from taking a port before our Envoy has bound it; returns why that cannot be done."""
+        """Reserves a port until our Envoy has bound it; returns why that is impossible."""
         held = [socket for socket in self._held if socket[2] == port]
         if any(ports.covers(socket[1], address) for socket in held):
             return None
@@ -136,11 +136,11 @@ class Processes:
             held.close()
 
     def _is_ours(self, key: Key, port: int, transport: str) -> bool:
-        """Returns whether an Envoy of this Gateway has the port: one that will be adopted or replaced."""
+        """Returns whether an Envoy of this Gateway, which will be adopted or replaced, has the port."""
         return not _envoys(self._proxies[key]).isdisjoint(ports.holders(port, transport))
 
     async def plaintext_hops(self) -> list[Hop]:
-        """Returns the hops that Envoys of an earlier Lasthop serve in plaintext; of one that does not answer, none."""
+        """Returns the hops that Envoys of an earlier Lasthop serve in plaintext; none for an Envoy that does not answer."""
         found: list[Hop] = []
         for proxy in self._proxies.values():
             with contextlib.suppress(AdminUnavailable):
@@ -154,7 +154,7 @@ class Processes:
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(self._keep_probing())
             while not self._stopping or any(not task.done() for task in running.values()):
-                # A proxy that was stopped is not started again.
+                # A stopped proxy is not started again.
                 for key, proxy in () if self._stopping else self._proxies.items():
                     if proxy not in running:
                         running[proxy] = tasks.create_task(self._supervise(key, proxy))
@@ -170,18 +170,18 @@ class Processes:
         for socket in tuple(self._held):
             self._release(socket)
         if not self._leaving:
-            # An Envoy of an earlier Lasthop is still there if it was told to end before it could adopt it.
+            # An Envoy of an earlier Lasthop still runs if this process was stopped before it could adopt it.
             await end_orphans(self._run_dir, [key.path for key, proxy in self._proxies.items() if not _envoys(proxy)])
 
     def stop(self) -> None:
-        """Drains and stops every proxy; called again, at once."""
+        """Drains and stops every proxy; a second call skips the drain."""
         self._stopping = True
         for proxy in (*self._proxies.values(), *self._retiring):
             proxy.stop()
         self._news.set()
 
     def leave(self) -> None:
-        """Leaves every proxy serving, for the next Lasthop; one whose Gateway is gone still drains."""
+        """Leaves every proxy serving for the next Lasthop; a proxy whose Gateway was deleted still drains."""
         self._stopping = self._leaving = True
         for proxy in self._proxies.values():
             proxy.leave()

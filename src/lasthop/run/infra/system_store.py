@@ -22,7 +22,7 @@ CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 
 
 class SystemStoreCopies:
-    """Keeps a copy of the host's bundle; `current()` is cheap when the bundle has not changed."""
+    """Copies the host's bundle; `current()` is cheap while the bundle is unchanged."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -30,7 +30,7 @@ class SystemStoreCopies:
         self._store: SystemStore | None = None
 
     def current(self) -> SystemStore | None:
-        """Returns None if there is no readable bundle: then every policy that uses it fails closed."""
+        """Returns the current copy; None without a readable bundle, so that every policy that uses it fails closed."""
         bundle = _locate()
         version = (str(bundle[0]), bundle[1].st_mtime_ns, bundle[1].st_size, bundle[1].st_ino) if bundle else None
         if version != self._version:
@@ -49,7 +49,7 @@ class SystemStoreCopies:
             temporary = copy.with_suffix(".tmp")
             temporary.write_bytes(pem)
             temporary.rename(copy)
-        # The previous copy stays: clusters that still name it may be sent to a proxy that restarts at this moment.
+        # The previous copy stays, because clusters that still name it may be sent to a proxy that restarts at this moment.
         keep = {copy.name, Path(self._store.path).name if self._store else ""}
         for other in self._folder.glob("*.pem"):
             if other.name not in keep:
@@ -65,7 +65,8 @@ def host_store() -> SystemStore | None:
 
 
 def _read(path: Path) -> bytes | None:
-    """Does not parse: real bundles hold certificates that only a parser like OpenSSL's accepts, and Envoy has one."""
+    """Reads a bundle without parsing it: real bundles contain certificates that only a parser like OpenSSL's accepts, and
+    Envoy has one."""
     try:
         pem = path.read_bytes()
     except OSError:

@@ -1,4 +1,4 @@
-"""Tells systemd how the process stands (sd_notify), and asks whether a unit is stopped or restarted."""
+"""Notifies systemd of the process's state (sd_notify), and asks whether a unit is being stopped or restarted."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Final
 
 ANSWER_SECONDS: Final = 5.0
 SYSTEM: Final = "/run/systemd/"
-"""Where the socket of the system's own manager is; users' managers have theirs elsewhere."""
+"""The directory of the system manager's socket; user managers have other ones."""
 _CGROUP: Final = Path("/proc/self/cgroup")
 
 
 def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Sends lines such as `READY=1` to the service manager. Returns False where there is none, or it does not listen."""
+    """Sends lines such as `READY=1` to the service manager. Returns False without one, or if it does not listen."""
     address = environment.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager:
         try:
             manager.settimeout(1)
-            # An @ stands for the zero byte that begins an abstract address.
+            # An @ stands for the zero byte at the start of an abstract address.
             manager.sendto("\n".join(lines).encode(), address.replace("@", "\0", 1) if address[0] == "@" else address)
         except OSError:
             return False
@@ -33,30 +33,30 @@ def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def reloading() -> bool:
-    """Says that READY=1 will follow. The time is part of the protocol, so that an earlier READY=1 is not mistaken for it."""
+    """Announces a later READY=1. The protocol requires the time, so that an earlier READY=1 is not mistaken for it."""
     return notify("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
 
 def status(text: str) -> str:
-    """Returns the line that `systemctl status` shows; of untrusted text nothing may become a line of its own."""
+    """Returns the line for `systemctl status`, from which untrusted text cannot break out."""
     return f"STATUS={' '.join(text.split())[:400]}"
 
 
 def unit(cgroup: str) -> str:
-    """Returns the unit that a process of this cgroup (the text of /proc/PID/cgroup) belongs to; empty: none."""
+    """Returns the unit of a process with this cgroup (the text of /proc/PID/cgroup); empty: none."""
     found = (re.search(r"/([^/]+\.service)(?:/[^/]*)?$", line) for line in cgroup.splitlines())
     return next((each[1] for each in found if each), "")
 
 
 def job(jobs: str, name: str) -> str:
-    """Returns the type of a unit's job in the output of `systemctl list-jobs`; empty: there is none."""
+    """Returns the type of a unit's job in the output of `systemctl list-jobs`; empty: none."""
     rows = (line.split() for line in jobs.splitlines())
     return next((row[2] for row in rows if len(row) >= 3 and row[1] == name), "")
 
 
 def is_stopped_for_good() -> bool:
-    """Returns whether systemd stops this unit without starting it again. SIGTERM alone does not say; the manager's job does.
-    False where that cannot be learned."""
+    """Returns whether systemd stops this unit without starting it again. SIGTERM alone does not tell; the manager's job does.
+    False if that is unknown."""
     socket = os.environ.get("NOTIFY_SOCKET", "")
     try:
         name = unit(_CGROUP.read_text())

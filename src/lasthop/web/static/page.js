@@ -1,10 +1,10 @@
-// What a server cannot do: notice that it has gone, say how long ago things were, follow the keyboard, light up what belongs
-// together. Everything else is HTML from the server, which htmx puts in its place.
+// Does what a server cannot: detects that it has stopped, displays ages, handles the keyboard, highlights related items.
+// Everything else is HTML from the server, which htmx inserts.
 "use strict";
 
 const HEARTBEAT = 600;
-const SILENT = 1500; // milliseconds without an answer after which the page says so, at its next look: within two seconds
-const LOOK = 250;
+const SILENT = 1500; // milliseconds without a response after which the page shows a banner at its next check: within two seconds
+const CHECK = 250;
 let answered = Date.now();
 let away = false;
 
@@ -17,15 +17,15 @@ const text = (unix) => {
   return `${Math.round(seconds / 86400)} days ago`;
 };
 
-const tellAges = () => {
+const showAges = () => {
   for (const each of document.querySelectorAll("time[data-unix]")) {
-    const said = text(Number(each.dataset.unix));
-    if (each.textContent !== said) each.textContent = said;
+    const age = text(Number(each.dataset.unix));
+    if (each.textContent !== age) each.textContent = age;
     if (!each.title) each.title = new Date(Number(each.dataset.unix) * 1000).toLocaleString();
   }
 };
 
-// --- whether Lasthop is still there ---------------------------------------------------------------------------------------
+// --- whether Lasthop still responds ---------------------------------------------------------------------------------------
 const heard = () => {
   answered = Date.now();
   if (!away) return;
@@ -42,8 +42,8 @@ const missed = () => {
     document.body.classList.add("stale");
   }
   const since = new Date(answered).toLocaleTimeString();
-  const said = `Lasthop does not answer. What you see is from ${since}; the page goes on by itself when Lasthop is back.`;
-  if (banner.textContent !== said) banner.textContent = said;
+  const message = `Lasthop does not respond. This page shows the state at ${since}; it updates automatically when Lasthop is back.`;
+  if (banner.textContent !== message) banner.textContent = message;
 };
 
 let asked = 0;
@@ -53,21 +53,21 @@ const beat = () => {
   fetch("healthz", { cache: "no-store", signal: AbortSignal.timeout(5000) })
     .then(
       (answer) => (answer.ok ? heard() : missed()),
-      () => { if (Date.now() - answered > HEARTBEAT) missed(); }, // one that was lost on the way means little
+      () => { if (Date.now() - answered > HEARTBEAT) missed(); }, // a single lost request means little
     )
     .finally(() => { asked -= 1; });
 };
 
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) return;
-  answered = Date.now(); // nobody asked while nobody looked
+  answered = Date.now(); // no requests are sent while the page is hidden
   beat();
 });
 setInterval(beat, HEARTBEAT);
 setInterval(() => {
-  tellAges();
+  showAges();
   if (!document.hidden && Date.now() - answered > SILENT) missed();
-}, LOOK);
+}, CHECK);
 
 // --- one line -------------------------------------------------------------------------------------------------------------
 const detail = () => document.getElementById("detail");
@@ -92,14 +92,14 @@ document.addEventListener("click", (event) => {
   if (row) row.click();
 });
 document.addEventListener("htmx:afterSwap", (event) => {
-  tellAges();
+  showAges();
   if (event.detail.target.id === "detail") {
     detail().scrollTop = 0;
     document.getElementById("detail-title")?.focus({ preventScroll: true });
   }
   relight();
 });
-// A refusal has words for people; htmx would show nothing of it.
+// Shows error texts, which htmx would drop.
 document.addEventListener("htmx:beforeSwap", (event) => {
   if (event.detail.target.id === "probed" && event.detail.xhr.status >= 400) {
     event.detail.shouldSwap = true;
@@ -127,7 +127,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// --- what belongs together ------------------------------------------------------------------------------------------------
+// --- highlighting of related items ------------------------------------------------------------------------------------------------
 let lit = "";
 const relight = () => {
   const wanted = new Set(lit.split(" ").filter(Boolean));

@@ -1,4 +1,4 @@
-"""What is wanted comes to be in the cluster, once, and goes again."""
+"""Desired objects are created in the cluster, once, and deleted again."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ async def test_somebody_elses_object_of_the_same_name_is_left_alone(world: World
         await world.settled()
     assert world.api.objects[path] is theirs
     assert (
-        world.heard[-1][1].problem == "Service lasthop-web: it exists and is not managed by Lasthop; rename it, or the Gateway"
+        world.heard[-1][1].problem == "Service lasthop-web: it exists and is not managed by Lasthop; rename it or the Gateway"
     )
 
 

@@ -86,6 +86,6 @@ async def test_a_damaged_secret_is_reported_and_not_overwritten() -> None:
     api = FakeApi()
     await ensure_authority(api, NAMESPACE, NOW)
     api.objects[PATH]["data"] = {"ca.crt": "eA=="}
-    with pytest.raises(UnusableSecret, match="delete it, and a new CA is created"):
+    with pytest.raises(UnusableSecret, match="delete it, and the controller creates a new CA"):
         await ensure_authority(api, NAMESPACE, NOW)
     assert len(api.writes) == 1

@@ -371,6 +371,32 @@ def test_cas_of_a_loud_namespace_are_left_out_so_that_the_record_can_be_stored()
     assert all(each.now.basis is None and each.now.digest for port in loud for each in found.ports[port].hops)
 
 
+@pytest.mark.parametrize("each", [1, 50])
+def test_only_ports_that_have_changed_are_encoded_again_whether_or_not_their_cas_are_kept(
+    each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, encoder, encoded = with_cas("shop", 100, each), codec.Encoder(), list[Port]()
+    codec.pack(known(before), 5000, encoder)
+    real = codec._encoded
+
+    def counted(port: Port, known: PortMemory, *, bare: bool) -> codec._Encoded:
+        encoded.append(port)
+        return real(port, known, bare=bare)
+
+    monkeypatch.setattr(codec, "_encoded", counted)
+    edited = next(iter(before))
+    after = {**before, edited: mk_port(VERIFIED)}
+    packed = codec.pack(known(after), 5000, encoder)
+    assert encoded == [edited]
+    assert packed == codec.pack(known(after), 5000, codec.Encoder())
+
+
+def test_cas_are_kept_again_once_a_namespace_has_few() -> None:
+    loud, few, encoder = with_cas("shop", 100, 50), with_cas("shop", 10, 50), codec.Encoder()
+    codec.pack(known(loud), 5000, encoder)
+    assert codec.unpack(codec.pack(known(few), 5000, encoder)) == known(few)
+
+
 def test_a_bundle_that_many_ports_share_counts_and_is_stored_once() -> None:
     (one,) = with_cas("shop", 1, 50).values()
     many = {Port(Key("Service", "shop", f"s{n}"), 443): one for n in range(1000)}

@@ -1,4 +1,4 @@
-"""Events are told once, counted, and never waited for."""
+"""Events are recorded once, counted, and never block."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_the_same_again_is_told_once_in_ten_minutes_as_a_series(api: FakeA
     async with recording(api) as (recorder, clock):
         for _ in range(5):
             recorder.emit(ROUTE, "u", "Bad", "same")
-        await until(lambda: count(recorder.counts, "told") == 1)
+        await until(lambda: count(recorder.counts, "recorded") == 1)
         assert count(recorder.counts, "suppressed") == 4 and len(api.events) == 1
         clock.now = 601.0
         recorder.emit(ROUTE, "u", "Bad", "same")
@@ -59,7 +59,7 @@ async def test_the_same_again_is_told_once_in_ten_minutes_as_a_series(api: FakeA
 async def test_a_series_whose_event_has_expired_is_a_new_event(api: FakeApi) -> None:
     async with recording(api) as (recorder, clock):
         recorder.emit(ROUTE, "u", "Bad", "same")
-        await until(lambda: count(recorder.counts, "told") == 1)
+        await until(lambda: count(recorder.counts, "recorded") == 1)
         api.objects["events"].clear()
         clock.now = 7200.0
         recorder.emit(ROUTE, "u", "Bad", "same")
@@ -70,7 +70,7 @@ async def test_too_many_are_dropped_and_counted(api: FakeApi) -> None:
     async with recording(api, burst=10) as (recorder, _):
         for number in range(25):
             recorder.emit(ROUTE, "u", "Bad", str(number))
-        await until(lambda: count(recorder.counts, "told") == 10)
+        await until(lambda: count(recorder.counts, "recorded") == 10)
         assert count(recorder.counts, "dropped") == 15
 
 
@@ -79,7 +79,7 @@ async def test_a_refusal_is_counted_and_nothing_else_happens(api: FakeApi) -> No
     async with recording(api) as (recorder, _):
         recorder.emit(ROUTE, "u", "Bad", "one")
         recorder.emit(ROUTE, "u", "Bad", "two")
-        await until(lambda: count(recorder.counts, "told") == 1 and count(recorder.counts, "errors") == 1)
+        await until(lambda: count(recorder.counts, "recorded") == 1 and count(recorder.counts, "errors") == 1)
 
 
 async def test_a_long_note_is_cut_at_1024_bytes(api: FakeApi) -> None:

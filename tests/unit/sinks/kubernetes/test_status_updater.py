@@ -1,4 +1,4 @@
-"""What a replica says to the cluster while it leads: statuses that do not flip, and Events that are worth one."""
+"""The leader's writes to the cluster: statuses that do not flap, and significant Events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who edited a file last: from git where it can be trusted, else the owner; and a hostile repository runs nothing."""
+"""The last author of a file: from git if it can be trusted, otherwise the owner; a hostile repository runs nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a file says, reading it ends in objects or in findings with a line, never in an exception."""
+"""Any text of a file results in objects or in findings with a line, never in an exception."""
 
 from __future__ import annotations
 

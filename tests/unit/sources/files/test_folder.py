@@ -1,4 +1,4 @@
-"""Folders of somebody who wants to stop the others: deep, many, linked to everywhere, with names that are no text."""
+"""Hostile folders: deep, many, linked to everywhere, with names that are not text."""
 
 from __future__ import annotations
 

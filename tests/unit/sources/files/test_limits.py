@@ -1,4 +1,4 @@
-"""What one file may hold: beyond it the file is refused with a finding that names the limit, in bounded time and memory."""
+"""The limits of one file: above them it is rejected with a finding that names the limit, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_one_duplicate_among_many_keys_of_json_is_found_in_one_pass(monkeypatch:
 def test_a_file_with_too_many_values_is_not_parsed_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml, "MAX_VALUES", 1000)
     (finding,) = broken(route() + f"  hostnames: [{'[],' * 5000}]\n  @ not even YAML").findings
-    assert (finding.reason, finding.message) == ("TooLarge", "the file holds more than 1000 values.")
+    assert (finding.reason, finding.message) == ("TooLarge", "the file has more than 1000 values.")
     assert "more than 1000 values" in broken("---\n" * 2000).findings[0].message
     assert "more than 1000 values" in broken(json.dumps({"a": [[]] * 2000}), "a.json").findings[0].message
     assert broken(route() + f"  hostnames: [{'[],' * 5000}]\n").opaque
@@ -85,14 +85,14 @@ def test_unknown_fields_are_listed_up_to_a_limit_and_looked_up_no_further() -> N
     text = route() + "".join(f"  f{i:05}: 1\n" for i in range(20_000))
     found = broken(text).findings
     assert len(found) == limits.MAX_PROBLEMS + 1
-    assert found[-1].message == f"has more than {limits.MAX_PROBLEMS} problems; the others are not listed"
+    assert found[-1].message == f"more than {limits.MAX_PROBLEMS} problems; the rest is not listed"
     assert [finding.line for finding in found[:3]] == [8, 9, 10]
 
 
 def test_all_that_is_wrong_with_a_file_is_listed_up_to_a_limit() -> None:
     found = broken("---\n".join(service(f"s{i}", 0) for i in range(300))).findings
     assert len(found) == limits.MAX_FINDINGS + 1
-    assert found[-1].message.startswith(f"there are more than {limits.MAX_FINDINGS} problems in this file")
+    assert found[-1].message.startswith(f"this file has more than {limits.MAX_FINDINGS} problems")
 
 
 def test_an_object_larger_than_an_api_server_takes_is_refused() -> None:
@@ -117,11 +117,11 @@ def test_a_file_with_too_many_objects_is_refused_and_its_policies_still_guard_th
     monkeypatch.setattr(content, "MAX_OBJECTS", 5)
     texts = [policy("web", "pay"), *(service(f"s{i}") for i in range(5))]
     found = broken("---\n".join(texts))
-    assert [finding.message for finding in found.findings] == ["the file holds more than 5 objects."]
+    assert [finding.message for finding in found.findings] == ["the file has more than 5 objects."]
     assert [target.name for each in found.policies for target in each.targets] == ["pay"]
     assert found.opaque  # more may follow
     listed = {"apiVersion": "v1", "kind": "ServiceList", "items": [{"metadata": {"name": f"s{i}"}} for i in range(6)]}
-    assert broken(json.dumps(listed), "a.json").findings[0].message == "the file holds more than 5 objects."
+    assert broken(json.dumps(listed), "a.json").findings[0].message == "the file has more than 5 objects."
 
 
 def test_a_deep_json_file_is_refused_as_a_deep_yaml_file_is() -> None:

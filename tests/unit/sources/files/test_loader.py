@@ -222,8 +222,7 @@ def test_of_the_same_object_in_two_files_the_first_by_path_is_used_and_both_are_
     batch = reload(Loader(tmp_path))
     assert port(batch) == 80
     assert [str(f) for f in batch.findings] == [
-        f"{tmp_path}/b.yaml:1: Service shop/web: the same object is in {tmp_path}/a.yaml:2, and that one is used. "
-        "Remove one of the two."
+        f"{tmp_path}/b.yaml:1: Service shop/web: duplicate of {tmp_path}/a.yaml:2, which is used. Remove one of the two."
     ]
 
 

@@ -65,7 +65,7 @@ def test_a_missing_file_is_a_finding_at_the_annotation_and_the_key_is_left_out(t
     (finding,) = batch.findings
     assert (finding.object, finding.line) == (CONFIG_MAP, 7)
     assert finding.field == "metadata.annotations[lasthop.dev/file.ca.crt]"
-    assert finding.message == f"{tmp_path}/ca.pem does not exist. The key is left out."
+    assert finding.message == f"{tmp_path}/ca.pem does not exist. The key is omitted."
     (tmp_path / "ca.pem").write_text("PEM")
     batch = reload(loader)
     assert data(batch) == {"ca.crt": "PEM", "other": "x"}
@@ -166,7 +166,7 @@ def test_a_file_outside_the_folder_is_not_read_unless_it_is_allowed(tmp_path: Pa
     assert data(batch) == {}
     (finding,) = batch.findings
     assert finding.reason == "LocalFile"
-    assert "is not below the folder of Gateway API objects. The key is left out." in finding.message
+    assert "is not below the folder of Gateway API objects. The key is omitted." in finding.message
     there = Path("/proc/self") if named.startswith("/proc") else other
     assert finding.remedy.endswith(f" --allow-files {there}")
     assert ("link" in how) is (f" leads to {other}/ca.pem, which is not below" in finding.message)
@@ -242,7 +242,7 @@ def test_only_certificates_and_keys_come_from_files_and_keys_only_into_secrets()
         assert bool(refused(config_map("f").replace("file.ca.crt", f"file.{key}"))) is not fits
     ((where, message),) = refused(config_map("f").replace("file.ca.crt", "file.tls.key"))
     assert where == "metadata.annotations[lasthop.dev/file.tls.key]"
-    assert message == 'a file cannot be the content of "tls.key" in a ConfigMap'
+    assert message == '"tls.key" of a ConfigMap cannot come from a file'
     assert refused(secret("a", "b")) == []
 
 

@@ -1,4 +1,4 @@
-"""What a broken document still says about BackendTLSPolicies."""
+"""BackendTLSPolicies that can be salvaged from a broken document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hundreds of files at once are read in pieces, so that nobody waits for those of another team."""
+"""Hundreds of files are read in pieces, so that no team waits for another's."""
 
 from __future__ import annotations
 

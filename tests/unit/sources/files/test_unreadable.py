@@ -172,7 +172,7 @@ def test_a_file_whose_extension_is_not_in_lower_case_is_an_error_and_may_hold_po
     batch = reload(loader)
     assert SERVICE not in batch.changes
     assert [(finding.file, finding.message) for finding in batch.findings] == [
-        (f"{tmp_path}/{name}", "cannot be read: its extension is not in lower case. What it held stays in force.")
+        (f"{tmp_path}/{name}", "cannot be read: its extension is not in lower case. Its last content stays in force.")
     ]
     assert not batch.policies_known
     (tmp_path / name).rename(tmp_path / "p.yaml")

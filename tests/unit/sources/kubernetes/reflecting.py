@@ -1,4 +1,4 @@
-"""A reflector against the API server of a test, with short pauses, and a sink that remembers what it is told."""
+"""Provides a reflector against the API server of a test, with short pauses, and a sink that records its calls."""
 
 from __future__ import annotations
 

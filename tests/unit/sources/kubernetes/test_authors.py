@@ -1,4 +1,4 @@
-"""Who wrote an object last, as far as the API server knows it."""
+"""The last author of an object, as far as the API server knows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kinds are read, when the first batch goes out, and what happens when that is not possible."""
+"""The watched kinds, the time of the first batch, and errors that prevent it."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ async def test_discovery_that_fails_is_not_a_cluster_without_kinds(api: FakeApi)
     async with reading(api) as reader:
         await until(lambda: reader.source.findings())
         assert not reader.batches
-        assert "nothing is programmed until it is" in reader.source.findings()[0].message
+        assert "nothing is programmed until then" in reader.source.findings()[0].message
         api.faults.clear()
         await until(lambda: reader.batches)
 

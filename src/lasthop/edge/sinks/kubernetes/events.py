@@ -1,7 +1,7 @@
 """Records Events on objects (events.k8s.io/v1), which `kubectl describe` shows.
 
-The same thing on the same object is one Event; while it continues, its series is counted up, at most once in ten minutes.
-Nothing ever waits for an Event: what exceeds the rate is dropped and counted.
+Equal events on the same object are one Event. While they continue, its series is incremented, at most once in ten minutes.
+Recording never blocks: Events above the rate are dropped and counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lasthop.edge.kubernetes.ratelimit import TokenBucket
 from lasthop.engine.plan.messages import NOTE, NOTE_BYTES, limited
 
 EVERY: Final = 600.0
-"""Seconds in which the same Event is recorded once."""
+"""Seconds within which equal Events are recorded once."""
 RATE: Final = 1.0
 BURST: Final = 50
 REMEMBERED: Final = 4096
@@ -67,7 +67,7 @@ class EventRecorder:
     ) -> None:
         """`instance` is the reporting instance: the Pod's name. `may_write` is called right before each request."""
         self.counts = Counter("lasthop_events", "Events of the cluster, by result.", ["result"], registry=None)
-        for result in ("told", "repeated", "suppressed", "dropped", "errors"):
+        for result in ("recorded", "repeated", "suppressed", "dropped", "errors"):
             self.counts.labels(result)
         self._client, self._instance, self._every, self._clock = client, instance[:128], every, clock
         self._bucket = TokenBucket(rate, burst, clock)
@@ -76,7 +76,7 @@ class EventRecorder:
         self._queue: asyncio.Queue[_Job] = asyncio.Queue(QUEUED)
 
     def emit(self, key: Key, uid: str, reason: str, note: str, *, warning: bool = False) -> None:
-        """Records an Event unless it was recorded lately. Never waits, never fails."""
+        """Records an Event unless it was recorded recently. Never blocks, never fails."""
         event = _EventKey(key, reason[:128], limited(note, NOTE).encode()[:NOTE_BYTES].decode(errors="ignore"))
         known, now = self._recorded.get(event), self._clock()
         if known is not None:
@@ -127,7 +127,7 @@ class EventRecorder:
                 if not error.not_found:  # Events expire after an hour
                     raise
         await self._client.create(path_of(GROUP, "v1", "events", namespace), self._event(job, known.name, namespace, now))
-        self.counts.labels("told").inc()
+        self.counts.labels("recorded").inc()
 
     def _event(self, job: _Job, name: str, namespace: str, now: str) -> Json:
         key, kind = job.event.key, KINDS[job.event.key.kind]

@@ -1,9 +1,9 @@
 """Merges our part of a status into the current status. Pure, on raw JSON, so that unknown fields are kept.
 
-Who owns what:
+Our part:
 - entries of `parents` and `ancestors` with our controllerName; all others stay byte for byte, in place and order
-- conditions of the types that we write; all others stay, wherever they are
-- `listeners`, as a map by name; and every other field that we state at all
+- conditions of the types that we write; all others stay in place
+- `listeners`, as a map by name; and every other field that we set
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ from lasthop.engine.plan.reasons import CONDITION_TYPES
 
 MAX_CONDITIONS: Final = 8
 ENTRIES: Final = {"parents": ("parentRef", 32), "ancestors": ("ancestorRef", 16)}
-"""The lists that controllers share: the field that identifies an entry, and how many CRDs admit unless `Kind` says more."""
+"""The lists that controllers share: the field that identifies an entry, and the CRDs' limit unless `Kind` has another."""
 OBSERVED: Final = frozenset(type for type, known in CONDITION_TYPES.items() if known.observed)
 _STATED: Final = ("status", "reason", "message", "observedGeneration")
 
 
 class Outdated(Exception):
-    """The status is of a newer generation than ours. The watch will bring it soon; until then nothing is written."""
+    """The status is of a newer generation than ours. Nothing is written until the watch delivers that generation."""
 
 
 def rendered(status: Status | None, kind: str) -> Json:
     """Returns our part as JSON. None removes our entries.
 
-    On a Gateway or a class nothing is removed then: it may be another controller's now, and the guide says not to clear.
+    On a Gateway or GatewayClass nothing is removed then, because it may belong to another controller now, and the guide
+    forbids clearing.
     """
     if status is None:
         return _without_entries(kind)
-    stated: Json = msgspec.json.decode(msgspec.json.encode(status))  # lists, as in what it will be compared with
+    stated: Json = msgspec.json.decode(msgspec.json.encode(status))  # lists, as in the current status
     for entry in stated.get("parents", ()):
         entry["parentRef"] = {"group": GATEWAY_API, "kind": "Gateway", **entry["parentRef"]}
     for listener in stated.get("listeners", ()):
@@ -54,10 +55,10 @@ def _without_entries(kind: str) -> Json:
 
 
 def merged(current: Json, ours: Json, now: str, namespace: str = "", kind: str = "") -> Json:
-    """Returns the status to write, which equals `current` if there is nothing to write. Raises `Outdated`.
+    """Returns the status to write, which equals `current` if nothing changed. Raises `Outdated`.
 
-    `now` is the lastTransitionTime of conditions that change. `namespace` and `kind` are the object's; a parentRef without a
-    namespace means the former.
+    `now` is the lastTransitionTime of changed conditions. `namespace` and `kind` are the object's; `namespace` is the default
+    of a parentRef.
     """
     result = dict(current)
     for field, stated in ours.items():
@@ -66,7 +67,9 @@ def merged(current: Json, ours: Json, now: str, namespace: str = "", kind: str =
             case "conditions":
                 value = _conditions(existing, stated, now)
             case "listeners":
-                value = [_listener(_named(existing, each["name"]), each, now) for each in _in_order(existing, stated)]
+                value = [
+                    _listener(_named(existing, listener["name"]), listener, now) for listener in _in_order(existing, stated)
+                ]
             case "parents" | "ancestors":
                 value = _entries(field, existing, stated, now, namespace, kind)
             case _:
@@ -77,7 +80,7 @@ def merged(current: Json, ours: Json, now: str, namespace: str = "", kind: str =
 
 
 def observations(status: Json) -> dict[str, str]:
-    """Returns the status of our conditions about what was seen on the wire, by type and the Gateway that they are about."""
+    """Returns the status of our conditions about observations, by type and Gateway."""
     return {
         f"{condition['type']} {sorted(entry[reference].items())}": condition["status"]
         for field, (reference, _) in ENTRIES.items()
@@ -138,8 +141,8 @@ def _named(entries: list[Json], name: str) -> Json:
 
 def _in_order(existing: list[Json], stated: list[Json]) -> list[Json]:
     """Sorts listeners in the current order, new ones last."""
-    places = {entry.get("name"): place for place, entry in enumerate(existing)}
-    return sorted(stated, key=lambda entry: places.get(entry["name"], len(places)))
+    positions = {entry.get("name"): position for position, entry in enumerate(existing)}
+    return sorted(stated, key=lambda entry: positions.get(entry["name"], len(positions)))
 
 
 def _listener(existing: Json, stated: Json, now: str) -> Json:
@@ -158,13 +161,13 @@ def _entries(field: str, existing: list[Json], stated: list[Json], now: str, nam
         new = wanted.pop(_identity(entry.get(ref) or {}, namespace), None)
         if new is not None:
             result.append({**entry, "conditions": _conditions(entry.get("conditions") or [], new["conditions"], now)})
-    # The list may be full of other controllers' entries. The engine knows, and fails closed where it must.
+    # Entries of other controllers may fill the list. The engine knows, and fails closed if necessary.
     room = max(0, limit - len(result))
     return result + [{**new, "conditions": _conditions([], new["conditions"], now)} for new in list(wanted.values())[:room]]
 
 
 def _identity(ref: Json, namespace: str) -> tuple[Any, ...]:
-    """Identifies what a reference means, with defaults filled in."""
+    """Returns the identity of a reference, with defaults filled in."""
     group, kind = ref.get("group", GATEWAY_API), ref.get("kind") or "Gateway"
     return (
         group,
@@ -177,5 +180,5 @@ def _identity(ref: Json, namespace: str) -> tuple[Any, ...]:
 
 
 def _empty_like(value: Any) -> Any:
-    """Returns what an absent field means: an empty list or a count of zero is no change."""
+    """Returns the meaning of an absent field: an empty list or a count of zero is no change."""
     return [] if isinstance(value, list) else 0 if isinstance(value, int) else None

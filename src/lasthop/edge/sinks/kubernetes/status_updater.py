@@ -1,7 +1,7 @@
-"""Writes statuses and Events to the cluster, and both only while the Lease is ours.
+"""Writes statuses and Events to the cluster, only while this replica holds the Lease.
 
-statuses ──> StatusWriter ──> what has changed in the cluster thereby ──> Events
-findings ─────────────────────────────────────────────────────────────────^
+statuses ──> StatusWriter ──> changes of the written statuses ──> Events
+findings ────────────────────────────────────────────────────────────^
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from lasthop.engine.plan.finding import Finding, FindingChanges
 LEASE: Final = "lasthop"
 """The name of the Lease, which RBAC refers to."""
 SETTLING: Final = 15.0
-"""Seconds after we start to lead for proxies to connect and replicas to report theirs; until then "no proxy" may just mean
+"""Seconds after the start of leading for proxies to connect and replicas to report theirs. Until then "no proxy" may only mean
 that none was reported yet."""
 PATIENCE: Final = 3.0
-"""Seconds that a finding must last to become an Event: objects that belong together seldom come at once."""
-UNHEARD: Final = frozenset((reasons.PENDING, reasons.ADDRESS_NOT_ASSIGNED, reasons.PARENT_NOT_PROGRAMMED))
-"""Reasons of a Gateway, or of a ListenerSet, whose proxies have not been heard."""
+"""Seconds that a finding must last to become an Event, because related objects seldom arrive at once."""
+WITHOUT_PROXY_REPORT: Final = frozenset((reasons.PENDING, reasons.ADDRESS_NOT_ASSIGNED, reasons.PARENT_NOT_PROGRAMMED))
+"""Reasons of a Gateway or ListenerSet without a report of its proxies."""
 
 
 class StatusUpdater(Sink, Leadership, WriteGuard):
@@ -51,7 +51,7 @@ class StatusUpdater(Sink, Leadership, WriteGuard):
         patience: float = PATIENCE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`uid_of` returns the UID of an object that exists, else an empty text; `leadership` is called after us."""
+        """`uid_of` returns the UID of an existing object, else an empty text. `leadership` is called after this object."""
         self.elector = LeaderElector(client, namespace, LEASE, identity, self, annotations=annotations)
         self.writer = StatusWriter(client, observed, guard=self)
         self.events = EventRecorder(client, identity, may_write=self.may_write)
@@ -72,9 +72,9 @@ class StatusUpdater(Sink, Leadership, WriteGuard):
         self.writer.want(changes)
 
     def findings_changed(self, changes: FindingChanges) -> None:
-        """Records Events for new and resolved findings. Those that existed at the start are in the statuses, short-lived ones
-        are skipped, and those that a condition reports have that condition's Event."""
-        new, gone = ([each for each in some if each.reason not in WEAKENED] for some in (changes.new, changes.gone))
+        """Records Events for new and resolved findings. Findings at the start are in the statuses, short-lived ones are
+        skipped, and findings with a condition have that condition's Event."""
+        new, gone = ([finding for finding in some if finding.reason not in WEAKENED] for some in (changes.new, changes.gone))
         for finding in new:
             self._recent[finding] = asyncio.get_running_loop().call_later(self._patience, self._lasts, finding)
         for finding in gone:
@@ -104,23 +104,23 @@ class StatusUpdater(Sink, Leadership, WriteGuard):
         self._leadership.stopped_leading()
 
     def premature(self, key: Key, before: dict[str, Any], after: dict[str, Any]) -> bool:
-        """Delays that a Gateway or ListenerSet is no longer programmed, and that nothing has been seen of a backend, while
-        this replica has only just started to lead."""
+        """Delays two changes while this replica has only just started to lead: a Gateway or ListenerSet is no longer
+        programmed, and observations of a backend are gone."""
         if self._clock() - self._since >= SETTLING:
             return False
         if key.kind not in ("Gateway", "ListenerSet"):
-            return _unheard(before, after)
+            return _only_observations_lost(before, after)
         now = programmed(after)
-        return programmed(before).status == "True" and now.status != "True" and now.reason in UNHEARD
+        return programmed(before).status == "True" and now.status != "True" and now.reason in WITHOUT_PROXY_REPORT
 
     def written(self, key: Key, before: dict[str, Any], after: dict[str, Any]) -> None:
         for reason, note, warning in transitions(before, after):
             self._emit(key, reason, note, warning=warning)
 
 
-def _unheard(before: Json, after: Json) -> bool:
-    """Returns whether nothing is new but that it is not known any more what proxies have seen. Of routes there is a condition
-    only while something fails."""
+def _only_observations_lost(before: Json, after: Json) -> bool:
+    """Returns whether the only change is that observations became unknown. Routes have such a condition only during
+    failures."""
     seen = [about for about, status in observations(before).items() if status != "Unknown"]
     if not seen:
         return False

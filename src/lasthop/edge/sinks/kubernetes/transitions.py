@@ -1,6 +1,6 @@
 """Derives Events from a written status: the difference between the previous status and the new one.
 
-The previous status is the cluster's, not a remembered one, so a restarted controller has nothing to announce.
+The previous status is the cluster's, not a remembered one, so a restart causes no Events.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from lasthop.base.api.kinds import CONTROLLER_NAME
 from lasthop.engine.plan.reasons import CONDITION_TYPES
 
 EVENTS: Final = frozenset(type for type, known in CONDITION_TYPES.items() if known.event)
-"""Types that are worth an Event when they become true, and when they no longer are."""
+"""Condition types with an Event when they become true, and when they no longer are."""
 WEAKENED: Final = frozenset(type for type in EVENTS if CONDITION_TYPES[type].weakened or CONDITION_TYPES[type].negative)
-"""Those of them that report a weakness when true, with an Event for each Gateway."""
+"""The types that report a weakness when true, with an Event for each Gateway."""
 
 
 class Transition(NamedTuple):

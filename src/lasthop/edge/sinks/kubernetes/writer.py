@@ -1,7 +1,7 @@
-"""Writes statuses to the cluster: our part only, only what is new, only while we lead, and not too fast.
+"""Writes changed statuses to the cluster: our part only, only while this replica leads, and within a rate.
 
 want({key: status}) ──> queue of keys ──> N writers ──> merge with the current ──> PUT /status with resourceVersion
-     the newest wins        │ few at once go first           └─ equal: nothing to do   └─ 409: read, merge, again
+     the newest wins        │ small batches go first         └─ equal: nothing to do   └─ 409: read, merge, again
                             │ at the server's pace
                             └─ waits while we do not lead
 """
@@ -31,46 +31,48 @@ from lasthop.edge.kubernetes.ratelimit import Backoff, Pace
 from lasthop.edge.sinks.kubernetes.merge import Outdated, generation, merged, rendered, without_observations
 
 CONFLICTS: Final = 5
-"""How often to read and merge again at once, before other objects have their turn."""
+"""Attempts to read and merge again at once, before other objects have their turn."""
 FIRST_IN_A_ROW: Final = 4
 LOOK_AGAIN: Final = 0.5
-"""Seconds until a premature write is tried again; a new status is tried at once."""
+"""Seconds until a premature write is retried; a new status is tried at once."""
 LONGEST_PAUSE: Final = 10.0
-"""Seconds between two attempts while the server does not answer."""
+"""Seconds between two attempts while the server does not respond."""
 
 
 class WriteLimits(msgspec.Struct, frozen=True):
     in_flight: int = 8
     rate: float = 100.0
-    """Writes a second to begin with."""
+    """Initial writes per second."""
     most: float = 1000.0
-    """Writes a second while the server answers quickly."""
+    """Writes per second while the server responds quickly."""
     burst: int = 100
     few: int = 50
-    """So many statuses at once are of an edit, for whose effect somebody waits; more are of a start or of a shared object."""
+    """Size of a batch that goes first: a user waits for the effect of an edit. Larger batches come from a start or a shared
+    object."""
     calm: float = 0.05
-    """Seconds without a new status before the first is written: who makes many edits at once shares the server with us, and
-    waits for their effect ..."""
+    """Seconds without a new status before the first is written: a user who makes many edits at once shares the server with us,
+    and waits for their effect ..."""
     longest_calm: float = 0.5
-    """... but no longer than this after the first."""
+    """... but no longer than this after the first status."""
     dispute: float = 1.0
     """Seconds between two writes to an object that another controller keeps rewriting."""
     observations: float = 30.0
-    """Seconds after any write before one that only tells what was seen on the wire: backends decide how often that changes."""
+    """Seconds after any write before a write that contains only observations, because backends decide how often these
+    change."""
 
 
 LIMITS: Final = WriteLimits()
 
 
 class WriteGuard:
-    """Decides about each write and is informed of it. Allows everything; a subclass overrides what it needs."""
+    """Permits each write and is notified of it. Permits everything; a subclass overrides the methods it needs."""
 
     def may_write(self) -> bool:
         """Returns whether we still lead; called right before each write."""
         return True
 
     def premature(self, key: Key, before: Json, after: Json) -> bool:
-        """Returns whether to delay the change from one status to the other."""
+        """Returns whether to delay this change."""
         return False
 
     def written(self, key: Key, before: Json, after: Json) -> None: ...
@@ -97,16 +99,17 @@ class StatusWriter:
         self._clock, self._sleep = clock, sleep
         self._wanted: dict[Key, Status | None] = {}
         self._queue: OrderedDict[Key, None] = OrderedDict()
-        """Keys to process, in order, each once. Not a dict, where finding the first takes as long as all that were before."""
+        """Keys to process, in order, each once. Not a dict, which takes time proportional to earlier keys to find its first
+        one."""
         self._first: OrderedDict[Key, None] = OrderedDict()
-        """Those of them that go first."""
+        """The keys that go first."""
         self._turn = 0
         self._busy: set[Key] = set()
         self._later: dict[Key, asyncio.TimerHandle] = {}
         self._backoffs: dict[Key, Backoff] = {}
         self._written: dict[Key, float] = {}
         self._since = self._calm = 0.0
-        """When the first of those that wait came, and until when all of them wait."""
+        """When the oldest waiting status arrived, and until when all of them wait."""
         self._work, self._leading = asyncio.Event(), asyncio.Event()
         self._log = LOG
         observed.on_change = self._seen
@@ -118,7 +121,7 @@ class StatusWriter:
     # --- interface ---------------------------------------------------------------------------------------------------
 
     def want(self, changes: Mapping[Key, Status | None]) -> None:
-        """Takes the newest statuses of these objects. Never waits."""
+        """Queues the newest statuses of these objects. Never blocks."""
         now = self._clock()
         if not self._queue and not self._busy:
             self._since = now
@@ -136,7 +139,7 @@ class StatusWriter:
         return self._leading.is_set()
 
     def lead(self, leading: bool) -> None:
-        """Starts or stops writing. A follower sends nothing that is queued; a new leader writes everything that differs."""
+        """Starts or stops writing. A follower writes nothing from its queue; a new leader writes every status that differs."""
         if not leading:
             self._leading.clear()
             return
@@ -146,7 +149,7 @@ class StatusWriter:
 
     @property
     def waiting(self) -> set[Key]:
-        """Objects whose status is written later, unless a newer one comes before."""
+        """Returns the objects whose status is written later, unless a newer one arrives before."""
         return set(self._later)
 
     @property
@@ -178,11 +181,11 @@ class StatusWriter:
             timer.cancel()
 
     def _seen(self, key: Key) -> None:
-        """Reacts to a write by someone else. If it changed our part, that is restored, but not in a race."""
+        """Handles a write by another client. A changed part of ours is restored, but not in a race."""
         if key not in self._wanted:
             return
         wait = self._limits.dispute - (self._clock() - self._written.get(key, -self._limits.dispute))
-        if key in self._busy:  # perhaps our own write, and the watch is quicker than the response
+        if key in self._busy:  # possibly our own write: the watch may be faster than the response
             wait = self._limits.dispute
         if wait > 0:
             self._enqueue_later(key, wait)
@@ -192,7 +195,7 @@ class StatusWriter:
     async def _next(self) -> Key:
         while True:
             await self._leading.wait()
-            # Now and then one of the others, however many edits there are.
+            # Every few turns another object, however many edits there are.
             self._turn += 1
             queues = (self._queue,) if self._turn % FIRST_IN_A_ROW == 0 else (self._first, self._queue)
             key = next((key for queue in queues for key in queue if key not in self._busy), None)
@@ -220,19 +223,19 @@ class StatusWriter:
     # --- one object --------------------------------------------------------------------------------------------------
 
     async def _settle(self, key: Key) -> None:
-        """Writes until the object has our status, or leaves it for later."""
+        """Writes until the object has our status, or postpones it."""
         try:
             for attempt in range(CONFLICTS):
                 if not await self._write(key, fresh=attempt > 0):
                     return
             self._enqueue_later(key, self._limits.dispute)
         except Outdated:
-            self._outdated.inc()  # the watch brings the newer generation, and with it a new status
+            self._outdated.inc()  # the watch delivers the newer generation, and with it a new status
         except ApiError as error:
             self._failed(key, error)
 
     async def _write(self, key: Key, *, fresh: bool) -> bool:
-        """Tries to write once, and returns whether to retry after a conflict."""
+        """Tries to write once; returns whether to retry after a conflict."""
         kind, version = KINDS[key.kind], self._observed.versions.get(key.kind)
         if version is None or key not in self._wanted:
             return False
@@ -244,7 +247,7 @@ class StatusWriter:
             self._wanted.pop(key)
             return False
         ours = rendered(self._wanted[key], key.kind)
-        if generation(ours) > seen.generation:  # by now another object of the same name
+        if generation(ours) > seen.generation:  # another object of the same name since then
             raise Outdated
         current: Json = msgspec.json.decode(seen.status) if seen.status else {}
         status = merged(current, ours, rfc3339(time.time()), key.namespace, key.kind)
@@ -267,13 +270,13 @@ class StatusWriter:
         self._written[key] = self._clock()
         self._backoffs.pop(key, None)
         version = self._observe(key, answer)
-        if (newest := self._observed.get(key)) and newest.version == version:  # what the watch has shown meanwhile is this
+        if (newest := self._observed.get(key)) and newest.version == version:  # the watch has only shown our own write
             self._cancel_later(key)
         self._guard.written(key, current, status)
         return False
 
     def _is_due(self, key: Key, current: Json, status: Json) -> bool:
-        """Returns whether to write now; if that is for later, it is queued."""
+        """Returns whether to write now; otherwise queues a later write."""
         if status == current:
             self._unchanged.inc()
             if self._wanted[key] is None:
@@ -288,7 +291,7 @@ class StatusWriter:
         return True
 
     async def _put(self, path: str, body: Json) -> bytes | None:
-        """Returns the object as written; None if another writer came first."""
+        """Returns the object as written; None if another writer was first."""
         begun = self._clock()
         try:
             answer = await self._client.request("PUT", path, body=body)
@@ -303,12 +306,12 @@ class StatusWriter:
         return answer
 
     def _observations_wait(self, key: Key, current: Json, status: Json) -> float:
-        """Returns how long to wait before a write that only tells what was seen on the wire."""
+        """Returns the seconds to wait before a write that contains only observations."""
         wait = self._limits.observations - (self._clock() - self._written.get(key, -self._limits.observations))
         return wait if wait > 0 and without_observations(current) == without_observations(status) else 0.0
 
     def _observe(self, key: Key, answer: bytes) -> str:
-        """Takes the object that the server has answered with, and returns its version."""
+        """Records the object in the server's response, and returns its version."""
         try:
             status = observed_status(answer)
         except msgspec.DecodeError as error:
@@ -319,7 +322,7 @@ class StatusWriter:
     def _failed(self, key: Key, error: ApiError) -> None:
         if error.not_found:
             self._observed.forget(key)
-            if key not in self._queue:  # else there is a newer status, perhaps of a new object of that name
+            if key not in self._queue:  # otherwise there is a newer status, perhaps of a new object of that name
                 self._wanted.pop(key, None)
             return
         self._errors.inc()

@@ -1,4 +1,4 @@
-"""Reads objects from a folder of YAML files, and admits them as an API server would.
+"""Reads objects from a folder of YAML files, and admits them like an API server.
 
 folder -> text -> admitted objects   -> objects in force -> Batch
                   admission, content    object_set          loader, source

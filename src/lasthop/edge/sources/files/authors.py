@@ -1,7 +1,7 @@
-"""Finds who edited a file last: the author of its last commit if it is tracked by git and unmodified, otherwise its owner.
+"""Finds a file's last author: the author of its last commit if it is tracked by git and unmodified, otherwise its owner.
 
-A repository may be hostile: its configuration can name programs. So git is run without hooks, filters, helpers, transports and
-the user's configuration, for two commands that need none of them, and not at all in a repository of another user.
+A repository may be hostile, because its configuration can name programs. So git runs without hooks, filters, helpers,
+transports and the user's configuration, for two commands that need none of them, and never in another user's repository.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Final
 
 TIMEOUT: Final = 0.5
-"""Seconds for one command. Nothing else is done in the meantime, but what an edit changes has gone out by then."""
+"""Seconds for one command. It blocks the source, but the edit has already taken effect."""
 SILENCE: Final = 60.0
-"""Seconds for which git is not run after it took longer than that, or than the next two together."""
+"""Seconds for which git is not run after a command exceeded that time, or all commands exceeded the next two limits."""
 BUDGET: Final = 1.0
-"""Seconds for many commands, as for an edit of a thousand files ..."""
+"""Seconds for many commands, for example after an edit of a thousand files ..."""
 SHARE: Final = 0.1
-"""... and the part of the time since then."""
+"""... and the share of the time since then."""
 LARGEST: Final = 16 << 20
 """Bytes of a file that is compared with its committed text."""
 REMEMBERED: Final = 1000
@@ -61,18 +61,18 @@ class Authors:
         self._known: dict[tuple[Path, int], str] = {}
 
     def of(self, path: Path) -> str:
-        """Returns who edited a file last, as `Ann <ann@example.com>, commit 1a2b3c4 of 2026-11-18`; empty: not known."""
+        """Returns a file's last author, as `Ann <ann@example.com>, commit 1a2b3c4 of 2026-11-18`; empty if unknown."""
         try:
             stamp = path.lstat().st_mtime_ns
         except OSError:
             stamp = 0
         if stamp and (known := self._known.get((path, stamp))) is not None:
             return known
-        found = self._find(path)
+        author = self._find(path)
         if len(self._known) >= REMEMBERED:
             self._known.clear()
-        self._known[path, stamp] = found
-        return found
+        self._known[path, stamp] = author
+        return author
 
     def _find(self, path: Path) -> str:
         owner = _owner(path)
@@ -93,7 +93,7 @@ class Authors:
         return f"{name} <{mail}>, commit {short} of {date}"
 
     def _run(self, root: Path, *arguments: str) -> str | None:
-        """Returns what git prints; None if it fails or takes too long."""
+        """Returns git's output; None if git fails or takes too long."""
         command = (self._git or "git", *OPTIONS, "-C", str(root), *arguments)
         environment = {**ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
         begun = self._clock()
@@ -118,14 +118,14 @@ class Authors:
 
 
 def _repository(folder: Path) -> Path | None:
-    """Returns the folder of the repository, if it and its data are ours: git reads its configuration from there."""
-    for each in (folder, *folder.parents):
+    """Returns the folder of the repository if it and its data belong to us, because git reads its configuration there."""
+    for parent in (folder, *folder.parents):
         try:
-            data = os.lstat(f"{each}/.git").st_uid
-            owners = [os.stat(each).st_uid, data]
+            data = os.lstat(f"{parent}/.git").st_uid
+            owners = [os.stat(parent).st_uid, data]
         except OSError:
             continue
-        return each if owners == [os.geteuid()] * 2 else None
+        return parent if owners == [os.geteuid()] * 2 else None
     return None
 
 
@@ -144,7 +144,7 @@ def _owner(path: Path) -> str:
 
 
 def _blob(path: Path, length: int) -> str:
-    """Returns the name that git gives the file's content, by a hash of that length; empty: the file does not exist."""
+    """Returns git's object name of the file's content, with a hash of that length; empty: the file does not exist."""
     try:
         if path.stat().st_size > LARGEST:
             return "too large"

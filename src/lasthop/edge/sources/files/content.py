@@ -1,4 +1,4 @@
-"""Examines one file's text: returns all of its objects, or why it is broken. Never some of them."""
+"""Parses one file's text: returns all of its objects, or its problems, never a part of the objects."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ from lasthop.engine.plan.finding import Finding, make_finding
 EVERYWHERE: Final = ("",)
 """Every namespace."""
 _Object = tuple[Span, Path, Any]
-"""The document that an object is in, where in it, and its value."""
-_Placed = tuple[Span, Path, Any, FieldProblem]
-"""The same with a problem of it."""
+"""The document that contains an object, the path in it, and the object's value."""
+_ObjectProblem = tuple[Span, Path, Any, FieldProblem]
+"""The same with one of its problems."""
 
 
 class ObjectEntry(NamedTuple):
     admitted: AdmittedObject
     span: Span
-    """The document it is in."""
+    """The document that contains it."""
     base: Path
-    """Where in the document: empty, or ("items", n) in a List, which may be in another one."""
+    """The path in the document: empty, or ("items", n) in a List, which may be nested."""
 
 
 class FileContent(msgspec.Struct, frozen=True):
-    """Holds the objects of a valid file."""
+    """The objects of a valid file."""
 
     digest: bytes
     text: bytes
     entries: tuple[ObjectEntry, ...]
     others: tuple[str, ...] = ()
-    """What else is in it that is not ours, as `Deployment (apps/v1)`; it is left out."""
+    """Foreign documents, as `Deployment (apps/v1)`; they are skipped."""
 
     @property
     def keys(self) -> set[Key]:
         return {entry.admitted.key for entry in self.entries}
 
     def line(self, entry: ObjectEntry, field_path: str = "") -> int:
-        """Returns the line of a field. Parses the document again: lines are rarely needed, keeping them would cost more than
-        the objects."""
+        """Returns the line of a field. Parses the document again, because lines are rarely needed and would take more memory
+        than the objects."""
         if not entry.base and not field_path:
             return first_line(self.text, entry.span)
         lines = _named_lines(self.text, entry.span)
@@ -64,25 +64,25 @@ class FileContent(msgspec.Struct, frozen=True):
 
 
 class BrokenFile(msgspec.Struct, frozen=True):
-    """Describes a file that cannot be applied as a whole."""
+    """A file that cannot be applied as a whole."""
 
     digest: bytes
     findings: tuple[Finding, ...]
     policies: tuple[RejectedPolicy, ...] = ()
-    """BackendTLSPolicies that it seems to contain, with their targets."""
+    """The BackendTLSPolicies that it appears to contain, with their targets."""
     opaque: tuple[str, ...] = ()
-    """The namespaces in which it may contain BackendTLSPolicies whose targets are unknown; an empty one means all of them."""
+    """The namespaces in which it may contain BackendTLSPolicies with unknown targets; an empty one means all."""
 
 
 class StoredDocument(msgspec.Struct, frozen=True, array_like=True):
-    """Keeps an admitted object on disk, so that an unchanged file need not be admitted again at the next start."""
+    """An admitted object on disk, so that an unchanged file need not be admitted again at the next start."""
 
     span: Span
     base: Path
     kind: str
     digest: bytes
     value: msgspec.Raw
-    """The whole document as JSON, which is decoded without a detour through dicts."""
+    """The whole document as JSON, which is decoded directly into structs."""
 
 
 def digest(text: bytes) -> bytes:
@@ -90,27 +90,27 @@ def digest(text: bytes) -> bytes:
 
 
 def examine(file: str, text: bytes) -> tuple[FileContent | BrokenFile, tuple[StoredDocument, ...]]:
-    """Admits every object of a file. `file` is the name to show; its extension says whether the text is JSON."""
+    """Admits every object of a file. `file` is the displayed name; its extension tells whether the text is JSON."""
     parsed = parse(text, as_json=file.endswith(".json"))
-    found = list(islice(_objects(parsed), MAX_OBJECTS + 1))
-    if len(found) > MAX_OBJECTS:
-        mistake = YamlMistake(found[-1][0].line, f"the file holds more than {MAX_OBJECTS} objects", limit=True)
+    objects = list(islice(_objects(parsed), MAX_OBJECTS + 1))
+    if len(objects) > MAX_OBJECTS:
+        mistake = YamlMistake(objects[-1][0].line, f"the file has more than {MAX_OBJECTS} objects", limit=True)
         parsed = parsed._replace(mistakes=[mistake], complete=False)
-    admission = _Admission(may_embed_policy(text, (value for _, _, value in found)))
-    for each in found[:MAX_OBJECTS]:
+    admission = _Admission(may_embed_policy(text, (value for _, _, value in objects)))
+    for entry in objects[:MAX_OBJECTS]:
         if len(admission.problems) > MAX_FINDINGS:
             break
-        admission.take(*each)
+        admission.take(*entry)
     if admission.problems or parsed.mistakes:
-        return _broken(file, text, parsed, found, admission.problems), ()
+        return _broken(file, text, parsed, objects, admission.problems), ()
     return FileContent(digest(text), text, tuple(admission.entries), tuple(admission.others)), tuple(admission.stored)
 
 
 class _Admission:
     def __init__(self, hides: bool) -> None:
-        """`hides`: some object may have a policy inside."""
+        """`hides`: an object may contain a policy."""
         self._hides = hides
-        self.problems: list[_Placed] = []
+        self.problems: list[_ObjectProblem] = []
         self.stored: list[StoredDocument] = []
         self.entries: list[ObjectEntry] = []
         self.others: list[str] = []
@@ -139,12 +139,12 @@ class _Admission:
         self.stored.append(StoredDocument(span, base, key.kind, entry.admitted.digest, msgspec.Raw(msgspec.json.encode(kept))))
         self.entries.append(entry)
         if key in self._keys:
-            return [FieldProblem("is already in this file", ("metadata", "name"), "Remove one.", reasons.DUPLICATE_OBJECT)]
+            return [FieldProblem("is a duplicate in this file", ("metadata", "name"), "Remove one.", reasons.DUPLICATE_OBJECT)]
         self._keys.add(key)
         return []
 
 
-def _broken(file: str, text: bytes, parsed: Parsed, found: list[_Object], problems: list[_Placed]) -> BrokenFile:
+def _broken(file: str, text: bytes, parsed: Parsed, objects: list[_Object], problems: list[_ObjectProblem]) -> BrokenFile:
     lines = text.split(b"\n")
     findings = [_of_text(file, mistake, lines) for mistake in parsed.mistakes]
     for span, base, value, problem in problems[: MAX_FINDINGS - len(findings)]:
@@ -156,14 +156,14 @@ def _broken(file: str, text: bytes, parsed: Parsed, found: list[_Object], proble
             )
         )
     if len(parsed.mistakes) + len(problems) > MAX_FINDINGS:
-        message = f"there are more than {MAX_FINDINGS} problems in this file; the others are not listed"
+        message = f"this file has more than {MAX_FINDINGS} problems; the rest is not listed"
         findings.append(make_finding(None, reasons.TOO_LARGE, message, file=file, line=findings[-1].line))
-    policies, opaque = _salvaged(found, findings[0])
+    policies, opaque = _salvaged(objects, findings[0])
     return BrokenFile(digest(text), tuple(findings), policies, opaque if parsed.complete else EVERYWHERE)
 
 
 def restore(text: bytes, stored: Iterable[StoredDocument]) -> FileContent | None:
-    """Restores a file that this same version has admitted before; None if it cannot have, whatever the state says."""
+    """Restores a file that this same version has admitted before; None if the state is not valid."""
     try:
         entries = [ObjectEntry(admitted_again(s.kind, s.value, s.digest), s.span, s.base) for s in stored]
     except (msgspec.MsgspecError, KeyError):
@@ -180,9 +180,9 @@ def _of_text(file: str, mistake: YamlMistake, lines: list[bytes]) -> Finding:
 
 
 def _advice(mistake: YamlMistake, line: bytes) -> str:
-    """Returns what to do about the mistakes that everybody makes once; empty: nothing in particular."""
+    """Returns the remedy of common mistakes, or an empty text."""
     if b"{{" in line:
-        return "This seems to be a template: check what it renders, as in helm template CHART | lasthop check -"
+        return "This seems to be a template: check its output, as in helm template CHART | lasthop check -"
     if line.lstrip(b" ").startswith(b"\t"):
         return "Indent with spaces; YAML does not allow tabs there."
     if mistake.repeats == "apiVersion":
@@ -195,7 +195,7 @@ def _cut(text: str) -> str:
 
 
 def key_in(value: Any) -> Key | None:
-    """Returns the key that a document seems to have, for messages."""
+    """Returns the key of a document for messages, if it is recognizable."""
     kind, _ = kind_of(value)
     if kind is None or not isinstance(metadata := value.get("metadata"), dict):
         return None
@@ -206,15 +206,15 @@ def key_in(value: Any) -> Key | None:
 
 
 def _objects(parsed: Parsed) -> Iterator[_Object]:
-    """Yields documents, and the items of Lists, however deep, as kubectl does."""
+    """Yields documents and the items of Lists, at any depth, like kubectl."""
     for document, span in zip(parsed.documents, parsed.spans, strict=True):
         for path, value in _items((), document):
             yield span, path, value
 
 
 def _items(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
-    """In a typed list (`HTTPRouteList`) items may omit apiVersion and kind. A List that cannot be split is yielded as it is,
-    and refused."""
+    """Yields the items of a List. In a typed List (`HTTPRouteList`) items may omit apiVersion and kind. A List that cannot be
+    split is yielded unchanged, and rejected later."""
     kind = value.get("kind") if isinstance(value, dict) else None
     items = value.get("items") if isinstance(kind, str) and kind.endswith("List") else None
     if not isinstance(items, list):
@@ -238,17 +238,17 @@ def _nearest(lines: dict[Path, int], path: Path, otherwise: int) -> int:
     return otherwise
 
 
-def _salvaged(found: list[_Object], first: Finding) -> tuple[tuple[RejectedPolicy, ...], tuple[str, ...]]:
+def _salvaged(objects: list[_Object], first: Finding) -> tuple[tuple[RejectedPolicy, ...], tuple[str, ...]]:
     """Returns the policies of a broken file, and the namespaces in which it may contain more."""
     message = f"its file is broken and was not applied: {first}"
     policies: list[RejectedPolicy] = []
     opaque: set[str] = set()
-    for number, (_, _, value) in enumerate(found, 1):
+    for number, (_, _, value) in enumerate(objects, 1):
         if embedded_policy(value) is not None:
             opaque.add("")
         if foreign_kind(value):
             continue
-        result = salvage(value, f"document-{number}", message, last=number == len(found))
+        result = salvage(value, f"document-{number}", message, last=number == len(objects))
         if result.policy is not None:
             policies.append(result.policy)
         if result.opaque is not None:

@@ -1,6 +1,7 @@
-"""Tracks the files of the folder: each one's content, or what is wrong with it beside its last good content.
+"""Tracks the files of the folder: the content of each, or its problems with its last good content.
 
-Values only: a reading changes nothing, the loader decides when it is applied, and restores what was saved before a restart.
+Values only: a reading changes nothing. The loader decides when to apply it, and restores content that was saved before a
+restart.
 """
 
 from __future__ import annotations
@@ -27,37 +28,37 @@ class FileReading(NamedTuple):
     """None: the file does not exist."""
     stamp: Stamp | None = None
     written: int = 0
-    """When good content was, in nanoseconds: not necessarily the file itself, which may have been written again."""
+    """When the good content was written, in nanoseconds. The file itself may have been written again since."""
     stored: tuple[StoredDocument, ...] | None = None
-    """The admitted documents of a good file, if they are not on disk already."""
+    """The admitted documents of a good file, unless they are already on disk."""
 
 
 class Readings(NamedTuple):
-    """Holds what was read from the folder: the files that may have changed."""
+    """The readings of files that may have changed."""
 
     files: dict[str, FileReading]
     local: dict[str, LocalFile]
     closed: dict[str, str] | None = None
-    """Subfolders that cannot be listed, and why. None if not everything was read, as with the next three."""
+    """Subfolders that cannot be listed, with reasons. None if not everything was read, as with the next three."""
     repeated: dict[str, str] | None = None
     linked: tuple[str, ...] | None = None
     folders: dict[str, Identity] | None = None
     large: frozenset[str] = frozenset()
-    """Files that are still to be read: it takes so long that others should not wait for them."""
+    """Large files that are read separately, so that others do not wait for them."""
     later: frozenset[str] = frozenset()
-    """Files to look at again next time: there are too many at once for others to wait for."""
+    """Files to read next time, because there are too many at once."""
     lost: str = ""
-    """Why the folder as a whole cannot be read."""
+    """Why the whole folder cannot be read."""
 
     def same_as(self, other: Readings) -> bool:
-        """Returns whether nothing was written between the two readings."""
+        """Returns whether no file was written between the two readings."""
         return {p: r.stamp for p, r in self.files.items()} == {p: r.stamp for p, r in other.files.items()} and {
             p: f.stamp for p, f in self.local.items()
         } == {p: f.stamp for p, f in other.local.items()}
 
 
 def read_text(path: Path, shown: str) -> tuple[bytes, Stamp] | FileReading:
-    """Reads a file, or returns why there is no text to examine."""
+    """Reads a file, or returns why it has no text."""
     try:
         return read(path)
     except FileNotFoundError:
@@ -85,7 +86,7 @@ def too_large(shown: str, why: str) -> BrokenFile:
 
 
 def emptied(shown: str) -> BrokenFile:
-    """Reports a file that had objects and is now blank: as likely a full disk or a crashed editor as intent."""
+    """Reports a file that had objects and is now blank: a full disk or a crashed editor is as likely as intent."""
     remedy = "Delete the file to remove its objects."
     finding = make_finding(None, reasons.EMPTY_FILE, "the file is empty.", remedy, file=shown, line=1)
     return BrokenFile(digest(b""), (finding,))
@@ -97,14 +98,14 @@ def is_blank(result: FileContent | BrokenFile | None) -> bool:
 
 class ManifestFile(msgspec.Struct, frozen=True):
     good: FileContent | None
-    """Its content, or its last good content while it is broken."""
+    """Its content, or its last good content while the file is broken."""
     broken: BrokenFile | None = None
     stamp: Stamp | None = None
     written: int = 0
-    """When the good content was, in nanoseconds."""
+    """When the good content was written, in nanoseconds."""
 
     def of_text(self, digest: bytes) -> FileContent | BrokenFile | None:
-        """Returns what is known of this text, if the file has it, or had it when it was good."""
+        """Returns the known content with this digest: the current one, or the last good one."""
         return next((known for known in (self.good, self.broken) if known and known.digest == digest), None)
 
 
@@ -112,7 +113,7 @@ class FileSet:
     def __init__(self) -> None:
         self._files: dict[str, ManifestFile] = {}
         self._broken: dict[str, BrokenFile] = {}
-        """The broken ones among them, so that the cost of a change does not grow with the number of good files."""
+        """The broken files, so that the cost of a change does not grow with the number of good files."""
 
     def __contains__(self, path: str) -> bool:
         return path in self._files
@@ -137,7 +138,7 @@ class FileSet:
 
     @property
     def others(self) -> Counter[str]:
-        """What is not ours in the files, and how often."""
+        """Returns the kinds of foreign documents in the files, with counts."""
         return Counter(other for file in self._files.values() if file.good for other in file.good.others)
 
     @property
@@ -149,7 +150,7 @@ class FileSet:
         return file is not None and stamp is not None and file.stamp == stamp
 
     def may_be_half_written(self, path: str, result: FileContent | BrokenFile | None) -> bool:
-        """Returns whether the result would remove objects or keep old ones: then the file is read again first."""
+        """Returns whether the result would remove objects or keep old ones; the file is then read again first."""
         file = self._files.get(path)
         if file is None:
             return isinstance(result, BrokenFile)
@@ -170,7 +171,7 @@ def after(before: ManifestFile | None, reading: FileReading) -> ManifestFile | N
         case FileContent() as good:
             return ManifestFile(good, None, reading.stamp, reading.written)
         case BrokenFile() as broken:
-            # An empty file is not a content to fall back on: what the file contains now may be its first policy.
+            # An empty file is no fallback, because the file's new content may be its first policy.
             if before and before.good and before.good.entries:
                 return ManifestFile(before.good, broken, reading.stamp, before.written)
             return ManifestFile(None, broken, reading.stamp)

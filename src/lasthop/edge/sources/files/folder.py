@@ -1,10 +1,10 @@
 """Lists the files of the folder, and reads them safely.
 
 Names that start with a dot are skipped: editors' swap files, .git, and the `..data` folders behind a mounted ConfigMap, whose
-files are reached through the links beside them. Links to folders are followed; each folder is read once, and of
-all together at most `MAX_FOLDERS`: a link may lead to the whole machine.
+files are reached through the links beside them. Links to folders are followed. Each folder is read once, and at most
+`MAX_FOLDERS` in total, because a link may lead to the whole machine.
 
-Teams that share the folder take turns. A team is whoever has a subfolder at the top; the files beside these are another's.
+Teams that share the folder take turns. Each subfolder at the top is a team; the files beside these are another one.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from lasthop.edge.admission.limits import MAX_FILE, MAX_FOLDER_DEPTH, MAX_FOLDER
 
 EXTENSIONS: Final = (".yaml", ".yml", ".json")
 MISNAMED: Final = "its extension is not in lower case"
-"""kubectl does not read it either, on a system that tells the two apart."""
+"""kubectl skips it too, on a case-sensitive file system."""
 Identity = tuple[int, int]
-"""Device and inode: another folder of the same name has another one."""
+"""Device and inode, which distinguish folders of the same name."""
 
 
 class Stamp(NamedTuple):
-    """Identifies a version of a file, however it is written or replaced."""
+    """Identifies a version of a file, whether it was written in place or replaced."""
 
     mtime: int
     ctime: int
@@ -42,24 +42,24 @@ class Stamp(NamedTuple):
 
 class Scan(NamedTuple):
     files: dict[str, Stamp | None]
-    """By path below the folder, in order; None for one that exists but cannot be inspected."""
+    """Paths below the folder, in order; None for a file that exists but cannot be inspected."""
     closed: dict[str, str]
-    """Subfolders that cannot be listed and files that cannot be named, and why; "." if not all folders were listed. What was
-    in them is not known to be deleted."""
+    """Subfolders that cannot be listed and files that cannot be named, with reasons; "." if not all folders were listed. Their
+    files do not count as deleted."""
     repeated: dict[str, str]
-    """Links to folders that are read under another name (or loop), and that name."""
+    """Links to folders that are already read under another name (or loop), with that name."""
     linked: tuple[str, ...]
-    """Manifests and folders that are links: their targets may be outside the folder and are watched there."""
+    """Manifests and folders that are links. Their targets may be outside the folder and are watched there."""
     folders: dict[str, Identity]
-    """The folders that were listed, by path below the folder, which is itself the empty one."""
+    """The listed folders by path below the folder; the folder itself has the empty path."""
 
 
 class FilesError(Exception):
-    """The folder or the state directory cannot be used at all. The message is a sentence for the user."""
+    """The folder or the state directory cannot be used. The message is a sentence for the user."""
 
 
 class UnreadableFile(Exception):
-    """A file exists and cannot be read. The message says why."""
+    """A file exists and cannot be read. The message is the reason."""
 
 
 class TooLarge(UnreadableFile):
@@ -67,7 +67,7 @@ class TooLarge(UnreadableFile):
 
 
 class OutsideRoots(UnreadableFile):
-    """It is outside the folders that may be read."""
+    """The file is outside the permitted folders."""
 
 
 def is_manifest(name: str) -> bool:
@@ -97,7 +97,7 @@ class _Scanner:
 
     def run(self) -> Scan:
         self._list("")
-        # Real folders first, so that a folder is known by its own name and a link to it is the repetition.
+        # Real folders first, so that a folder keeps its own name and a link to it is the duplicate.
         for _ in range(MAX_FOLDERS):
             if folder := self._subfolders.next():
                 self._list(folder)
@@ -137,7 +137,7 @@ class _Scanner:
         try:
             self._take_entry(path, entry)
         except OSError as error:
-            # A plain file that does not exist was deleted meanwhile; a link may dangle.
+            # A missing plain file was deleted meanwhile; a link may dangle.
             deleted = isinstance(error, FileNotFoundError) and not entry.is_symlink()
             if is_manifest(entry.name) and not deleted:
                 self._files[path] = None
@@ -162,7 +162,7 @@ def is_read(path: str) -> bool:
 
 
 def is_text(name: str) -> bool:
-    """Returns whether a name can be shown, logged and stored; Python decodes other bytes to half surrogate pairs."""
+    """Returns whether a name is valid text; Python decodes other bytes to half surrogate pairs."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -178,7 +178,7 @@ def stamp_of(path: Path | str) -> Stamp | None:
 
 
 class Roots:
-    """Lists where local files may be: the folder itself, and what the operator allows besides."""
+    """The permitted locations of local files: the folder itself, and paths that the operator allows."""
 
     def __init__(self, folder: Path, allowed: Iterable[Path] = ()) -> None:
         self._folders = (folder, *allowed)
@@ -189,9 +189,10 @@ class Roots:
 
 
 def read(path: Path, limit: int = MAX_FILE, roots: Roots | None = None) -> tuple[bytes, Stamp]:
-    """Reads a file. Raises `FileNotFoundError` if it does not exist, `UnreadableFile` for other errors. Never waits on a pipe.
+    """Reads a file. Raises `FileNotFoundError` if it does not exist, `UnreadableFile` for other errors. Never blocks on a
+    pipe.
 
-    With `roots` it must be in one of them after links are resolved; otherwise even its existence is not revealed.
+    With `roots` the resolved path must be in one of them; otherwise not even the file's existence is revealed.
     """
     if roots is not None and not roots.hold(os.path.realpath(path)):
         raise OutsideRoots("it is outside")
@@ -218,7 +219,7 @@ def _content(file: BinaryIO, limit: int) -> tuple[bytes, os.stat_result]:
     if not stat.S_ISREG(status.st_mode):
         raise UnreadableFile("it is not a regular file")
     text = file.read(limit + 1)
-    if text is None:  # as for /proc/kmsg, which is said to be a regular file and waits
+    if text is None:  # as for /proc/kmsg, which looks like a regular file and blocks
         raise UnreadableFile("it has nothing to read")
     return text, status
 
@@ -232,7 +233,7 @@ def reason(error: OSError) -> str:
 
 
 class TeamQueue:
-    """Returns paths in the order in which they came, of each team in turn: one with thousands delays nobody else's."""
+    """Returns paths in order of arrival, one of each team in turn, so that a team with thousands does not delay others."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[str]] = {}
@@ -241,7 +242,7 @@ class TeamQueue:
         self._waiting.setdefault(team, deque()).append(path)
 
     def next(self) -> str:
-        """Returns an empty string if there is nothing left."""
+        """Returns the next path, or an empty text."""
         if not self._waiting:
             return ""
         team = next(iter(self._waiting))
@@ -258,8 +259,8 @@ def team_of(file: str) -> str:
 
 
 def in_turn(files: Iterable[str], last: str) -> Iterator[str]:
-    """Yields the files, one of each team in turn, beginning after the team that was the last one before."""
+    """Yields the files, one of each team in turn, beginning after the team `last`."""
     turns = TeamQueue()
-    for team, file in sorted(((team_of(file), file) for file in files), key=lambda each: (each[0] <= last, each)):
+    for team, file in sorted(((team_of(file), file) for file in files), key=lambda pair: (pair[0] <= last, pair)):
         turns.add(file, team)
     return iter(turns.next, "")

@@ -1,11 +1,11 @@
-"""Loads the folder as objects: which files are good, which are broken, and what that changes.
+"""Loads the folder as objects: decides which files are good or broken, and which objects change.
 
     look() -> Readings      reads the files; changes nothing
     apply() -> Batch        applies readings
     save()                  writes last good contents to the state directory
 
-A broken file is never partly applied: while it is broken its last good content stays in force, also after a restart. A file
-that is deleted takes its objects and its last good content with it.
+A broken file is never applied in part: its last good content stays in force, also after a restart. Deleting a file deletes its
+objects and its last good content.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ from lasthop.engine.plan.knowledge import Unknown
 from lasthop.engine.plan.not_applied import NotApplied, moment
 
 AT_ONCE: Final = 200
-"""Files that are read before others are looked at again: some 150 ms. So many are applied as one."""
+"""Files that are read before others are checked again: some 150 ms. They are applied together."""
 AT_ONCE_SECONDS: Final = 0.3
-"""The same in time of the CPU: a file whose lists are as long as they may be takes a hundred times as long as others."""
+"""The same limit in CPU time: a file with maximum lists takes a hundred times as long as others."""
 
 
 MOST_EDITED: Final = 5000
-"""Objects of which it is known by which file they were edited."""
+"""Objects whose last edited file is recorded."""
 Progress = Callable[[int, int], None]
-"""Called with the number of files that have been read, and of those to be read."""
+"""Called with the number of files read, and of files to read."""
 
 
-class _Left(NamedTuple):
+class _Postponed(NamedTuple):
     """The files that a look only names."""
 
     large: set[str]
@@ -69,7 +69,7 @@ class _Left(NamedTuple):
 
     @property
     def teams(self) -> set[str]:
-        """Whose files were left for later."""
+        """Returns the teams with files left for later."""
         return {team_of(path) for path in self.later}
 
 
@@ -81,7 +81,7 @@ class Loader:
         self._shown_prefix = str(directory / "_").removesuffix("_")
         self._state = state or NoState()
         self._lock = threading.Lock()
-        """Readings are applied in a worker thread while others locate objects."""
+        """Held because readings are applied in a worker thread while others locate objects."""
         self._files = FileSet()
         self._objects = ObjectSet()
         self._local = LocalFiles(self.root, allowed, self._state)
@@ -96,10 +96,10 @@ class Loader:
         self._pending: frozenset[str] = frozenset()
         """Large files whose current text is still being read."""
         self._last_team = ""
-        """Whose file was the last to be read where not all could be."""
+        """The team of the last file read, if not all could be read."""
         self._published: Batch | None = None
         self._edited: dict[Key, Path] = {}
-        """The file by which each object was edited last, since the start; a local file if its content is from there."""
+        """The file in which each object was last edited, since the start; a local file if that supplied the content."""
         self._unsaved: dict[str, SavedFile | None] = {}
         self._save_error = ""
 
@@ -116,53 +116,55 @@ class Loader:
     ) -> Readings:
         """Reads these files (paths below the folder) and local files, or everything that has changed.
 
-        A file that has not changed since the readings `before` is not examined again. With `leave_large` large files, and
-        those that are too many at once, are only named. `progress` is called after each file. Raises `FilesError` if the
-        folder cannot be read the first time; later that is a reading like any other.
+        A file that is unchanged since the readings `before` is not parsed again. With `leave_large`, large files and files
+        beyond the limit are only named. `progress` is called after each file. Raises `FilesError` if the folder cannot be read
+        the first time; later that is an ordinary reading.
         """
-        left = _Left(set(), set()) if leave_large else None
+        left = _Postponed(set(), set()) if leave_large else None
         if files is not None:
             here = _readings(left, self._read_files(sorted(files), before, left, progress))
             if self.root.is_dir():
                 return here._replace(local={path: self._local.read(path) for path in local})
             # While the whole folder is being deleted its files disappear one by one, which is not an edit of each.
         try:
-            found = scan(self.root)
+            listing = scan(self.root)
         except FilesError as error:
             if self._published is None:
                 raise
             return Readings({}, {}, lost=str(error))
-        changed = [path for path, stamp in found.files.items() if not self._files.is_as_at(path, stamp)]
-        readings = self._read_files(changed, before, left, progress) | self._read_missing(found, left)
+        changed = [path for path, stamp in listing.files.items() if not self._files.is_as_at(path, stamp)]
+        readings = self._read_files(changed, before, left, progress) | self._read_missing(listing, left)
         return _readings(left, readings)._replace(
             local=self._local.changed(),
-            closed=found.closed,
-            repeated=found.repeated,
-            linked=found.linked,
-            folders=found.folders,
+            closed=listing.closed,
+            repeated=listing.repeated,
+            linked=listing.linked,
+            folders=listing.folders,
         )
 
     def _read_files(
-        self, paths: Collection[str], before: Readings | None, left: _Left | None, progress: Progress
+        self, paths: Collection[str], before: Readings | None, left: _Postponed | None, progress: Progress
     ) -> dict[str, FileReading]:
-        """Reads these files; where some may be `left` for later, only as many as others may wait for."""
-        found: dict[str, FileReading] = {}
+        """Reads these files. If files may be `left` for later, it reads only up to the limits."""
+        readings: dict[str, FileReading] = {}
         end = time.thread_time() + AT_ONCE_SECONDS
         for path in paths if left is None else in_turn(paths, self._last_team):
-            if left is None or not self._leave(path, left, len(found), end):
-                found[path] = self._read(path, before)
+            if left is None or not self._leave(path, left, len(readings), end):
+                readings[path] = self._read(path, before)
                 self._last_team = team_of(path)
-                progress(len(found), len(paths))
-        return found if left is None else self._without_moves(found, left)
+                progress(len(readings), len(paths))
+        return readings if left is None else self._without_moves(readings, left)
 
-    def _without_moves(self, found: dict[str, FileReading], left: _Left) -> dict[str, FileReading]:
-        """Leaves files for later that have lost objects, which may have moved into one that is yet to be read."""
+    def _without_moves(self, readings: dict[str, FileReading], left: _Postponed) -> dict[str, FileReading]:
+        """Postpones files that have lost objects, which may have moved into a file that is still to be read."""
         teams = left.teams
-        left.later.update(path for path in found if team_of(path) in teams and self._files.loses(path, found[path].result))
-        return {path: reading for path, reading in found.items() if path not in left.later}
+        left.later.update(
+            path for path in readings if team_of(path) in teams and self._files.loses(path, readings[path].result)
+        )
+        return {path: reading for path, reading in readings.items() if path not in left.later}
 
-    def _leave(self, path: str, left: _Left, read: int, end: float) -> bool:
-        """Leaves a file for later if it is large or enough have been read by now, and returns whether it did."""
+    def _leave(self, path: str, left: _Postponed, read: int, end: float) -> bool:
+        """Postpones a file that is large or beyond the limits; returns whether it did."""
         if read >= AT_ONCE or (read and time.thread_time() >= end):
             left.later.add(path)
         elif self._is_large(path):
@@ -171,13 +173,13 @@ class Loader:
             return False
         return True
 
-    def _read_missing(self, found: Scan, left: _Left | None) -> dict[str, FileReading]:
-        """Returns readings of files that existed and are not listed: deleted, unless their folder cannot be read. One whose
-        team has files that are yet to be read is left for later: its objects may have moved into one of these."""
+    def _read_missing(self, listing: Scan, left: _Postponed | None) -> dict[str, FileReading]:
+        """Returns readings of files that existed and are no longer listed: deleted, unless their folder cannot be read. If
+        their team has files still to be read, they are postponed, because their objects may have moved there."""
         readings: dict[str, FileReading] = {}
         teams = left.teams if left else set()
-        for path in self._remembered() - found.files.keys():
-            if why := _closed_above(path, found.closed):
+        for path in self._remembered() - listing.files.keys():
+            if why := _closed_above(path, listing.closed):
                 readings[path] = FileReading(unreadable(self._shown(path), f"its folder cannot be read ({why})"))
             elif left and team_of(path) in teams:
                 left.later.add(path)
@@ -190,13 +192,13 @@ class Loader:
         return stamp is not None and stamp.size > LARGE_FILE
 
     def unsettled(self, readings: Readings) -> bool:
-        """Returns whether some file seems to be only partly written, so that it should be read again before it is applied."""
+        """Returns whether a file may be only partly written, so that it should be read again before it is applied."""
         return any(self._files.may_be_half_written(path, reading.result) for path, reading in readings.files.items()) or any(
             self._local.worse(path, now) for path, now in readings.local.items()
         )
 
     def _read(self, path: str, before: Readings | None = None) -> FileReading:
-        """Reads a file. If its content makes Lasthop itself fail, that is a broken file, not the end of all the others."""
+        """Reads a file. If its content triggers a bug in Lasthop, only this file counts as broken."""
         try:
             return self._examined(path, before)
         except Exception as error:
@@ -206,16 +208,16 @@ class Loader:
         last = before.files.get(path) if before else None
         if last and last.stamp and last.stamp == stamp_of(self.root / path):
             return last
-        found = read_text(self.root / path, self._shown(path))
-        if isinstance(found, FileReading):
-            return found
-        reading = self._of_text(path, *found)
+        text = read_text(self.root / path, self._shown(path))
+        if isinstance(text, FileReading):
+            return text
+        reading = self._of_text(path, *text)
         if is_blank(reading.result) and self._had_objects(path):
             return FileReading(emptied(self._shown(path)), reading.stamp)
         return reading
 
     def _of_text(self, path: str, text: bytes, stamp: Stamp) -> FileReading:
-        """Returns what is known of this text, be it from before a restart, or else examines it."""
+        """Returns the known result for this text, possibly from before a restart, or parses it."""
         seen, known = digest(text), self._files.get(path)
         if known and (result := known.of_text(seen)):
             return FileReading(result, stamp, known.written)
@@ -242,7 +244,7 @@ class Loader:
         return ManifestFile(again, written=saved.written) if isinstance(again, FileContent) else None
 
     def _remembered(self) -> set[str]:
-        """Returns the files that existed: since the start, or at the first look before the restart."""
+        """Returns the files known since the start, or, at the first look, before the restart."""
         if self._published is not None:
             return set(self._files)
         prefix = f"{self.root}{os.sep}"
@@ -251,7 +253,7 @@ class Loader:
     # -- applying
 
     def apply(self, readings: Readings) -> Batch | None:
-        """Returns what changes by these readings; None if nothing does."""
+        """Returns the changes by these readings; None without changes."""
         with self._lock:
             return self._apply(readings)
 
@@ -280,7 +282,7 @@ class Loader:
         return batch
 
     def _unknown(self) -> tuple[Unknown, ...]:
-        """Returns what may contain a policy that was not read, whether or not an older text of it is in force."""
+        """Returns the parts that may contain an unread policy, whether or not an older text of them is in force."""
         return (
             *(report.of_pending(self._shown(path)) for path in sorted(self._pending)),
             *(report.of_closed(self._shown(path), why) for path, why in sorted(self._closed.items())),
@@ -288,7 +290,7 @@ class Loader:
         )
 
     def _apply_files(self, readings: Readings) -> dict[Key, Path]:
-        """Returns the objects that may change, each with the file that was edited."""
+        """Returns the objects that may change, each with the edited file."""
         if readings.closed is not None:
             self._closed, self._repeated, self._linked = readings.closed, readings.repeated or {}, readings.linked or ()
             self._folders = readings.folders or {}
@@ -315,7 +317,7 @@ class Loader:
         return self._objects.replace(path, old, new)
 
     def _filled(self, key: Key, chosen: tuple[str, ObjectEntry] | None) -> AdmittedObject | None:
-        """Returns the chosen object with the content of its local files, and records what is wrong with these."""
+        """Returns the chosen object with the content of its local files, and records problems of these files."""
         self._local_findings.pop(key, None)
         self._older_pairs.pop(key, None)
         if chosen is None:
@@ -335,7 +337,7 @@ class Loader:
         return filled.admitted
 
     def _reject(self) -> dict[Key, Object | None]:
-        """Returns the policies whose rejected text, or the good one beside it, is not what it was."""
+        """Returns the policies whose rejected text, or good text beside it, has changed."""
         before, now = self._rejected, report.rejected([broken for _, broken in self._files.broken], self._objects)
         changed = [key for key in before | now if before.get(key) != now.get(key)]
         self._rejected = now
@@ -387,7 +389,7 @@ class Loader:
             return next(((finding.file, finding.line) for finding in findings if finding.object == key), None)
 
     def edited_in(self, key: Key) -> Path | None:
-        """Returns the file by which an object was edited, or deleted, last; None: it was not since the start."""
+        """Returns the file in which an object was last edited or deleted since the start, or None."""
         with self._lock:
             return self._edited.get(key)
 
@@ -398,13 +400,13 @@ class Loader:
 
     @property
     def others(self) -> Counter[str]:
-        """Documents in the files that are not ours, by what they are."""
+        """Returns the kinds of foreign documents in the files, with counts."""
         with self._lock:
             return self._files.others
 
     @property
     def lost(self) -> bool:
-        """Whether the folder as a whole cannot be read at present."""
+        """Returns whether the whole folder cannot be read at present."""
         return bool(self._lost)
 
     def knows(self, path: str) -> bool:
@@ -419,16 +421,17 @@ class Loader:
 
     @property
     def linked(self) -> tuple[str, ...]:
-        """Files and folders below the folder that are links."""
+        """Links below the folder, to files and folders."""
         return self._linked
 
     @property
     def folders(self) -> dict[str, Identity]:
-        """The folder and its subfolders as they were listed last, by absolute path."""
+        """The folder and its subfolders at the last listing, by absolute path."""
         return {str(self.root / path): identity for path, identity in self._folders.items()}
 
     def followed(self) -> Iterable[str]:
-        """Yields what may change outside the folder: absolute paths of local files and of links, also on the way to it."""
+        """Yields the paths that may change outside the folder: local files and links, including links in the path of the
+        folder."""
         yield from self._local.permitted
         yield from (str(path) for path in (self.root, *self.root.parents) if path.is_symlink())
         for path in self._linked:
@@ -438,7 +441,7 @@ class Loader:
         return f"{self._shown_prefix}{path}"
 
 
-def _readings(left: _Left | None, files: dict[str, FileReading]) -> Readings:
+def _readings(left: _Postponed | None, files: dict[str, FileReading]) -> Readings:
     return Readings(files, {}, large=frozenset(left.large), later=frozenset(left.later)) if left else Readings(files, {})
 
 

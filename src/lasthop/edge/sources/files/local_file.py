@@ -1,4 +1,4 @@
-"""Reads a local file that an annotation names, and says where to watch for its changes."""
+"""Reads a local file that an annotation names, and determines the folders to watch for its changes."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from lasthop.edge.admission.limits import MAX_DATA
 from lasthop.edge.sources.files.folder import OutsideRoots, Roots, Stamp, UnreadableFile, read
 
 MAX_LINKS: Final = 40
-"""That Linux follows."""
+"""Linux' limit for links in a path."""
 WRITE_ALL: Final = "Write all of it."
 
 
 class LocalFile(NamedTuple):
     content: bytes | None
-    """Its content, or its last content while it could be read; None if it never could."""
+    """Its content, or its last readable content; None if it was never readable."""
     error: str = ""
     remedy: str = "Put the file there, or correct the path."
     stamp: Stamp | None = None
     outside: bool = False
-    """It is outside the folders that may be read: then its earlier content does not count either."""
+    """The file is outside the permitted folders, so its earlier content does not count either."""
     leads_to: str = ""
-    """Of a path below these folders that is outside all the same: where a link of theirs leads it."""
+    """The outside target of a link, for a path that begins in a permitted folder."""
 
 
 def resolved(folder: Path, attachment: Attachment) -> str:
-    """Returns the path of an attachment. Links stay in it, because their targets may change."""
+    """Returns the path of an attachment, with links unresolved, because their targets may change."""
     return os.path.normpath(folder / attachment.path)
 
 
@@ -41,7 +41,7 @@ def read_local(path: str, roots: Roots, last_good: bytes | None) -> LocalFile:
         return LocalFile(last_good, "does not exist")
     except UnreadableFile as error:
         return LocalFile(last_good, f"cannot be read: {error}", "Make it readable for the user that runs Lasthop.")
-    # A certificate or key is never empty; a file that is just being written often is, or ends too early.
+    # A certificate or key is never empty, but a file that is being written often is, or ends too early.
     if not content:
         return LocalFile(last_good, "is empty", WRITE_ALL, stamp)
     if content.count(b"-----BEGIN ") > content.count(b"-----END "):
@@ -55,11 +55,11 @@ def _outside(path: str, roots: Roots) -> LocalFile:
 
 
 def _way_out(path: str, roots: Roots) -> str:
-    """Returns the first path outside that links inside lead to; empty if `path` is outside by itself. No link outside is
-    followed: even whether there is one is not revealed."""
+    """Returns the first path outside that links inside lead to; empty if `path` itself is outside. No link outside is
+    followed, so that not even its existence is revealed."""
     out = ""
     for _ in range(MAX_LINKS):
-        begin = next((each for each in reversed(Path(path).parents) if roots.hold(os.path.realpath(each))), None)
+        begin = next((parent for parent in reversed(Path(path).parents) if roots.hold(os.path.realpath(parent))), None)
         if begin is None:
             return out
         here, rest = os.path.realpath(begin), list(Path(path).relative_to(begin).parts)
@@ -73,12 +73,12 @@ def _way_out(path: str, roots: Roots) -> str:
 
 
 def folders_to_watch(path: str) -> set[str]:
-    """Returns the folders where an event may change `path`: its own, and those of every link on the way."""
+    """Returns the folders in which an event may change `path`: its own, and those of every link on the way."""
     folders: set[str] = set()
     for _ in range(MAX_LINKS):
         parent = os.path.dirname(path)
         folders.update((parent, os.path.realpath(parent)))
-        # The parent itself may be a link (..data in a mounted ConfigMap), swapped in the folder that holds it.
+        # The parent itself may be a link (..data in a mounted ConfigMap), swapped in its own parent.
         if os.path.islink(parent):
             folders.add(os.path.dirname(parent))
         if not os.path.islink(path):

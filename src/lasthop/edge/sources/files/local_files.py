@@ -1,8 +1,8 @@
-"""Keeps the local files that objects of good files take content from, and which objects use each.
+"""Tracks the local files that supply content to objects of good files, and the objects that use each.
 
 Certificate and key come from two local files, which are renewed one after the other and do not match in between. Until they
-match again the last matching pair stays in force, as the last good content of a broken file does; it is kept in the state
-directory too, so a restart in between changes nothing.
+match again the last matching pair stays in force. It is also kept in the state directory, so a restart in between changes
+nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Pairs:
         self.unsaved: dict[PairPaths, Pair | None] = {}
 
     def older(self, paths: PairPaths, certificate: LocalFile, key: LocalFile) -> tuple[Pair, str] | None:
-        """Returns the last good pair if the current files do not match, and why; None if they do, or if there is none."""
+        """Returns the last good pair and the reason if the current files do not match; None if they match, or without such a
+        pair."""
         good = self._last_good(paths)
         if good and (certificate.content, key.content) == good[:2]:
             return None
@@ -66,7 +67,7 @@ class Pairs:
 
 
 def mismatch(certificate: bytes | None, key: bytes | None) -> str:
-    """Returns why the two do not match; empty if the key is that of the first certificate."""
+    """Returns why the two do not match; empty if the key belongs to the first certificate."""
     if certificate is None or key is None:
         return f"{KEY if certificate else CERTIFICATE} cannot be read"
     chain, private = parse.certificates(certificate), parse.private_key(key)
@@ -92,7 +93,7 @@ class OlderPair(NamedTuple):
 class FilledObject(NamedTuple):
     admitted: AdmittedObject
     findings: tuple[Finding, ...] = ()
-    """What is wrong with the files, without file and line."""
+    """Problems of the files, without file and line."""
     older: OlderPair | None = None
 
 
@@ -115,7 +116,7 @@ class LocalFiles:
 
     @property
     def permitted(self) -> Iterable[str]:
-        """The files that may be read, and so may be watched wherever they are."""
+        """The files that may be read, and therefore watched wherever they are."""
         return (path for path, file in self._files.items() if not file.outside)
 
     def read(self, path: str) -> LocalFile:
@@ -141,7 +142,8 @@ class LocalFiles:
         return {key for keys in self._used.values() for key, paths in keys.items() if path in paths}
 
     def use(self, file: str, content: FileContent | None) -> None:
-        """Takes a good file's new content and reads the local files it newly names. `tidy` forgets those no longer named."""
+        """Records a good file's new content and reads newly named local files. `tidy` forgets files that are no longer
+        named."""
         folder = self._folder(file)
         before = self._used.pop(file, None)
         used = {
@@ -159,7 +161,8 @@ class LocalFiles:
             self._dropped = True
 
     def tidy(self) -> None:
-        """Forgets unused files once all files have been applied: an object that moves between files keeps its content."""
+        """Forgets unused files once all files have been applied, so that an object that moves between files keeps its
+        content."""
         if not self._dropped:
             return
         self._dropped = False
@@ -169,22 +172,22 @@ class LocalFiles:
         self.pairs.keep_only(self._files.keys())
 
     def filled(self, file: str, entry: ObjectEntry) -> FilledObject:
-        """Returns the object of an entry with the content of its local files, and what is wrong with these."""
+        """Returns the object of an entry with the content of its local files, and problems of these files."""
         older = self._older(file, entry)
         instead = {CERTIFICATE: older.pair.certificate, KEY: older.pair.key} if older else {}
         admitted, findings = fill(entry.admitted, self._folder(file), self._files, instead)
         return FilledObject(admitted, (*([older.finding(admitted.key)] if older else ()), *findings), older)
 
     def _older(self, file: str, entry: ObjectEntry) -> OlderPair | None:
-        """Returns the pair that stays in force if the files of the object do not match now."""
+        """Returns the pair that stays in force if the object's files do not match now."""
         named = {attachment.key: attachment for attachment in entry.admitted.attachments}
         if not {CERTIFICATE, KEY} <= named.keys():
             return None
         paths = PairPaths(*(resolved(self._folder(file), named[name]) for name in (CERTIFICATE, KEY)))
         certificate, private = self._files[paths.certificate], self._files[paths.key]
-        if certificate.outside or private.outside or not (found := self.pairs.older(paths, certificate, private)):
+        if certificate.outside or private.outside or not (older := self.pairs.older(paths, certificate, private)):
             return None
-        return OlderPair(*found, annotation_field(named[KEY]))
+        return OlderPair(*older, annotation_field(named[KEY]))
 
     def _folder(self, file: str) -> Path:
         return (self._root / file).parent
@@ -203,9 +206,10 @@ def _paths(uses: dict[Key, tuple[str, ...]]) -> set[str]:
 def fill(
     entry: AdmittedObject, folder: Path, local: Mapping[str, LocalFile], instead: Mapping[str, bytes]
 ) -> tuple[AdmittedObject, list[Finding]]:
-    """Puts the content of its files, or `instead` of them by key, into an object. A key without content is left out.
+    """Puts the content of its files, or `instead` by key, into an object. A key without content is omitted.
 
-    Problems are returned as findings without file and line."""
+    Problems are returned as findings without file and line.
+    """
     contents: dict[str, bytes] = {}
     findings: list[Finding] = []
     for attachment in entry.attachments:
@@ -213,7 +217,7 @@ def fill(
         file = local[path]
         content = instead.get(attachment.key, file.content)
         if file.error:
-            kept = "Its last content stays in use." if content is not None else "The key is left out."
+            kept = "Its last content stays in use." if content is not None else "The key is omitted."
             remedy = file.remedy
             if file.outside:
                 remedy = f"Put it there, or allow it with: --allow-files {os.path.dirname(file.leads_to or path)}"
@@ -252,13 +256,13 @@ def _texts(entry: AdmittedObject, contents: dict[str, bytes]) -> tuple[dict[str,
         try:
             texts[name] = content.decode()
         except UnicodeDecodeError:
-            message = "a ConfigMap holds text, and this file is not UTF-8. The key is left out"
+            message = "a ConfigMap contains text, and this file is not UTF-8. The key is omitted"
             findings.append(_finding(entry, attachments[name], message, "Convert it to PEM, or use a Secret."))
     return texts, findings
 
 
 def _too_large(entry: AdmittedObject, attachment: Attachment) -> Finding:
-    message = f"with its files the object is larger than {MAX_DATA} bytes. They are left out"
+    message = f"with its files the object is larger than {MAX_DATA} bytes. They are omitted"
     return _finding(entry, attachment, message, "Split it into several objects.")
 
 

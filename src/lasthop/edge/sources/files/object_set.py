@@ -1,7 +1,7 @@
 """Decides which objects of all good files are in force: which file provides each, and what has changed.
 
-The same object in two files: the file that provides it already keeps providing it; at the start the first by path does. A
-namespace that objects use and no file contains is created, as a cluster would have it.
+If two files contain the same object, the file that already provides it continues to do so; at the start it is the first by
+path. A namespace that is used but not in any file is created, because a cluster would have it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ObjectSet:
         self._used: Counter[str] = Counter()
 
     def replace(self, file: str, old: FileContent | None, new: FileContent | None) -> set[Key]:
-        """Takes a file's new content, and returns the keys to choose again."""
+        """Replaces a file's content; returns the keys to choose again."""
         touched = set()
         for entry in old.entries if old else ():
             touched.add(entry.admitted.key)
@@ -41,7 +41,7 @@ class ObjectSet:
         return touched
 
     def choose(self, touched: Iterable[Key]) -> dict[Key, tuple[str, ObjectEntry] | None]:
-        """Decides which file provides these objects; None for those that no file provides any more."""
+        """Decides which file provides these objects; None for objects that no file provides any more."""
         return {key: self._chosen(key) for key in touched}
 
     def _chosen(self, key: Key) -> tuple[str, ObjectEntry] | None:
@@ -62,7 +62,7 @@ class ObjectSet:
         return owner, files[owner]
 
     def put(self, chosen: Mapping[Key, AdmittedObject | None]) -> dict[Key, Object | None]:
-        """Puts the chosen objects in force, and returns what has changed."""
+        """Puts the chosen objects in force; returns the changes."""
         changes: dict[Key, Object | None] = {}
         namespaces = set()
         for key, admitted in chosen.items():
@@ -81,24 +81,24 @@ class ObjectSet:
             self._put(key, self._versioned(written.admitted) if written else implied, changes)
         return changes
 
-    def _versioned(self, found: AdmittedObject) -> Object:
+    def _versioned(self, admitted: AdmittedObject) -> Object:
         """Sets metadata.generation, which counts changes of everything but metadata while the process runs."""
-        generation, digest = self._versions.get(found.key, (0, b""))
-        if digest != found.digest:
+        generation, digest = self._versions.get(admitted.key, (0, b""))
+        if digest != admitted.digest:
             generation += 1
-            self._versions[found.key] = (generation, found.digest)
-        if generation == found.object.metadata.generation:
-            return found.object
-        return replace(found.object, metadata=replace(found.object.metadata, generation=generation))
+            self._versions[admitted.key] = (generation, admitted.digest)
+        if generation == admitted.object.metadata.generation:
+            return admitted.object
+        return replace(admitted.object, metadata=replace(admitted.object.metadata, generation=generation))
 
-    def _put(self, key: Key, found: Object | None, changes: dict[Key, Object | None]) -> None:
-        if found == self.objects.get(key):
+    def _put(self, key: Key, new: Object | None, changes: dict[Key, Object | None]) -> None:
+        if new == self.objects.get(key):
             return
-        changes[key] = found
-        if found is None:
+        changes[key] = new
+        if new is None:
             del self.objects[key]
         else:
-            self.objects[key] = found
+            self.objects[key] = new
 
 
 def _implied(name: str) -> Namespace:

@@ -1,4 +1,4 @@
-"""Reports what is wrong with the folder, and which BackendTLSPolicies have to fail closed because of it."""
+"""Reports the problems of the folder, and the BackendTLSPolicies that must fail closed because of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def of_broken(refused: NotApplied, broken: BrokenFile) -> Iterator[Finding]:
 
 
 def of_pending(shown: str) -> Unknown:
-    """A policy may just have moved into a file that takes long to read."""
+    """Reports a file that is still being read; a policy may just have moved into it."""
     return Unknown(provable=False, namespace="", why=f"{shown} has not been read yet", file=shown)
 
 
@@ -57,25 +57,25 @@ def not_applied(shown: str, broken: BrokenFile, file: ManifestFile | None) -> No
 
 
 def of_contested(key: Key, used: tuple[str, int], others: Iterable[tuple[str, int]]) -> Iterator[Finding]:
-    """Reports an object that several files provide, at every place but the one in force."""
+    """Reports an object that several files provide, at each place except the one in force."""
     for file, line in others:
-        message = f"the same object is in {used[0]}:{used[1]}, and that one is used."
+        message = f"duplicate of {used[0]}:{used[1]}, which is used."
         yield make_finding(key, reasons.DUPLICATE_OBJECT, message, file=file, line=line)
 
 
 def of_folders(root: str, closed: Mapping[str, str], repeated: Mapping[str, str]) -> Iterator[Finding]:
     for path, why in sorted(closed.items()):
-        message = f"cannot be read: {why}. What it held stays in force."
+        message = f"cannot be read: {why}. Its last content stays in force."
         missing = (Key("BackendTLSPolicy", "", ""),)
         yield make_finding(None, reasons.UNREADABLE, message, MAKE_READABLE, file=f"{root}/{path}", line=1, missing=missing)
     for path, where in sorted(repeated.items()):
-        message = f"the link leads to a folder that is read as {where} already."
+        message = f"the link leads to a folder that is already read as {where}."
         yield make_finding(None, reasons.REPEATED_FOLDER, message, file=f"{root}/{path}", line=1)
 
 
 def rejected(broken: Iterable[BrokenFile], objects: ObjectSet) -> dict[Key, RejectedPolicy]:
-    """Returns the policies in broken files, and duplicates in other files, with the targets that the text in force does
-    not have."""
+    """Returns the policies in broken files, and duplicates in other files, with the targets that are not in the text in
+    force."""
     result: dict[Key, RejectedPolicy] = {}
     for policy in [*(p for file in broken for p in file.policies), *_duplicates(objects)]:
         key = Key("BackendTLSPolicy", policy.metadata.namespace, policy.metadata.name)
@@ -97,5 +97,5 @@ def _duplicates(objects: ObjectSet) -> Iterator[RejectedPolicy]:
                 if file != owner:
                     policy = entry.admitted.object
                     assert isinstance(policy, BackendTLSPolicy)
-                    message = f"the policy is in {owner} and in {file}, and the first is used"
+                    message = f"the policy is in both {owner} and {file}; the first is used"
                     yield RejectedPolicy(metadata=policy.metadata, targets=policy.spec.target_refs, message=message)

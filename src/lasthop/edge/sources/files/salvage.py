@@ -1,8 +1,8 @@
-"""Finds BackendTLSPolicies in a broken file, whose targets must fail closed rather than be served in plaintext.
+"""Finds BackendTLSPolicies in a broken file, whose targets must fail closed instead of being served in plaintext.
 
 A policy that cannot be fully decoded never counts as absent (docs/security.md#the-promises). Every document that may be meant
-as a policy counts as one, and a target without a readable sectionName means every port. Where a document leaves open which
-Services a policy names, or in which namespace, it is opaque.
+as a policy counts as one, and a target without a readable sectionName means every port. A document is opaque if the Services
+or the namespace of its policy are uncertain.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _SPELLINGS: Final = {
 _FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _SPEC_FIELDS: Final = frozenset({"targetRefs", "targetRef", "validation", "options", "tls"})
 _TARGETS: Final = ("targetRefs", "targetRef")
-"""The second as v1alpha2 had it."""
+"""The second is v1alpha2's."""
 
 
 class SalvageResult(NamedTuple):
     policy: RejectedPolicy | None = None
     opaque: str | None = None
-    """The namespace in which it may name more than was read, empty for any; None: it names nothing else."""
+    """The namespace in which it may have further targets, empty for any; None: it has no others."""
 
 
 ANYTHING: Final = SalvageResult(opaque="")
 
 
 def salvage(document: Any, place: str, message: str, *, last: bool = False) -> SalvageResult:
-    """Salvages one document; `place` names it if it has no name of its own. The `last` one of a text may have been cut off, so
-    that what stands at its end may go on."""
+    """Salvages one document; `place` names it if it has no name. The `last` one of a text may have been cut off, so its last
+    field may be incomplete."""
     if not isinstance(document, dict) or is_list(document):
         return ANYTHING
     kind = document.get("kind")
@@ -59,7 +59,7 @@ def salvage(document: Any, place: str, message: str, *, last: bool = False) -> S
 
 
 def _may_hide_policy(document: Json, kind: str) -> bool:
-    """Returns whether a document of another kind may contain a policy, or be one of a kind that is not known."""
+    """Returns whether a document of another kind may contain a policy, or be a policy of an unknown kind."""
     return (kind not in KINDS and GATEWAY_API in str(document.get("apiVersion"))) or mentions_policy(document)
 
 
@@ -71,14 +71,13 @@ def _metadata(metadata: Json, namespace: str, place: str) -> ObjectMeta:
         namespace=namespace,
         uid=uid_of(Key(POLICY, namespace, name)),
         generation=1,
-        # An unreadable date makes it the oldest: as the younger one it would give way to another policy.
+        # An unreadable date makes it the oldest, because a younger policy would lose to another one.
         creation_timestamp=UNDATED if created is None else rfc3339(created),
     )
 
 
 def _targets(spec: Any, *, cut_off: bool) -> tuple[tuple[PolicyTargetReference, ...], bool]:
-    """Returns the targets that can be read, and whether it is certain that there are no others. `cut_off`: the text may end
-    within the spec."""
+    """Returns the readable targets, and whether there are certainly no others. `cut_off`: the text may end within the spec."""
     if not isinstance(spec, dict):
         return (), False
     refs = list(_references(spec))
@@ -88,8 +87,8 @@ def _targets(spec: Any, *, cut_off: bool) -> tuple[tuple[PolicyTargetReference, 
 
 
 def _namespace(document: Json) -> str | None:
-    """Returns the namespace of a policy; None where another one may be meant: a field that is not known may be a mistyped or
-    misplaced `namespace`."""
+    """Returns the namespace of a policy; None if it is uncertain, because an unknown field may be a mistyped or misplaced
+    `namespace`."""
     metadata, spec = document.get("metadata"), document.get("spec")
     if not isinstance(metadata, dict) or not document.keys() <= _FIELDS:
         return None
@@ -118,7 +117,7 @@ def _mistyped_targets(spec: Json) -> bool:
 
 
 def _target(ref: Any) -> PolicyTargetReference | None:
-    """Returns the target that a reference names; None if it may name another Service."""
+    """Returns the target of a reference; None if it may mean another Service."""
     if not isinstance(ref, dict) or not isinstance(ref.get("name"), str) or not is_dns_label(ref["name"]):
         return None
     kind, group, section = (ref.get(name) for name in ("kind", "group", "sectionName"))

@@ -24,21 +24,22 @@ from lasthop.edge.sources.files.watcher import Events, Watcher
 from lasthop.edge.sources.source import Batch, ObjectSource
 
 GRACE: Final = 0.04
-"""Seconds before a file counts as deleted, empty, broken or shorter: editors truncate first and then write."""
+"""Seconds before a file counts as deleted, empty, broken or shorter, because editors truncate first and then write."""
 GRACES: Final = 5
-"""How often to wait while a file is still being written."""
+"""How often to wait while a file is being written."""
 RESCAN: Final = 10.0
-"""Seconds after which everything is read anyway: notifications get lost (full queues, network file systems)."""
+"""Seconds after which everything is read regardless of events, because notifications get lost (full queues, network file
+systems)."""
 RESCAN_SHARE: Final = 0.002
-"""The part of a core that this may cost: the more files there are, the less often it is done."""
+"""The share of a core that this may take: with more files it happens less often."""
 RESCAN_SELDOM: Final = 600.0
-"""Seconds after which it is done whatever it costs."""
+"""Upper limit of that interval."""
 RESCAN_LOST: Final = 0.5
-"""The same while the folder is missing: nothing can notify of its return."""
+"""The interval while the folder is missing, because its return causes no notification."""
 
 
 class Look(NamedTuple):
-    """Says what to read. `files` None: everything."""
+    """The paths to read. `files` None: everything."""
 
     files: frozenset[str] | None
     local: frozenset[str] = frozenset()
@@ -57,7 +58,7 @@ class FilesSource(ObjectSource):
         progress: Progress = lambda read, files: None,
     ) -> None:
         """`state` keeps last good contents; without it they last as long as the process. `allow_files` are files and folders
-        outside the folder that `lasthop.dev/file.KEY` may name. `progress` hears how far the first reading is.
+        outside the folder that `lasthop.dev/file.KEY` may name. `progress` receives the progress of the first reading.
 
         Raises `FilesError` if the state directory cannot be used.
         """
@@ -65,11 +66,11 @@ class FilesSource(ObjectSource):
         self._progress, self._authors = progress, Authors()
         self._followed: frozenset[str] = frozenset()
         self._large: dict[str, asyncio.Task[Readings]] = {}
-        """Large files that are being read, one after the other, while edits of other files take effect."""
+        """Large files that are read one after the other while edits of other files take effect."""
         self._one_large = asyncio.Lock()
         self._rescan = RESCAN
         self._later: frozenset[str] = frozenset()
-        """Files that were only named by the last look, to be read by the next ones."""
+        """Files that the last look only named, to be read next."""
 
     def load(self) -> Batch:
         """Returns everything once, for commands. Writes nothing.
@@ -85,14 +86,14 @@ class FilesSource(ObjectSource):
         return self._loader.locate(key, field)
 
     def author(self, key: Key) -> str:
-        """Returns who edited an object last; empty: it was not edited since the start."""
+        """Returns the last editor of an object; empty: it was not edited since the start."""
         path = self._loader.edited_in(key)
         return self._authors.of(path) if path else ""
 
     @property
     def others(self) -> Counter[str]:
-        """Documents in the files that are not ours, by what they are; those of files that are as they were at the last start
-        are not counted again."""
+        """Returns the kinds of foreign documents in the files, with counts, without files that are unchanged since the last
+        start."""
         return self._loader.others
 
     async def batches(self) -> AsyncIterator[Batch]:
@@ -122,8 +123,8 @@ class FilesSource(ObjectSource):
             loader.save()
 
     async def _read(self, look: Look) -> list[Readings]:
-        """Returns what there is to apply, one after the other: the files to look at, and large ones that have been read.
-        Each names the files whose content is still to come."""
+        """Returns the readings to apply in order: the requested files, and finished large ones. Each names the files that are
+        still to be read."""
         readings = await self._settled(look)
         self._later = readings.later
         for path in readings.large - self._large.keys():
@@ -141,7 +142,7 @@ class FilesSource(ObjectSource):
             return self.load()
 
     async def _settled(self, look: Look, leave_large: bool = True) -> Readings:
-        """Reads the files, again while they seem to be only partly written."""
+        """Reads the files, again while they may be only partly written."""
         read = partial(self._loader.look, look.files, look.local, leave_large=leave_large)
         readings, seconds = await asyncio.to_thread(_timed, read)
         if look.files is None:
@@ -182,7 +183,7 @@ class FilesSource(ObjectSource):
         return EVERYWHERE
 
     async def _watch_outside(self, watcher: Watcher, look: Look) -> bool:
-        """Watches what is outside the folder, and returns whether that has changed."""
+        """Watches paths outside the folder; returns whether these have changed."""
         outside = frozenset(self._loader.followed())
         if outside == self._followed and look.files is not None and not look.local:
             return False  # no link can have changed, and there may be thousands to follow
@@ -191,12 +192,12 @@ class FilesSource(ObjectSource):
 
 
 def _has_changed(reading: FileReading, now: Stamp | None) -> bool:
-    """Returns whether a file is another one now than was read; of one that could not be read that is not known."""
+    """Returns whether a file has changed since it was read; for an unreadable file that is unknown."""
     return now != reading.stamp and (reading.stamp is not None or reading.result is None)
 
 
 def where_to_look(events: Events, loader: Loader) -> Look:
-    """Returns the files that the events concern. Other names (editors' backups, .git) are ignored."""
+    """Returns the files that the events affect. Other names (editors' backups, .git) are ignored."""
     files: frozenset[str] = NONE
     local: set[str] = set()
     known = set(loader.local_files)
@@ -215,8 +216,8 @@ def where_to_look(events: Events, loader: Loader) -> Look:
 
 
 def _concerned(path: str, name: str, loader: Loader) -> frozenset[str] | None:
-    """Returns the file that an event at `path` concerns, whose name below the folder is `name`, if any; None: it may concern
-    every file."""
+    """Returns the file that an event at `path` affects, if any; None: it may affect every file. `name` is the path below the
+    folder."""
     below, base = f"{os.sep}{name}", os.path.basename(name)
     if f"{os.sep}." in below:
         # The folder itself, or the ..data link of a mounted ConfigMap; other hidden names are ignored.
@@ -231,17 +232,17 @@ def _concerned(path: str, name: str, loader: Loader) -> frozenset[str] | None:
 
 
 def _is_manifest_at(path: str) -> bool:
-    """Returns whether there is a manifest with this path, be it a dangling link."""
+    """Returns whether this path is a manifest, even a dangling link."""
     return is_manifest(os.path.basename(path)) and os.path.lexists(path) and not os.path.isdir(path)
 
 
 def rescan_after(seconds: float) -> float:
-    """Returns how long to wait after a look at everything that took so much of a core."""
+    """Returns the seconds to wait after a full read that took this much CPU time."""
     return min(max(RESCAN, seconds / RESCAN_SHARE), RESCAN_SELDOM)
 
 
 def _timed(read: Callable[[], Readings]) -> tuple[Readings, float]:
-    """Returns what was read, and how much of a core it took, in seconds; waiting for a slow disk costs nobody anything."""
+    """Returns the readings and their CPU time in seconds; waiting for a slow disk does not count."""
     begun = time.thread_time()
     return read(), time.thread_time() - begun
 

@@ -1,9 +1,9 @@
 """Keeps the last good content of every file on disk, so that it stays in force if the file is broken at the next start.
 
-One SQLite database, mode 0600 in a folder of mode 0700: it contains copies of the files, including Secrets and local key
-files. Deleted content is overwritten. Beside each text are its admitted documents, so that an unchanged file need not be
-parsed and admitted again. A seal says that this version of the rules has admitted them and that they are as they were
-written: without it, or where the database is damaged, the files are read as if for the first time.
+One SQLite database, mode 0600 in a folder of mode 0700, because it contains copies of the files, including Secrets and local
+key files. Deleted content is overwritten. Beside each text are its admitted documents, so that an unchanged file need not be
+parsed and admitted again. A seal proves that this version of the rules has admitted them and that they are unchanged. Without
+it, or if the database is damaged, the files are read as for the first time.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class StateDirectory(NoState):
             try:
                 self._database = _open(path)
             except sqlite3.DatabaseError:
-                # Not a database, a damaged one, or not ours. Its content is lost, which is no reason not to start. So is its
-                # journal, which SQLite would otherwise bring into the new one.
+                # Not a database, a damaged one, or not ours. The lost content must not prevent the start. The journal is
+                # removed too, because SQLite would otherwise replay it into the new database.
                 for suffix in ("", "-wal", "-shm"):
                     Path(f"{path}{suffix}").unlink(missing_ok=True)
                 self._database = _open(path)
@@ -143,7 +143,7 @@ class StateDirectory(NoState):
             _save(database, "local_file", ("path",), others)
 
     def _rows(self, query: str, *values: str) -> list[Any]:
-        """Of a database that is damaged, nothing: that it cannot be saved to either is reported."""
+        """Returns the rows, or none from a damaged database; the failing save is reported."""
         with self._lock, contextlib.suppress(sqlite3.DatabaseError):
             return self._database.execute(query, values).fetchall()
         return []
@@ -169,7 +169,7 @@ def _sealed(saved: SavedFile) -> tuple[bytes | int, ...]:
 
 
 def _seal(digest: bytes, stored: bytes) -> bytes:
-    """Returns what only these documents have, of a file with this digest, admitted by these rules."""
+    """Returns a keyed digest of these documents, for a file with this digest, admitted by these rules."""
     return hashlib.blake2b(digest + stored, key=rules_version().encode(), digest_size=16).digest()
 
 
@@ -195,7 +195,7 @@ def _open(path: Path) -> sqlite3.Connection:
 
 @cache
 def rules_version() -> str:
-    """Changes with the code and the schemas that admit, released or not."""
+    """Returns a digest of the code and the schemas that admit files, released or not."""
     digest = hashlib.blake2b(digest_size=16)
     api = files("lasthop.base.api")
     folders = (

@@ -1,8 +1,8 @@
-"""Reports where in the folder, or beside the local files outside it, something has changed; the loader finds out what.
+"""Reports paths that have changed in the folder or beside local files outside it; the loader reads the changes.
 
-Two watches: the folder and its subfolders, and folders besides, where links lead and local files are. All of them are watched
-one by one: to watch what is below a folder would follow its links, and one may lead to the whole machine. Each watch is
-running once it has been awaited, so nothing is lost between a look at the files and the next `events()`.
+Two watches: the folder with its subfolders, and folders outside that contain link targets and local files. All folders are
+watched one by one, because a recursive watch would follow links, and a link may lead to the whole machine. An awaited watch is
+running, so nothing is lost between reading the files and the next `events()`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Any, Final, NamedTuple
 from lasthop.edge.sources.files.folder import Identity
 
 DEBOUNCE_MS: Final = 50
-"""A burst of events is one event, unless it goes on for longer than this."""
+"""A burst of events is one event, unless it lasts longer than this."""
 STEP_MS: Final = 5
-"""The quiet after which a burst is over; the main part of the time from save to effect. 1.5 % of a core when idle."""
+"""The quiet time that ends a burst, which is most of the time from save to effect. It takes 1.5 % of a core when idle."""
 OUTSIDE_STEP_MS: Final = 25
-"""Certificates change seldom and need not be so quick."""
+"""Certificates change seldom and need not be so fast."""
 POLL_MS: Final = 300
-"""Where the kernel cannot notify (out of inotify watches, some network file systems)."""
+"""Interval of polling if the kernel cannot notify (out of inotify watches, some network file systems)."""
 RETRY: Final = 0.3
-"""Seconds before a watch that failed is begun again: whoever makes it fail at will must not keep the process busy."""
+"""Seconds before a failed watch is started again, so that repeated failures do not keep the process busy."""
 FAILURES: Final = (OSError, RuntimeError, UnicodeError)
-"""What watchfiles raises: no inotify watches left, and names that are not UTF-8."""
+"""The exceptions of watchfiles: no inotify watches left, and names that are not UTF-8."""
 
 
 class Events(NamedTuple):
@@ -38,7 +38,7 @@ class Events(NamedTuple):
 
 
 class _StopEvent:
-    """Ends a watch. watchfiles asks it over and over, for the first time when the watch is running."""
+    """Ends a watch. watchfiles polls it repeatedly, for the first time when the watch is running."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -53,7 +53,7 @@ class _StopEvent:
 
 class _Watch:
     def __init__(self, paths: Iterable[str], step: int, threads: ThreadPoolExecutor, poll: bool = False) -> None:
-        import watchfiles  # commands read a folder once, and watch none
+        import watchfiles  # commands read a folder once, without a watch
 
         self._threads = threads
         self._stop = _StopEvent()
@@ -72,7 +72,7 @@ class _Watch:
         self.next = self._wait()
 
     async def running(self) -> None:
-        """Returns once nothing goes unnoticed any more. Raises `OSError` if the kernel cannot notify."""
+        """Returns once every change is noticed. Raises `OSError` if the kernel cannot notify."""
         self.next.add_done_callback(lambda _: self._stop.running.set())
         await self._stop.running.wait()
         if self.next.done():
@@ -103,7 +103,7 @@ class Watcher:
         self._folders: frozenset[str] = frozenset()
 
     async def events(self, seconds: float, other: Iterable[asyncio.Future[Any]] = ()) -> Events:
-        """Returns what has happened since last time; nothing if the time is over, or one of `other` is done, first."""
+        """Returns the events since the last call; none if the time is over, or one of `other` is done, first."""
         awaited = {watch.next for watch in (self._inside, self._outside) if watch is not None}.union(other)
         await (asyncio.wait(awaited, timeout=seconds, return_when=FIRST_COMPLETED) if awaited else asyncio.sleep(seconds))
         try:
@@ -117,14 +117,14 @@ class Watcher:
         return Events(inside, bool(outside))
 
     def _begin_again(self) -> Events:
-        """Forgets both watches, so that they are made anew; what they have missed may be anywhere."""
+        """Discards both watches, so that they are started again. Missed changes may be anywhere."""
         self.stop()
         self._inside = self._outside = None
         self._followed, self._folders = {}, frozenset()
         return Events(frozenset([str(self._root)]))
 
     async def watch_outside(self, folders: Iterable[str]) -> bool:
-        """Returns True if other folders than before are watched: then what happened in them before is not known."""
+        """Watches these folders; returns True if they differ from before, because events in them were missed."""
         wanted = frozenset(folders).difference(self._followed)
         if wanted == self._folders:
             return False
@@ -135,7 +135,7 @@ class Watcher:
         return True
 
     async def follow(self, folders: Mapping[str, Identity]) -> bool:
-        """Watches the folder and its subfolders, as listed. Returns True if these are others than before."""
+        """Watches the folder and its listed subfolders; returns True if they differ from before."""
         if folders == self._followed:
             return False
         if self._inside is not None:
@@ -145,7 +145,7 @@ class Watcher:
         return True
 
     def replaced(self) -> bool:
-        """Returns whether another folder has the root's name by now."""
+        """Returns whether another folder has taken the root's name."""
         now = _identity(self._root)
         return now is not None and now != self._followed.get(str(self._root))
 
@@ -159,18 +159,18 @@ class Watcher:
         self._threads.shutdown(wait=False)
 
     async def _watch(self, paths: Iterable[str], step: int) -> _Watch | None:
-        """Returns None if the paths cannot be watched at all; what happens there is found when everything is read again."""
+        """Starts a watch; returns None if the paths cannot be watched, so that only full reads find changes."""
         names = sorted(paths)
         for poll in (False, True):
-            found = _Watch(names, step, self._threads, poll)
+            watch = _Watch(names, step, self._threads, poll)
             try:
-                await found.running()
+                await watch.running()
             except FAILURES:
                 continue
             except asyncio.CancelledError:
-                found.stop()  # its thread would keep the process alive
+                watch.stop()  # its thread would keep the process alive
                 raise
-            return found
+            return watch
         return None
 
 

@@ -1,4 +1,4 @@
-"""Discovers which kinds the API server serves, chooses the version in which we read each, and finds out why one is missing."""
+"""Discovers the kinds that the API server serves, selects the version to read of each, and finds out why a kind is missing."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Served = frozenset[tuple[str, str, str]]
 """(group, version, plural)"""
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-"""Without the schemas, which are most of a CRD."""
+"""Requests metadata only, because the schemas are most of a CRD."""
 
 
 class Crd(NamedTuple):
-    """The CRD of a kind, as far as it decides whether the kind exists."""
+    """The part of a kind's CRD that decides whether the kind exists."""
 
     version: str = ""
-    """Its resourceVersion; empty if there is none, or it cannot be read."""
+    """Its resourceVersion; empty if the CRD does not exist or cannot be read."""
     unread: str = ""
-    """Why objects of the kind may exist that we cannot read; empty: the server has no such CRD."""
+    """Why unreadable objects of the kind may exist; empty: the server has no such CRD."""
 
 
 NO_CRD: Final = Crd()
@@ -54,13 +54,13 @@ class _Resources(msgspec.Struct):
 
 
 def choose(kinds: Iterable[Kind], served: Served) -> dict[str, str]:
-    """Returns the version in which to read each served kind: the first of ours that is served."""
+    """Returns the version to read of each served kind: the first supported version."""
     versions = {k.kind: next((v for v in k.versions if (k.group, v, k.plural) in served), None) for k in kinds}
     return {kind: version for kind, version in versions.items() if version}
 
 
 async def find_crd(client: Client, kind: Kind, served: Served = frozenset()) -> Crd:
-    """Looks for the CRD of a kind that is not served in a version of ours. Only a 404 means that there is none."""
+    """Looks for the CRD of a kind without a supported version. Only a 404 proves that it does not exist."""
     if not kind.group:
         return Crd(unread="every API server serves this kind, and its discovery does not list it")
     try:
@@ -78,8 +78,8 @@ async def find_crd(client: Client, kind: Kind, served: Served = frozenset()) -> 
 
 
 async def discover(client: Client, kinds: Iterable[Kind]) -> Served:
-    """Returns everything served of the groups of these kinds, in all versions. Raises `ApiError` unless the answer is
-    complete: an unknown kind is not a missing one."""
+    """Returns all served resources in the groups of these kinds, in all versions. Raises `ApiError` unless the response is
+    complete, because an unknown kind is not a missing one."""
     wanted = {kind.group for kind in kinds}
     try:
         groups = msgspec.json.decode(await client.request("GET", "/apis"), type=_Groups).groups
@@ -105,9 +105,9 @@ async def _resources(client: Client, group: str, version: str) -> list[str]:
 
 
 async def crd_versions(client: Client, kinds: Iterable[Kind], before: CrdVersions) -> CrdVersions:
-    """Returns the version of each CRD of the Gateway API; without release and channel if it has none, or we may not read it.
+    """Returns the version of each Gateway API CRD; without release and channel if it has none, or may not be read.
 
-    If the server does not answer, it is the version of `before`.
+    If the server does not respond, the version in `before` is kept.
     """
     names = sorted(f"{kind.plural}.{kind.group}" for kind in kinds if kind.group == GATEWAY_API)
     last = dict(before)

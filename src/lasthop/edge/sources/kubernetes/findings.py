@@ -1,4 +1,4 @@
-"""Reports what keeps us from reading the cluster: the verb, the resource and the remedy."""
+"""Reports errors that prevent reading the cluster: the verb, the resource and the remedy."""
 
 from __future__ import annotations
 
@@ -13,38 +13,39 @@ from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.knowledge import Unknown
 
 ReadError = tuple[Kind, ApiError, bool]
-"""The kind, the error, and whether it has been read before."""
+"""The kind, the error, and whether the kind was read before."""
 
 
 def optional(kind: Kind) -> bool:
-    """Returns whether we can do without a kind: a reference to one that we may not read is invalid and fails closed."""
+    """Returns whether Lasthop works without a kind: a reference to an object that may not be read is invalid and fails
+    closed."""
     return kind.kind in ("ClusterTrustBundle", "ServiceImport", POD.kind) or kind.group == EXPERIMENTAL_API
 
 
 def trouble_findings(
     troubles: Iterable[ReadError], discovery: ApiError | None, started: bool, access: str
 ) -> tuple[Finding, ...]:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     passing: list[tuple[ApiError, bool]] = []
     if discovery is not None and discovery.transient:
         passing.append((discovery, True))
     elif discovery is not None:
-        found.append(_refused("discover the kinds of", "/apis", discovery, "", access))
+        findings.append(_refused("discover the kinds of", "/apis", discovery, "", access))
     for kind, error, before in troubles:
         if error.transient:
             passing.append((error, before))
         else:
-            found.append(_of_kind(kind, error, before, access))
+            findings.append(_of_kind(kind, error, before, access))
     if passing:
         read = started and all(before for _, before in passing)
-        then = "the last known state is kept" if read else "nothing is programmed until it is"
+        then = "the last known state is kept" if read else "nothing is programmed until then"
         message = f"the API server is not available, {then}: {passing[0][0]}."
-        found.append(make_finding(None, reasons.API_SERVER_UNAVAILABLE, message))
-    return tuple(dict.fromkeys(found))
+        findings.append(make_finding(None, reasons.API_SERVER_UNAVAILABLE, message))
+    return tuple(dict.fromkeys(findings))
 
 
 def not_served(kind: Kind, why: str, *, read: bool = False) -> Finding:
-    """Reports a kind that may have objects that we cannot read. `read`: they have been read before."""
+    """Reports a kind that may have unreadable objects. `read`: they were read before."""
     if read:
         then = f"the last known state is kept{_closed(kind)}"
     elif kind.kind == POLICY:
@@ -61,9 +62,9 @@ def install(kind: Kind) -> str:
 
 
 def unproven(error: ApiError, access: str, *, started: bool) -> Finding:
-    """Reports that no port can become plaintext, because absence of policies cannot be proven."""
+    """Reports that no port can become plaintext, because the absence of policies cannot be proven."""
     resource = resource_name(KINDS[POLICY])
-    then = "backends that were not plaintext before stay closed" if started else "nothing is programmed until they are"
+    then = "backends that were not plaintext before stay closed" if started else "nothing is programmed until they can"
     message = f"{resource} cannot be listed, and {then}: {error}."
     return make_finding(None, reasons.POLICIES_UNKNOWN, message, remedy(error, KINDS[POLICY], access))
 

@@ -1,4 +1,4 @@
-"""BackendTLSPolicies of a cluster whose Service does not exist: no ancestor's entry could say it in their status."""
+"""Reports BackendTLSPolicies whose Service does not exist: their status has no ancestor entry to carry the condition."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ from lasthop.engine.plan.problem import joined, not_found
 from lasthop.engine.plan.reasons import TARGET_NOT_FOUND
 
 Services = dict[str, set[str]]
-"""Names by namespace."""
+"""Service names by namespace."""
 
 
-def without_word(document: Json) -> bool:
-    """Returns whether it is a policy without an entry of ours in its status."""
+def has_no_status_entry(document: Json) -> bool:
+    """Returns whether the document is a policy without an entry of ours in its status."""
     ancestors = (document.get("status") or {}).get("ancestors") or ()
     ours = (entry for entry in ancestors if entry.get("controllerName") == CONTROLLER_NAME)
     return document["kind"] == "BackendTLSPolicy" and next(ours, None) is None
 
 
 async def services(client: Client, documents: Iterable[Json], namespace: str) -> Services | None:
-    """Returns the Services of the cluster if some policy may miss its own; None where they may not be read."""
-    if not any(map(without_word, documents)):
+    """Returns the Services of the cluster if a policy may lack its Service; None if they may not be read."""
+    if not any(map(has_no_status_entry, documents)):
         return None
     listed = (await look(client, [KINDS["Service"]], namespace, beyond=False)).get("Service")
     if listed is None or listed.refusal is not None:
         return None
-    found: Services = {}
+    by_namespace: Services = {}
     for item in listed.items:
         key, _ = identify("Service", item)
-        found.setdefault(key.namespace, set()).add(key.name)
-    return found
+        by_namespace.setdefault(key.namespace, set()).add(key.name)
+    return by_namespace
 
 
 def with_problem(document: Json, known: Services | None) -> Json:
-    """Returns the document with what is wrong with its targets, if they are all missing."""
-    if known is None or not without_word(document):
+    """Returns the document with a problem if all of its targets are missing."""
+    if known is None or not has_no_status_entry(document):
         return document
     namespace = document["metadata"].get("namespace", "")
-    there = known.get(namespace, set())
-    if not (missing := _all_missing((document.get("spec") or {}).get("targetRefs") or (), there)):
+    existing = known.get(namespace, set())
+    if not (missing := _all_missing((document.get("spec") or {}).get("targetRefs") or (), existing)):
         return document
-    found = [
-        not_found(TARGET_NOT_FOUND, Key("Service", namespace, name), guess=typo_of(name, sorted(there))) for name in missing
+    problems = [
+        not_found(TARGET_NOT_FOUND, Key("Service", namespace, name), guess=typo_of(name, sorted(existing))) for name in missing
     ]
-    return {**document, "problem": {"reason": TARGET_NOT_FOUND, "message": joined(found).text}}
+    return {**document, "problem": {"reason": TARGET_NOT_FOUND, "message": joined(problems).text}}
 
 
-def _all_missing(targets: Sequence[Json], there: set[str]) -> list[str]:
-    """Returns the names of the targets if no Service of any of them exists."""
-    missing = [target["name"] for target in targets if target.get("kind") == "Service" and target["name"] not in there]
+def _all_missing(targets: Sequence[Json], existing: set[str]) -> list[str]:
+    """Returns the names of the targets if all of their Services are missing."""
+    missing = [target["name"] for target in targets if target.get("kind") == "Service" and target["name"] not in existing]
     return missing if len(missing) == len(targets) else []

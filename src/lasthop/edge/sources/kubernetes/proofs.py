@@ -1,11 +1,11 @@
-"""Proves that no BackendTLSPolicy names a port, by a list of the policies that is requested after the port appeared.
+"""Proves that no BackendTLSPolicy names a port, with a list of the policies that is requested after the port appeared.
 
     ask(ports) ──> consistent list, metadata only ──> the watch has delivered every listed policy ──> proven
                        │ and the CRD is not being deleted     └─ not yet: wait for it
-                       └─ an error: not proven, the error is reported, again with back-off
+                       └─ an error: not proven; report the error, retry with back-off
 
-Each kind has its own watch, so a route may be read before a policy that is older than the route. A list without a
-resourceVersion shows everything that was written before the request. One list serves all ports that wait.
+Each kind has its own watch, so a route may be read before an older policy. A list without a resourceVersion contains
+everything that was written before the request. One list serves all waiting ports.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from lasthop.engine.plan.knowledge import Port, Proofs
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 BEHIND: Final = "Behind"
 CATCH_UP: Final = 5.0
-"""Seconds that the watch may take to deliver what a list shows; then everything is listed again."""
+"""Seconds for the watch to deliver the listed policies; then everything is listed again."""
 KIND: Final = KINDS[POLICY]
 
 Reading = tuple[str, Mapping[str, Reflector]]
-"""The version in which policies are read, and who reads them by namespace; empty: in all of them."""
+"""The version of the watched policies, and their reflectors by namespace; empty: all namespaces."""
 
 
 class _PolicyMeta(msgspec.Struct, rename="camel"):
@@ -61,12 +61,12 @@ class Prover:
         changed: Callable[[], None],
         timing: WatchTiming,
     ) -> None:
-        """`reading` returns how policies are read, None if their kind is absent; raises `ApiError` while neither is known.
-        `changed` is called when there are proofs, or another error."""
+        """`reading` returns the current reading of policies, or None if their kind is absent; it raises `ApiError` while
+        neither is known. `changed` is called when there are proofs, or another error."""
         self.error: ApiError | None = None
         """Why the last request proved nothing."""
         self.heard = asyncio.Event()
-        """Is set when policies have been read."""
+        """Set when policies have been read."""
         self._client, self._reading, self._changed = client, reading, changed
         self._backoff, self._sleep = Backoff(timing.first_pause, timing.longest_pause), timing.sleep
         self._awaiting: Proofs = {}
@@ -74,43 +74,44 @@ class Prover:
         self._asked = asyncio.Event()
 
     def ask(self, ports: Proofs) -> None:
-        """Takes all ports that wait for a proof."""
+        """Replaces the ports that wait for a proof."""
         self._awaiting = dict(ports)
         self._asked.set()
 
     def take(self) -> Proofs:
-        """Returns what was proven since the last call."""
-        found, self._proven = self._proven, {}
-        return found
+        """Returns the proofs since the last call."""
+        proven, self._proven = self._proven, {}
+        return proven
 
     async def run(self) -> None:
         while True:
             await self._asked.wait()
             self._asked.clear()
-            waiting = self._awaiting  # none that comes after the request has been sent
+            waiting = self._awaiting  # without ports that arrive after the request is sent
             errors = await self._prove(waiting) if waiting else []
             if pause := self.report(*errors):
                 await self._sleep(pause)
                 self._asked.set()
 
     async def _prove(self, waiting: Proofs) -> list[ApiError]:
-        """Proves what it can; returns why the rest is not proven. A namespace that may not be read concerns no other one."""
+        """Proves as many ports as possible; returns the errors for the rest. A namespace that may not be read does not affect
+        others."""
         scopes = self._scopes({port[0].namespace for port in waiting})
-        found = await asyncio.gather(*(self._attempt(scope) for scope in scopes))
-        for scope, error in zip(scopes, found, strict=True):
+        results = await asyncio.gather(*(self._attempt(scope) for scope in scopes))
+        for scope, error in zip(scopes, results, strict=True):
             if error is None:
                 self._set_proven({port: number for port, number in waiting.items() if scope in ("", port[0].namespace)})
         if self._proven:
             self._changed()
-        return [error for error in found if error is not None]
+        return [error for error in results if error is not None]
 
     def _set_proven(self, ports: Proofs) -> None:
         self._proven |= ports
         self._awaiting = {port: number for port, number in self._awaiting.items() if ports.get(port) != number}
 
     def report(self, *errors: ApiError) -> float:
-        """Takes the errors of a request, none if it succeeded, and returns the pause before the next one. A single failure
-        that may pass is not reported."""
+        """Records the errors of a request, if any, and returns the pause before the next one. A single transient failure is
+        not reported."""
         shown = errors[0] if errors and (self._backoff.failures or not errors[0].transient) else None
         if str(shown) != str(self.error):
             self.error = shown
@@ -121,7 +122,7 @@ class Prover:
         return self._backoff.next(at_least=max(error.retry_after for error in errors))
 
     def _scopes(self, namespaces: Iterable[str]) -> list[str]:
-        """Returns which lists are needed: that of the namespace if there is only one, else that of all."""
+        """Returns the lists to request: of the namespace if there is only one, otherwise of all."""
         wanted = sorted(namespaces)
         try:
             reading = self._reading()
@@ -138,8 +139,8 @@ class Prover:
         return None
 
     async def check(self, scope: str) -> None:
-        """Returns once every policy of a namespace (empty: of all) that existed when this was called has been read. Raises
-        `ApiError` if that cannot be established."""
+        """Returns once every policy of a namespace (empty: of all) that existed at the call has been read. Raises `ApiError`
+        if that cannot be established."""
         reading = self._reading()
         if reading is None:
             await self._without_kind()
@@ -152,7 +153,7 @@ class Prover:
         await self._not_ending()
         try:
             async with asyncio.timeout(CATCH_UP):
-                while missing := [each for each in missing if not reflector.has(*each)]:
+                while missing := [policy for policy in missing if not reflector.has(*policy)]:
                     self.heard.clear()
                     await self.heard.wait()
         except TimeoutError:
@@ -160,18 +161,19 @@ class Prover:
             raise ApiError(0, BEHIND, message) from None
 
     async def _list(self, path: str) -> list[tuple[Key, str]]:
-        found: list[tuple[Key, str]] = []
+        policies: list[tuple[Key, str]] = []
         try:
             async with aclosing(self._client.pages(path, accept=METADATA_LIST)) as pages:
                 async for page in pages:
                     metas = [item.metadata for item in msgspec.json.decode(page, type=_PolicyPage).items or ()]
-                    found += [(Key(POLICY, meta.namespace, meta.name), meta.resource_version) for meta in metas]
+                    policies += [(Key(POLICY, meta.namespace, meta.name), meta.resource_version) for meta in metas]
         except msgspec.DecodeError as error:
             raise ApiError(0, RESET, f"the response cannot be decoded: {error}") from error
-        return found
+        return policies
 
     async def _not_ending(self) -> None:
-        """Raises while the CRD is being deleted: the server deletes the policies first, perhaps only to replace the CRD."""
+        """Raises while the CRD is being deleted, because the server deletes the policies first, perhaps only to replace the
+        CRD."""
         crd = await self._crd()
         if crd is None or (crd.get("metadata") or {}).get("deletionTimestamp"):
             raise ApiError(0, reasons.NOT_SERVED, f"the CRD of {POLICY} is being deleted")

@@ -1,13 +1,13 @@
 """Lists one kind (in one namespace, or in all) and keeps watching it.
 
-                 ┌───────────── 410, or any list older than what we know ──────────────┐
+                 ┌───────────── 410, or any list older than the known state ───────────┐
                  v                                                                     │
   read all: streaming list ─(not supported)─> pages     ──>     follow: watch from the version we have ──┐
                                                                   ^    end, reset, silence: again        │
                                                                   └──────────────────────────────────────┘
 
-Nothing is forgotten because the server does not answer: objects are deleted only when the server says so, by an event or by a
-complete list.
+Objects are deleted only when the server reports it, by an event or by a complete list. A server that does not respond deletes
+nothing.
 """
 
 from __future__ import annotations
@@ -32,19 +32,21 @@ from lasthop.edge.kubernetes.ratelimit import Backoff
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 STALE: Final = "Stale"
 STALE_LISTS: Final = 5
-"""How many lists in a row may be older than what we know before they are believed: an etcd was restored from a backup."""
+"""How many consecutive lists may be older than the known state before they are accepted: an etcd was restored from a
+backup."""
 
 
 class WatchTiming(msgspec.Struct, frozen=True):
     idle: float = 70.0
-    """Seconds without data after which a watch is dead: bookmarks come every 60 s, and the server keeps 75 s of events."""
+    """Seconds without data after which a watch counts as dead: bookmarks arrive every 60 s, and the server keeps 75 s of
+    events."""
     lifetime: float = 300.0
-    """Requested lifetime of a watch, at least; at most twice that, so that not all end at once."""
+    """Minimum requested lifetime of a watch; the maximum is twice that, so that not all end at once."""
     settled: float = 5.0
-    """A watch that lasted this long was healthy: the next failure counts as the first again."""
+    """A watch that lasted this long was healthy, so the next failure counts as the first again."""
     first_pause: float = 0.2
     longest_pause: float = 5.0
-    """Between two attempts while the server does not answer; client-go's 30 s are too long for a gateway."""
+    """Between attempts while the server does not respond; client-go's 30 s are too long for a gateway."""
     page: int = PAGE
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     clock: Callable[[], float] = time.monotonic
@@ -52,13 +54,13 @@ class WatchTiming(msgspec.Struct, frozen=True):
 
 class ReflectorSink(Protocol):
     def read(self, kind: Kind, reads: list[DecodedObject], deleted: list[Key]) -> None:
-        """Takes new or changed objects, and deleted ones."""
+        """Receives new or changed objects, and deleted ones."""
 
     def whole(self, reflector: Reflector) -> None:
-        """Learns that everything has been read and passed on."""
+        """Called when everything has been read and delivered."""
 
     def trouble(self, reflector: Reflector, error: ApiError | None) -> None:
-        """Takes the error that keeps us from reading; None once it is resolved."""
+        """Receives the error that prevents reading; None once it is resolved."""
 
 
 class _Event(msgspec.Struct):
@@ -95,17 +97,17 @@ class Reflector:
         read: Callable[[str, msgspec.Raw], DecodedObject] = read_object,
         ended: Callable[[str], None] = lambda reason: None,
     ) -> None:
-        """`ended` receives why each request ended."""
+        """`ended` receives the reason for the end of each request."""
         self.kind, self.path = kind, path
         self.known: dict[Key, str] = {}
-        """Version by object."""
+        """Versions by object."""
         self.version = ""
         """The version to continue from; empty while everything must be listed."""
         self._client, self._sink, self._timing, self._read = client, sink, timing or WatchTiming(), read
         self._ended = ended
         self._backoff = Backoff(self._timing.first_pause, self._timing.longest_pause)
         self._relists = Backoff(self._timing.first_pause, self._timing.longest_pause)
-        """Separate, because after a long outage our version has always expired, although the server answers now."""
+        """Separate, because after a long outage our version has always expired, although the server responds now."""
         self._newest = ""
         self._stale_lists = 0
         self._failures = 0
@@ -115,7 +117,7 @@ class Reflector:
         return f"<Reflector {self.path} at {self.version or 'nothing'}, {len(self.known)} objects>"
 
     async def run(self) -> None:
-        """Runs one request after the other without end, with a pause that depends on how the last one ended."""
+        """Sends requests endlessly, with a pause that depends on the end of the last one."""
         while True:
             started = self._timing.clock()
             try:
@@ -132,7 +134,7 @@ class Reflector:
         """Decides how to continue after a request, and when."""
         if lived >= self._timing.settled:
             self._progress()
-        # 1. The server ended the watch, as it does every few minutes: continue where we are.
+        # 1. The server ended the watch, as it does every few minutes: continue at the same version.
         if error is None:
             self._ended("end")
             return self._backoff.next() if lived < self._timing.settled else 0.0
@@ -146,16 +148,17 @@ class Reflector:
         if not self.version and self._streaming and (error.status in (400, 405, 422, 429) or error.reason == SILENT):
             self._streaming = False
             return 0.0
-        # 4. It does not answer, or denies access: what we know stays. A single failure is not reported, a denial is.
+        # 4. It does not respond, or denies access: the known state stays. A single failure is not reported, a denial is.
         self._failures += 1
         if self._failures > 1 or not error.transient:
             self._sink.trouble(self, error)
         return self._backoff.next(at_least=error.retry_after)
 
     def has(self, key: Key, version: str) -> bool:
-        """Returns whether this version of an object, or a later state of it, has been passed on.
+        """Returns whether this version of an object, or a later one, has been delivered.
 
-        A watch delivers in the order of versions, so what is older than its last event has been delivered, deletions too.
+        A watch delivers in the order of versions, so everything older than its last event has been delivered, including
+        deletions.
         """
         known = self.known.get(key, "")
         return bool(version) and (
@@ -229,11 +232,11 @@ class Reflector:
             reading.reads.append(self._read(self.kind.kind, content))
 
     def _replace(self, reading: _PartialList, version: str) -> None:
-        """Replaces what was known by a complete list, which also shows what was deleted."""
+        """Replaces the known state with a complete list, which also reveals deletions."""
         if older(version, self._newest) and self._stale_lists < STALE_LISTS:
-            # From a server behind a load balancer that lags behind the previous one: it may not have the newest policy yet.
+            # A lagging server behind a load balancer may not have the newest policy yet.
             self._stale_lists += 1
-            raise ApiError(0, STALE, f"the list at {version} is older than what was seen already ({self._newest})")
+            raise ApiError(0, STALE, f"the list at {version} is older than the known version {self._newest}")
         self._stale_lists = 0
         deleted = [key for key in self.known if key not in reading.keys]
         self.known = reading.keys

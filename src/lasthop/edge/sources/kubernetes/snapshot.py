@@ -1,6 +1,6 @@
 """Lists a cluster once, with the user's own permissions, without watches or writes.
 
-A user who may read only one namespace sees that one; what is hidden is recorded, because "not visible" does not mean "none".
+A user who may read only one namespace gets that one. Hidden kinds are recorded, because "not visible" does not mean "none".
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from lasthop.edge.sources.kubernetes.discovery import NO_CRD, choose, discover, 
 
 IN_FLIGHT: Final = 6
 ATTEMPTS: Final = 2
-"""A long list that expires on the way (410) is started again once."""
+"""A long list that expires (410) is started again once."""
 
 
 class ListResult(NamedTuple):
-    """Holds the objects of one kind, as far as they could be listed."""
+    """The objects of one kind, as far as they could be listed."""
 
     kind: Kind
     path: str
@@ -35,13 +35,13 @@ class ListResult(NamedTuple):
     namespace: str = ""
     """Their namespace; empty: all."""
     refusal: ApiError | None = None
-    """Why there is nothing, or nothing beyond `namespace`."""
+    """Why nothing was listed, or nothing beyond `namespace`."""
     unread: str = ""
-    """Why there is nothing although objects may exist: the server does not serve the kind in a version that we read."""
+    """Why nothing was listed although objects may exist: the server does not serve the kind in a supported version."""
 
 
 async def look(client: Client, kinds: Iterable[Kind], namespace: str, *, beyond: bool) -> dict[str, ListResult]:
-    """Lists the kinds that the server has, by name. `beyond`: in all namespaces, or only in this one if we may read no more.
+    """Lists the served kinds by name. `beyond`: in all namespaces, or only in this one if permissions allow no more.
 
     A 403 is part of the result; other errors are raised as `ApiError`.
     """
@@ -53,12 +53,12 @@ async def look(client: Client, kinds: Iterable[Kind], namespace: str, *, beyond:
         async with gate:
             return await _readable(client, kind, versions[kind.kind], namespace, beyond)
 
-    found = await asyncio.gather(*(one(kind) for kind in wanted if kind.kind in versions))
-    return {listed.kind.kind: listed for listed in found if listed is not None}
+    results = await asyncio.gather(*(one(kind) for kind in wanted if kind.kind in versions))
+    return {listed.kind.kind: listed for listed in results if listed is not None}
 
 
 async def unread(client: Client, kind: Kind) -> ListResult | None:
-    """Returns a result without objects for a kind that may have some and is not served in a version that we read."""
+    """Returns a result without objects for a kind that may have some but is not served in a supported version."""
     served = await discover(client, [kind])
     crd = await find_crd(client, kind, served) if kind.kind not in choose([kind], served) else NO_CRD
     return ListResult(kind, "", unread=crd.unread) if crd.unread else None
@@ -99,7 +99,7 @@ async def _list(client: Client, kind: Kind, path: str, attempt: int = 1) -> List
 
 
 def plain(kind: Kind, item: msgspec.Raw) -> Json:
-    """Returns an object as kubectl shows it. The items of a list may omit apiVersion and kind."""
+    """Returns an object in kubectl's form. The items of a list may omit apiVersion and kind."""
     document: Json = msgspec.json.decode(item)
     document["metadata"].pop("managedFields", None)
     return {"apiVersion": kind.api_versions[0], "kind": kind.kind, **document}

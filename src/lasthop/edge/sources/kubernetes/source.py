@@ -6,7 +6,7 @@ discovery ──> a reflector for each kind ──> reads ──> Batch        n
                                                 └───> Prover ──> Batch     ports that no policy names
 
 The first batch proves absence for all of its ports: its policies are complete as of a request that was sent after everything
-else in it had been read. From the second batch on, policies are unknown, and each port is proven by itself.
+else in the batch was read. From the second batch on, policies are unknown, and each port is proven separately.
 """
 
 from __future__ import annotations
@@ -52,31 +52,31 @@ from lasthop.engine.plan.knowledge import Proofs, Unknown
 DISCOVERY_INTERVAL: Final = 10.0
 """Seconds between discoveries of kinds that were installed or removed."""
 RETRY: Final = 1.0
-"""The same while discovery fails."""
+"""The interval while discovery fails."""
 SETTLE: Final = 0.005
-"""Seconds to wait for further changes before a batch is yielded: a change seldom comes alone."""
+"""Seconds to wait for further changes before a batch is yielded, because changes seldom come alone."""
 ABSENT_AFTER: Final = 3.0
 """Seconds between the two discoveries that must miss a kind before it counts as absent: a starting server may not know all its
 CRDs yet, and a CRD may be deleted only to be replaced."""
 
 
 MOST_AUTHORS: Final = 5000
-"""Objects of which the author is known."""
+"""Objects with a known author."""
 UNREAD: Final = object()
 
 
 class _Missing(NamedTuple):
-    """A kind that is not served in a version that we read."""
+    """A kind that is not served in a supported version."""
 
     since: float
-    """When it was found in this state."""
+    """When this state was first found."""
     lasts: bool
-    """A discovery some seconds later has found it so again."""
+    """A discovery some seconds later has confirmed it."""
     crd: Crd
 
 
 class _WatchedKind:
-    """Tracks a served kind, and how much of it has been read."""
+    """A served kind, and how much of it has been read."""
 
     def __init__(self, kind: Kind, version: str, reflectors: list[Reflector]) -> None:
         self.kind, self.version, self.reflectors = kind, version, reflectors
@@ -86,7 +86,7 @@ class _WatchedKind:
 
     @property
     def settled(self) -> bool:
-        """Whether it has been read completely once, or is optional and we may not read it."""
+        """Returns whether it has been read completely once, or is optional and may not be read."""
         forbidden = {r for r, error in self.errors.items() if error.status == 403} if optional(self.kind) else set()
         return self.unread <= forbidden
 
@@ -96,7 +96,7 @@ class _WatchedKind:
         self.tasks.append(task)
 
     def succeed(self, before: _WatchedKind) -> None:
-        """Continues with another version of the same objects: what is known decides what is gone."""
+        """Continues with another version of the same objects, so that the known objects decide which were deleted."""
         pairs = list(zip(self.reflectors, before.reflectors, strict=True))
         self.unread = {new for new, old in pairs if old in before.unread}
         for new, old in pairs:
@@ -113,7 +113,7 @@ class KubernetesSource:
         discovery_interval: float = DISCOVERY_INTERVAL,
         settle: float = SETTLE,
     ) -> None:
-        """`namespaces` are the watched ones, for namespaced kinds; empty: all."""
+        """`namespaces` are the watched namespaces of namespaced kinds; empty: all."""
         self.observed = ObservedStatuses()
         self.restarts = Counter("lasthop_watch_restarts", "Watches that were opened again.", ["kind", "reason"], registry=None)
         self._client, self._timing = client, timing or WatchTiming()
@@ -123,7 +123,7 @@ class KubernetesSource:
         self._watched: dict[str, _WatchedKind] = {}
         self._missing: dict[str, _Missing] = {}
         self._absent: set[str] = set()
-        """Missing kinds of which no object exists, for certain."""
+        """Missing kinds that certainly have no objects."""
         self._discovered = False
         self._discovery_error: ApiError | None = None
         self._crd_versions: CrdVersions = ()
@@ -134,7 +134,7 @@ class KubernetesSource:
         self._problems: dict[Key, Finding] = {}
         self._opaque: set[Key] = set()
         self._authors: dict[Key, str] = {}
-        """Of objects that were read since the first batch, the latest."""
+        """The latest authors of objects that were read since the first batch."""
         self._news, self._look = asyncio.Event(), asyncio.Event()
         self._prover = Prover(client, self._reading, self._news.set, self._timing)
         self._logged: tuple[Finding, ...] = ()
@@ -157,7 +157,8 @@ class KubernetesSource:
 
     @property
     def complete(self) -> bool:
-        """Whether every kind has been read once or is absent for certain. Only then does "no such object" mean anything."""
+        """Returns whether every kind has been read once or is certainly absent. Only then does a missing object count as
+        missing."""
         known = self._absent | self._watched.keys()
         return (
             self._discovered
@@ -166,8 +167,8 @@ class KubernetesSource:
         )
 
     def unknown(self) -> tuple[Unknown, ...]:
-        """Returns why absence of a policy means nothing by itself. Each kind has its own watch, so this is always so; the text
-        is about the error that keeps ports from being proven, if there is one."""
+        """Returns why absence of a policy proves nothing by itself. Each kind has its own watch, so this is always so. The
+        text contains the error that prevents proofs, if there is one."""
         kind, error, missing = KINDS[POLICY], self._prover.error, self._missing.get(POLICY)
         why, then = "BackendTLSPolicies have not been listed since the port appeared", ""
         if missing is not None and missing.crd.unread:
@@ -180,7 +181,7 @@ class KubernetesSource:
         return tuple(map(unreadable_targets, sorted(self._opaque)))
 
     def prove(self, ports: Proofs) -> None:
-        """Takes all ports that wait for a proof."""
+        """Replaces the ports that wait for a proof."""
         self._prover.ask(ports)
 
     def _reading(self) -> Reading | None:
@@ -192,7 +193,8 @@ class KubernetesSource:
         raise ApiError(0, reasons.NOT_SERVED, missing.crd.unread if missing else "discovery has not succeeded yet")
 
     def _unread(self) -> Iterator[tuple[Kind, str]]:
-        """Yields the kinds that may have objects we cannot read, and why; not what passes in a moment, as an installation."""
+        """Yields the kinds that may have unreadable objects, with reasons, without short-lived states such as an
+        installation."""
         for kind in self._kinds:
             missing = self._missing.get(kind.kind)
             if missing is not None and missing.lasts and missing.crd.unread:
@@ -222,7 +224,7 @@ class KubernetesSource:
 
     async def _first_batch(self) -> Batch:
         """Waits until every kind has been read, then until the policies are complete as of a later moment. Other changes after
-        that moment are left to the next batch: whoever keeps making some must not delay the start."""
+        that moment belong to the next batch, so that a client that keeps writing cannot delay the start."""
         while True:
             await self._news.wait()
             await asyncio.sleep(self._settle)
@@ -250,7 +252,7 @@ class KubernetesSource:
         return Batch(changes, self.findings(), unknown, versions, frozenset(self._absent))
 
     def _log_findings(self, findings: tuple[Finding, ...]) -> None:
-        """Logs findings before the first batch, when nothing else reports why there is none."""
+        """Logs findings before the first batch, when nothing else explains the delay."""
         for finding in findings:
             if finding not in self._logged:
                 log = self._log.error if finding.severity is Severity.ERROR else self._log.warning
@@ -271,7 +273,7 @@ class KubernetesSource:
                 if failures > 1 or not (self.started and error.transient):  # a single failure is not reported
                     self._discovery_error = error
             self._news.set()
-            undecided = any(not each.lasts for kind, each in self._missing.items() if kind not in self._absent)
+            undecided = any(not missing.lasts for kind, missing in self._missing.items() if kind not in self._absent)
             await self._pause(min(RETRY, self._interval) if failures or undecided else self._interval)
 
     async def _discover(self, tasks: asyncio.TaskGroup) -> None:
@@ -284,14 +286,14 @@ class KubernetesSource:
         self._adopt(versions, missing, tasks)
 
     async def _find_crds(self, kinds: list[Kind], served: Served) -> dict[str, Crd]:
-        """Looks for the CRDs of missing kinds. One that we can do without, and never had, may be absent by discovery alone."""
+        """Looks for the CRDs of missing kinds. For an optional kind that was never present, discovery alone proves absence."""
         wanted = [kind for kind in kinds if kind.kind in self._watched or not optional(kind)]
-        found = await asyncio.gather(*(find_crd(self._client, kind, served) for kind in wanted))
-        return {kind.kind: NO_CRD for kind in kinds} | {kind.kind: crd for kind, crd in zip(wanted, found, strict=True)}
+        crds = await asyncio.gather(*(find_crd(self._client, kind, served) for kind in wanted))
+        return {kind.kind: NO_CRD for kind in kinds} | {kind.kind: crd for kind, crd in zip(wanted, crds, strict=True)}
 
     async def _pause(self, seconds: float) -> None:
-        """Waits for the next discovery. It comes earlier when a watch gets a 404, and when the CRD of the policies is not what
-        it was while they are missing: what is plaintext for want of the kind is not to stay so for long."""
+        """Waits for the next discovery. It comes earlier after a watch's 404, and when the CRD of the missing policies
+        changes, because ports are plaintext meanwhile for lack of the kind."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while POLICY in self._missing:
@@ -313,8 +315,8 @@ class KubernetesSource:
                 self._start(kind, version, tasks)
 
     def _miss(self, kind: Kind, crd: Crd) -> None:
-        """Decides whether a kind that discovery does not list is absent. Objects that we have are kept until that is certain,
-        and without policies nothing starts."""
+        """Decides whether a kind that discovery does not list is absent. Known objects are kept until that is certain, and
+        without policies nothing starts."""
         before, now = self._missing.get(kind.kind), self._timing.clock()
         since = before.since if before and bool(before.crd.unread) == bool(crd.unread) else now
         lasts = now - since >= min(ABSENT_AFTER, self._interval)
@@ -356,7 +358,7 @@ class KubernetesSource:
         self.restarts.labels(kind.kind, reason).inc()
 
     def _end(self, watched: _WatchedKind) -> None:
-        """Removes a kind that is gone for certain, and its objects with it."""
+        """Removes a kind that is certainly gone, and its objects."""
         self._stop(watched)
         del self._watched[watched.kind.kind]
         self.observed.versions.pop(watched.kind.kind, None)
@@ -367,7 +369,7 @@ class KubernetesSource:
         for task in watched.tasks:
             task.cancel()
 
-    # --- what the reflectors say -------------------------------------------------------------------------------------
+    # --- reflectors' results -------------------------------------------------------------------------------------
 
     def read(self, kind: Kind, reads: list[DecodedObject], deleted: list[Key]) -> None:
         for key in deleted:
@@ -399,16 +401,16 @@ class KubernetesSource:
             del self._authors[next(iter(self._authors))]
 
     def author(self, key: Key) -> str:
-        """Returns the manager that has written an object last; empty: it was not written since the start, or deleted."""
+        """Returns the last manager of an object; empty: it was not written since the start, or was deleted."""
         return self._authors.get(key, "")
 
     def _select(self, reads: Mapping[Key, Object | None], deleted: Iterable[Key]) -> None:
-        """Follows the Pods of the namespaces where XBackends select some. At the start they count as unread before XBackends
-        count as read, so that the first batch has both."""
+        """Watches the Pods of the namespaces in which XBackends select Pods. At the start these count as unread before
+        XBackends count as read, so that the first batch has both."""
         self._selecting -= {*reads, *deleted}
         self._selecting |= {key for key, obj in reads.items() if isinstance(obj, XBackend) and obj.selects}
         wanted, watched = {key.namespace for key in self._selecting}, self._watched.get(POD.kind)
-        known = {self._pod_namespace(each): each for each in watched.reflectors} if watched else {}
+        known = {self._pod_namespace(reflector): reflector for reflector in watched.reflectors} if watched else {}
         if wanted == known.keys() or self._tasks is None:
             return
         if watched is None:

@@ -1,4 +1,5 @@
-"""Tracks what the user may not read of a cluster, and which findings may be due to that alone: not seen is not missing."""
+"""Tracks the kinds that the user may not read, and the findings that may result from that alone: not visible is not
+missing."""
 
 from __future__ import annotations
 
@@ -18,35 +19,37 @@ from lasthop.engine.store.store import OBJECTS
 
 class RBACVisibility:
     def __init__(self, listed: Iterable[ListResult]) -> None:
-        self._refused = {each.kind.kind: each for each in listed if each.refusal is not None}
-        self._findings = {kind: _finding(each) for kind, each in self._refused.items()}
+        self._refused = {result.kind.kind: result for result in listed if result.refusal is not None}
+        self._findings = {kind: _finding(result) for kind, result in self._refused.items()}
 
-    def said(self) -> list[str]:
-        """Returns what the user may not list, a line for each namespace."""
+    def refusal_lines(self) -> list[str]:
+        """Returns the kinds that the user may not list, a line for each namespace."""
         lines = []
-        for namespace in sorted({each.namespace for each in self._refused.values()}):
+        for namespace in sorted({result.namespace for result in self._refused.values()}):
             names = [
-                each.kind.plural for each in self._refused.values() if each.namespace == namespace and not optional(each.kind)
+                result.kind.plural
+                for result in self._refused.values()
+                if result.namespace == namespace and not optional(result.kind)
             ]
             where = f" outside namespace {namespace}" if namespace else ""
             lines += [f"You may not list {', '.join(names)}{where}"] if names else []
         return lines
 
     def refusal(self, kind: str) -> str:
-        """Returns why no object of a kind can be seen, and what to do; empty if some can, or could."""
-        each = self._refused.get(kind)
-        return "" if each is None or each.namespace else f"you may not list {_resource(each)}; ask for permission (RBAC)"
+        """Returns why no object of a kind is visible, and the remedy; empty if some are, or could be."""
+        result = self._refused.get(kind)
+        return "" if result is None or result.namespace else f"you may not list {_resource(result)}; request permission (RBAC)"
 
     def unseen(self, g: Graph, key: Key) -> list[Key]:
-        """Objects that the explanation of `key` has asked for in vain, and that may well exist."""
-        return [each for each in _missed(g, key) if self._hides(each)]
+        """Returns the missing objects in the explanation of `key` that may exist but not be visible."""
+        return [missed for missed in _missed(g, key) if self._hides(missed)]
 
     def cause(self, finding: Finding) -> Finding | None:
-        """Returns the refusal to which a finding may be due: then it says nothing about the objects."""
+        """Returns the refusal that may have caused a finding, which then proves nothing about the objects."""
         return self.hides(finding.missing) or (None if finding.missing else self.may_hide(finding.reason))
 
     def hides(self, missing: Sequence[Key]) -> Finding | None:
-        """Returns a refusal to which it may be due that all of these are missing."""
+        """Returns a refusal that may explain why all of these are missing."""
         causes = [self._hides(key) for key in missing]
         return causes[0] if causes and all(causes) else None
 
@@ -54,22 +57,22 @@ class RBACVisibility:
         return next((self._findings[kind] for kind in reasons.entry_of(reason).needs if kind in self._findings), None)
 
     def _hides(self, key: Key) -> Finding | None:
-        each = self._refused.get(key.kind)
-        return None if each is None or (key.namespace and each.namespace == key.namespace) else self._findings[key.kind]
+        result = self._refused.get(key.kind)
+        return None if result is None or (key.namespace and result.namespace == key.namespace) else self._findings[key.kind]
 
-    def veiled(self, tree: dict[str, Any]) -> dict[str, Any]:
-        """Returns an explanation in which nothing is called bad that may only be unseen."""
-        because = [self.veiled(each) for each in tree.get("because", ())]
-        found = {**tree, "because": because} if because else dict(tree)
+    def mark_invisible(self, tree: dict[str, Any]) -> dict[str, Any]:
+        """Returns an explanation in which objects that may only be invisible do not count as bad."""
+        because = [self.mark_invisible(child) for child in tree.get("because", ())]
+        shown = {**tree, "because": because} if because else dict(tree)
         missing = [Key(*key) for key in tree.get("missing", ())]
         if self.hides(missing):
-            found["text"] = not_visible(missing)
-            found["state"], found["unseen"] = "warning", True
-        elif any(each.get("unseen") for each in because):
-            found["unseen"] = True
-            if tree.get("state") == "bad" and not any(each.get("state") == "bad" for each in because):
-                found["state"] = "warning"
-        return found
+            shown["text"] = not_visible(missing)
+            shown["state"], shown["unseen"] = "warning", True
+        elif any(child.get("unseen") for child in because):
+            shown["unseen"] = True
+            if tree.get("state") == "bad" and not any(child.get("state") == "bad" for child in because):
+                shown["state"] = "warning"
+        return shown
 
 
 def not_visible(keys: Iterable[Key]) -> str:
@@ -78,19 +81,19 @@ def not_visible(keys: Iterable[Key]) -> str:
 
 @query
 def _missed(g: Graph, key: Key) -> tuple[Key, ...]:
-    """Returns the objects that an explanation asked for and that are not there. A query, so that its reads are still known."""
+    """Returns the missing objects that an explanation reads. A query, so that its reads are recorded."""
     explain(g, key)
-    asked = (node[1] for node in below(g, (explain, key)) if node[0] is OBJECTS)
-    return tuple(each for each in asked if OBJECTS.peek(g, each) is None)
+    reads = (node[1] for node in below(g, (explain, key)) if node[0] is OBJECTS)
+    return tuple(read for read in reads if OBJECTS.peek(g, read) is None)
 
 
-def _finding(each: ListResult) -> Finding:
-    resource = _resource(each)
-    where = f" outside namespace {each.namespace}" if each.namespace else ""
-    message = f"you may not list {resource}{where}, so what refers to them cannot be judged"
-    remedy = f"Ask for permission to get and list {resource} (RBAC)."
+def _finding(result: ListResult) -> Finding:
+    resource = _resource(result)
+    where = f" outside namespace {result.namespace}" if result.namespace else ""
+    message = f"you may not list {resource}{where}, so references to them cannot be checked"
+    remedy = f"Request permission to get and list {resource} (RBAC)."
     return make_finding(None, reasons.FORBIDDEN, message, remedy, severity=Severity.WARNING)
 
 
-def _resource(each: ListResult) -> str:
-    return f"{each.kind.plural}.{each.kind.group}" if each.kind.group else each.kind.plural
+def _resource(result: ListResult) -> str:
+    return f"{result.kind.plural}.{result.kind.group}" if result.kind.group else result.kind.plural

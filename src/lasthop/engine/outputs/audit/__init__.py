@@ -1,1 +1,1 @@
-"""The answer as a report: how every backend is connected and verified."""
+"""The audit report: how every backend is connected and verified."""

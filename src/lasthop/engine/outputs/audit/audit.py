@@ -1,4 +1,4 @@
-"""The audit: how every backend is connected, which certificates will expire, and what outlives a change."""
+"""The audit as a value and as JSON: hops, certificates, and the digest of the objects."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from lasthop.engine.store.store import Store
 Locate = Callable[[Key], tuple[str, int] | None]
 
 STREAMS: Final = (
-    "A change of a policy, a PinSet, a waiver or a ReferenceGrant holds for every request and connection that begins after "
-    "it. A WebSocket or gRPC stream that is open by then goes on as it began until it ends; close it at the backend if that "
-    "is too late. A GatewayProfile that permits less ends it within 30 s."
+    "A change of a policy, a PinSet, a waiver or a ReferenceGrant applies to every request and connection that begins after "
+    "it. An open WebSocket or gRPC stream continues under the old rules until it ends; close it at the backend if that is "
+    "too late. A stricter GatewayProfile ends it within 30 s."
 )
 
 
 class AuditInputs(msgspec.Struct, frozen=True):
-    """The objects that an audit is made from: the same digest means the same objects."""
+    """Identifies the objects of an audit: equal digests mean equal objects."""
 
     objects: int = 0
     sha256: str = ""
@@ -39,7 +39,7 @@ class Audit(msgspec.Struct, frozen=True):
 
 
 def each_input(store: Store) -> Iterator[tuple[Key, bytes]]:
-    """Yields the digest of each object, as far as Lasthop uses it. A status is not an input."""
+    """Yields the digest of the fields of each object that Lasthop uses, without its status."""
     for kind in KINDS:
         for key in store.keys(kind):
             document = msgspec.to_builtins(store.get(key))
@@ -59,7 +59,7 @@ R = TypeVar("R", HopReport, CertificateReport)
 
 
 def placed(report: R, locate: Locate) -> R:
-    """Adds the place of the object that decides, if it comes from a file."""
+    """Adds file and line of the deciding object, if it comes from a file."""
     place = next(filter(None, map(locate, report.objects)), None)
     return msgspec.structs.replace(report, file=place[0], line=place[1]) if place else report
 
@@ -68,7 +68,7 @@ def placed(report: R, locate: Locate) -> R:
 
 
 _KINDS = {"gateway": "Gateway", "policy": "BackendTLSPolicy", "waiver": "VerificationWaiver"}
-"""The fields of a hop that hold an object, and its kind."""
+"""The fields of a hop that contain an object, and the kind of each."""
 _STRENGTHS = {each.label: each for each in Strength}
 
 
@@ -76,7 +76,7 @@ def document(audit: Audit) -> Json:
     return {
         "inputs": msgspec.to_builtins(audit.inputs),
         "hops": [_hop(hop) for hop in audit.hops],
-        "certificates": [_certificate(each) for each in audit.certificates],
+        "certificates": [_certificate(certificate) for certificate in audit.certificates],
     }
 
 
@@ -98,7 +98,7 @@ def _hop(hop: HopReport) -> Json:
 def _read_hop(
     service: str, strength: str, manner: str, kind: str = "Service", routes: tuple[str, ...] = (), **fields: Any
 ) -> HopReport:
-    """Reads a hop. Its `manner` follows from the other fields, and is written for people."""
+    """Reads a hop. Its `manner` is derived from the other fields, and written only for readers."""
     keys: Json = {field: Key.read(_KINDS[field], path) for field, path in fields.items() if field in _KINDS}
     keys |= {"backend": Key.read(kind, service), "routes": tuple(map(Key.parse, routes)), "strength": _STRENGTHS[strength]}
     return msgspec.convert({**fields, **keys}, HopReport)

@@ -1,4 +1,4 @@
-"""Certificates that will expire one day: what the backends' are verified against, and what Gateways present to either side."""
+"""Lists certificates with their expiry: trust anchors for backends, and certificates that Gateways and backends present."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Role(StrEnum):
     ANCHOR = "CA of backends"
     PINNED = "pinned certificate"
     REVOCATIONS = "revocation list"
-    """Of a CA: its `not_after` is when the next one is due."""
+    """The revocation list of a CA; `not_after` is its next update."""
     SERVER = "certificate of a Gateway"
     CLIENT = "client certificate of a Gateway"
     BACKEND = "certificate that a backend shows"
@@ -50,11 +50,11 @@ class CertificateReport(msgspec.Struct, frozen=True, omit_defaults=True):
     line: int = 0
     not_before: float = 0.0
     port: int = 0
-    """Of the backend that shows it; 0: it is held by an object."""
+    """The port of the backend that presents it; 0 if an object contains it."""
 
     @property
     def place(self) -> str:
-        """`Secret shop/tls`, or of a backend `Service shop/api:443`."""
+        """`Secret shop/tls`, or for a backend `Service shop/api:443`."""
         return f"{self.holder}:{self.port}" if self.port else str(self.holder)
 
     @property
@@ -66,7 +66,7 @@ class CertificateReport(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.not_after, self.role, str(self.holder), self.port, self.subject
 
     def due(self, now: float, days: float) -> bool:
-        """Returns whether it is out of date, or will be within so many days."""
+        """Returns whether it is out of date, or will be within `days`."""
         days = min(days, CRL_SOON / DAY) if self.role is Role.REVOCATIONS else days
         return self.not_after - now <= days * DAY or now < self.not_before
 
@@ -75,13 +75,13 @@ Used = tuple[CertificateReport, Key]
 
 
 def certificates_of(g: Graph, key: Key) -> tuple[Used, ...]:
-    """Returns those of a Gateway, a policy or an XBackend. Where they cannot be computed, that is a finding of its own."""
+    """Returns the certificates of a Gateway, a policy or an XBackend. A crashed query has a separate finding."""
     found = (_of_gateway if key.kind == "Gateway" else _of_policy).attempt(g, key)
     return () if isinstance(found, Crash) else found
 
 
-def each_once(found: Iterable[tuple[Used, ...]]) -> list[CertificateReport]:
-    """Returns each certificate once, the first to expire first."""
+def distinct_certificates(found: Iterable[tuple[Used, ...]]) -> list[CertificateReport]:
+    """Merges equal certificates, the first to expire first."""
     users: dict[CertificateReport, set[Key]] = {}
     for each in found:
         for report, user in each:
@@ -92,7 +92,7 @@ def each_once(found: Iterable[tuple[Used, ...]]) -> list[CertificateReport]:
 
 @query
 def _of_policy(g: Graph, policy: Key) -> tuple[Used, ...]:
-    """Returns those of a policy, also of one that is refused, perhaps because they have expired."""
+    """Returns the certificates of a policy, even of a refused one, because expired certificates may be the cause."""
     validation = validation_of(g, policy)
     shown = xbackends.client_certificate(g, policy) if policy.kind == XBACKEND else policy_certificate(g, policy)
     refs = validation.ca_certificate_refs if validation else ()

@@ -1,4 +1,4 @@
-"""Every hop from a Gateway to a Service port or an XBackend that a route leads to, and how it is connected."""
+"""The rows of the audit: every hop from a Gateway to a Service port or an XBackend, and how it is verified."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from lasthop.engine.plan.verdict import FAILING, Basis, Verdict
 from lasthop.engine.resolve.backends.reach import HOPS, REFUSED
 from lasthop.engine.resolve.gateways.ports import serves_nothing
 from lasthop.engine.resolve.hops.verdict import verdict
-from lasthop.engine.resolve.policies.targets import misaimed, strays
+from lasthop.engine.resolve.policies.targets import misaimed, missed_targets
 from lasthop.engine.resolve.trust.waivers import describe
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.node import Crash
 from lasthop.engine.store.stages import Output
 
 NAMED_CAS: Final = 2
-"""CAs that a line names."""
+"""Limit of CAs that a row names."""
 
 
 class Observed(msgspec.Struct, frozen=True, order=True):
@@ -37,70 +37,69 @@ class Observed(msgspec.Struct, frozen=True, order=True):
     since: float
     """Unix time, as all times here; 0: never."""
     last_success: float
-    """The last handshake, in plaintext the last connection."""
+    """The last TLS handshake; for plaintext, the last connection."""
     last_failure: float
     handshakes: int
     handshake_failures: int
     connect_failures: int
     """Failed handshakes included."""
     failures: tuple[Failure, ...]
-    """Why connections fail now, in words."""
+    """Texts of the current failures."""
     certificates: tuple[LeafCertificate, ...]
-    """What the backend has shown, the first to expire first."""
+    """Certificates that the backend presented, the first to expire first."""
     tls_versions: tuple[str, ...]
     endpoints: int = 0
-    """How many have been tried, of those that there are now."""
+    """Number of current endpoints that were tried."""
     ejected: tuple[tuple[str, float], ...] = ()
-    """Endpoints that get no traffic for some seconds at a time, because connections to them keep failing, each with since
-    when."""
+    """(endpoint, start) of repeated ejections because connections keep failing."""
     requests: int = 0
-    """Requests since the proxies began; of a stream, connections. A handshake says nothing about them."""
+    """Requests (or connections of a stream) since the proxies started."""
     failed_requests: int = 0
-    """Those of them that were answered with 5xx."""
+    """Requests with a 5xx response."""
 
 
 class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A row of the audit: the verdict on a hop in words, with the routes that lead over it and what was observed."""
+    """A row of the audit: the verdict on a hop, the routes that use it, and its observed state."""
 
     gateway: Key
     backend: Key
-    """A Service, or an XBackend, which decides on its TLS itself, so that its hops have no policy."""
+    """A Service or an XBackend. An XBackend decides its own TLS, so its hops have no policy."""
     port: int
     strength: Strength
-    """Of what is required, where connections fail."""
+    """The strength in effect, or the required one while connections fail."""
     detail: str
     names: tuple[str, ...] = ()
-    """Any one of them must be in the certificate."""
+    """The certificate must contain one of these names."""
     basis: Basis | None = None
-    """None: there is no TLS, or it cannot be made."""
+    """None without TLS, or if it cannot be configured."""
     acknowledged: str = ""
-    """Who has acknowledged that it is as weak as it is."""
+    """The acknowledgement of weak verification."""
     refused: bool = False
     """Connections fail closed."""
     reason: str = ""
-    """Why, as in `plan/reasons`; empty: they are made, or the reason has no name."""
+    """The reason of the failure (see `plan/reasons`); empty if connections succeed or the reason has no name."""
     outside: Protocol | None = None
-    """Passthrough or UDP, to which no policy applies."""
+    """Passthrough or UDP, if policies do not apply."""
     policy: Key | None = None
     source: str = ""
-    """A `TrustSource`, of a hop that is fully verified."""
+    """The `TrustSource` of a fully verified hop."""
     waiver: Key | None = None
     why: str = ""
     owner: str = ""
     until: float = 0.0
-    """Unix time; 0: without an end."""
+    """Unix time of the waiver's end; 0 without an end."""
     routes: tuple[Key, ...] = ()
-    """Those that lead here."""
+    """The routes that use the hop."""
     file: str = ""
     line: int = 0
     missing: tuple[Key, ...] = ()
-    """The objects for want of which it fails."""
+    """The missing objects that make the hop fail."""
     observed: Observed | None = None
-    """None where nothing observes: of a folder, for instance."""
+    """None if nothing observes the hop, for example in a folder."""
 
     @property
     def place(self) -> tuple[Key, Key, int]:
-        """Gateway, backend and port: one policy decides for all its protocols."""
+        """(Gateway, backend, port): one policy decides for all its protocols."""
         return self.gateway, self.backend, self.port
 
     @property
@@ -118,40 +117,40 @@ class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def objects(self) -> Iterator[Key]:
-        """The objects to look at, the one that decides first."""
+        """The related objects, the deciding one first."""
         yield from filter(None, (self.waiver, self.policy))
         yield from (self.backend, *self.routes) if self.backend.kind == XBACKEND else (*self.routes, self.backend)
 
     @property
     def in_effect(self) -> Strength | None:
-        """The strength of the connections that are made; None: they fail, or their TLS is not the gateway's."""
+        """The strength of successful connections; None if they fail or the gateway adds no TLS."""
         return None if self.refused or self.outside else self.strength
 
     @property
     def manner(self) -> str:
-        """How it is connected, in a word or two: `waived`, `failing closed`, `passthrough`."""
+        """The connection mode: `waived`, `failing closed`, `passthrough`."""
         return FAILING if self.refused else self.outside or self.strength.group
 
     @property
     def required(self) -> str:
-        """The same in words that do not claim that a certificate has been verified."""
+        """The connection mode in words that do not claim an observed verification."""
         return "must be verified" if self.in_effect is Strength.VERIFIED else self.manner
 
     @property
     def success(self) -> str:
-        """What succeeded at `Observed.last_success`: the request after it may have failed."""
+        """The event at `Observed.last_success`. The request after it may have failed."""
         return "handshake" if self.in_effect not in (None, Strength.PLAINTEXT) else "connection"
 
     @property
     def mode(self) -> str:
-        """The same as one word for metrics: `WaivedAll`, `FailingClosed`."""
+        """The connection mode as a metric label: `WaivedAll`, `FailingClosed`."""
         found = self.in_effect
         return "".join(word.capitalize() for word in self.manner.split()) if found is None else found.label
 
     @property
     def recorded(self) -> bool:
-        """Whether the record of changes has its changes: no policy applies to passthrough and UDP, and a reference that is not
-        permitted is no hop."""
+        """Whether the record of changes covers the hop. It does not cover passthrough, UDP and references without
+        permission."""
         return self.outside is None and self.reason != REF_NOT_PERMITTED
 
     @property
@@ -163,20 +162,20 @@ class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.strength.label if self.waiver else ""
 
 
-Reported = tuple[HopReport, tuple[Key, ...]]
-"""With the routes that lead there."""
+ReportedHop = tuple[HopReport, tuple[Key, ...]]
+"""(report, routes that use the hop)."""
 
 
-def hop_report(g: Graph, hop: Hop) -> Reported:
-    """Returns the row of one hop; one that cannot be processed has no cluster, and does not hide the others."""
+def hop_report(g: Graph, hop: Hop) -> ReportedHop:
+    """Returns the row of one hop. A crash affects only this row."""
     found = g.shielded(_report, hop)
     crashed = HopReport(*hop[:3], Strength.TLS, CRASHED, refused=True)
     return (crashed if isinstance(found, Crash) else found), tuple(HOPS.of(g, *hop))
 
 
 @query
-def refused_report(g: Graph, gateway: Key, backend: Key, port: int) -> Reported:
-    """Returns the row of a hop that routes refer to and no ReferenceGrant permits."""
+def refused_report(g: Graph, gateway: Key, backend: Key, port: int) -> ReportedHop:
+    """Returns the row of a hop whose references lack a ReferenceGrant."""
     routes = REFUSED.of(g, gateway, backend, port)
     sources = sorted({(route.kind, route.namespace) for route in routes})
     who = " and ".join(f"{kind}s of namespace {namespace}" for kind, namespace in sources)
@@ -184,8 +183,8 @@ def refused_report(g: Graph, gateway: Key, backend: Key, port: int) -> Reported:
     return HopReport(gateway, backend, port, Strength.TLS, detail, refused=True, reason=REF_NOT_PERMITTED), routes
 
 
-def joined(reports: Iterable[Reported]) -> list[HopReport]:
-    """Returns one row for each Gateway and port; all protocols that policies apply to share it."""
+def joined(reports: Iterable[ReportedHop]) -> list[HopReport]:
+    """Joins equal rows, so that all protocols of a port that policies apply to share one."""
     routes: dict[HopReport, set[Key]] = {}
     for report, leading in reports:
         routes.setdefault(report, set()).update(leading)
@@ -194,7 +193,7 @@ def joined(reports: Iterable[Reported]) -> list[HopReport]:
 
 
 def _row(found: Verdict) -> HopReport:
-    """Returns what every row has; `detail` is still to be filled in."""
+    """Returns a row without its `detail`."""
     known = found.verification
     basics = (*found.hop[:3], found.strength, "", known.names, known.basis, known.acknowledged)
     return HopReport(*basics, policy=found.policy)
@@ -212,7 +211,7 @@ def _report(g: Graph, hop: Hop) -> HopReport:
     if unserved := serves_nothing(g, hop.gateway):
         return _failing(found, unserved)
     if cluster(g, *hop) is None:
-        detail = "Envoy has refused its configuration; the log says why"
+        detail = "Envoy refused its configuration; see the log for the reason"
         return msgspec.structs.replace(_row(found), detail=detail, refused=True)
     report = msgspec.structs.replace(_row(found), outside=None if hop.protocol.policed else hop.protocol)
     if isinstance(tls, Plaintext):
@@ -241,24 +240,24 @@ def _against(tls: BackendTLS) -> str:
         case TrustSource.CA:
             return f"{_cas(tls)}, for {names}"
         case _:
-            return "by hash, whatever its names and dates"
+            return "by hash; names and dates are not checked"
 
 
 def _cas(tls: BackendTLS) -> str:
-    """Returns the CAs as `CA corp`, the first few of them; `HopReport.basis` has their fingerprints."""
+    """Returns the first few CAs as `CA corp`; `HopReport.basis` has their fingerprints."""
     cas = tls.trust.cas if isinstance(tls.trust, Anchors) else ()
     return f"CA {some([ca.subject for ca in cas], NAMED_CAS)}"
 
 
 def _plaintext(g: Graph, hop: Hop) -> tuple[str, Key | None]:
-    """Returns why a hop is plaintext, and the policy that may be meant for it."""
+    """Returns why a hop is plaintext, and a policy that probably targets it."""
     if hop.protocol is Protocol.PASSTHROUGH:
         return "the client's own TLS, to which no BackendTLSPolicy applies", None
     if hop.protocol is Protocol.UDP:
         return "no TLS is possible", None
     if hop.backend.kind == XBACKEND:
         return "its own tls.mode is None", None
-    missing = [(stray.policy, stray.target) for stray in strays(g, hop.backend)]
+    missing = [(target.policy, target.target) for target in missed_targets(g, hop.backend)]
     missing += [(policy, f"{hop.backend.kind} {name}") for policy, name in misaimed(g, hop.backend)]
     misses = "; ".join(f"{policy} names {name}, which does not exist" for policy, name in missing)
     detail = "no BackendTLSPolicy names this port"

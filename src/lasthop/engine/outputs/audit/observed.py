@@ -1,4 +1,4 @@
-"""What proxies have seen of a line of the audit: beside what is asked for, what happened."""
+"""Adds the observations of proxies to rows of the audit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from lasthop.engine.outputs.audit.certificates import CertificateReport, Role, each_once
+from lasthop.engine.outputs.audit.certificates import CertificateReport, Role, distinct_certificates
 from lasthop.engine.outputs.audit.hops import HopReport, Observed
 from lasthop.engine.plan.observation import MAX_CERTIFICATES, EndpointSeen, HopSeen, LeafCertificate
 from lasthop.engine.plan.strength import Strength
@@ -18,23 +18,23 @@ from lasthop.engine.store.graph import Graph
 
 
 def hops_of(report: HopReport) -> list[Hop]:
-    """Returns the hops that share a line: all protocols that policies apply to."""
+    """Returns the hops that share a row: all protocols that policies apply to."""
     protocols = [report.outside] if report.outside else [protocol for protocol in Protocol if protocol.policed]
     return [Hop(report.gateway, report.backend, report.port, protocol) for protocol in protocols]
 
 
 def observed(g: Graph, report: HopReport, seen: Callable[[Hop], HopSeen | None]) -> HopReport:
-    """Returns the line with what was seen; as it is where nothing was."""
+    """Adds the observations to a row, if there are any."""
     return with_figures(g, report, {hop: found for hop in hops_of(report) if (found := seen(hop))})
 
 
 def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> HopReport:
-    """Returns the line with the figures of those of its hops that have some."""
+    """Adds the sums over the observed hops to a row."""
     if not seen:
         return report
     seen = {hop: seen_now(g, hop, found) for hop, found in seen.items()}
     (state,), figures = port_states(g, seen), list(seen.values())
-    tls = [each for hop, found in seen.items() for each in _over_tls(g, report, hop, found)]
+    tls = [endpoint for hop, found in seen.items() for endpoint in _over_tls(g, report, hop, found)]
     leaves = {*filter(None, (each.certificate for each in tls))}
 
     def of_all(name: str) -> map[Any]:
@@ -60,15 +60,15 @@ def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> Ho
 
 
 def _ejected(figures: Iterable[HopSeen], addresses: Iterable[str]) -> Iterator[tuple[str, float]]:
-    seen = [each for found in figures for each in found.endpoints if each.ejected_since]
+    seen = [endpoint for found in figures for endpoint in found.endpoints if endpoint.ejected_since]
     for address in addresses:
         if since := [each.ejected_since for each in seen if each.address == address]:
             yield address, min(since)
 
 
 def _over_tls(g: Graph, report: HopReport, hop: Hop, seen: HopSeen) -> list[EndpointSeen]:
-    """Returns the endpoints that were connected to with TLS, where that still says something: they exist, and TLS is used."""
-    found = [each for each in seen.endpoints if each.tls_version]
+    """Returns the existing endpoints with observed TLS connections, if the hop uses TLS now."""
+    found = [endpoint for endpoint in seen.endpoints if endpoint.tls_version]
     if not found or report.outside or report.in_effect is Strength.PLAINTEXT:
         return []
     present = present_endpoints(g, *hop[1:])
@@ -76,8 +76,8 @@ def _over_tls(g: Graph, report: HopReport, hop: Hop, seen: HopSeen) -> list[Endp
 
 
 def leaves(hops: Iterable[HopReport]) -> list[CertificateReport]:
-    """Returns the certificates that backends have shown, each once for its port, the first to expire first."""
-    return each_once(tuple((_leaf(hop, leaf), hop.gateway) for leaf in leaves_of(hop)) for hop in hops)
+    """Returns the certificates that backends presented, once per port, the first to expire first."""
+    return distinct_certificates(tuple((_leaf(hop, leaf), hop.gateway) for leaf in leaves_of(hop)) for hop in hops)
 
 
 def leaves_of(hop: HopReport) -> tuple[LeafCertificate, ...]:

@@ -1,1 +1,1 @@
-"""The answer as Envoy's configuration: one file for each xDS type."""
+"""Envoy's configuration: one file per xDS type."""

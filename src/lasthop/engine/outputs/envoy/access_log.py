@@ -1,8 +1,7 @@
-"""The access logs: JSON, one of failures and one of samples (docs/measurements.md#access-log).
+"""The JSON access logs: one for failures and one for samples (docs/measurements.md#access-log).
 
-Each takes a share of the requests, which is in Envoy's runtime: all, as long as these are few. `proxy/observer.py` sets it, so
-that neither clients nor backends decide how much is written and read.
-"""
+Each logs a share of the requests, set in Envoy's runtime: all while there are few. `proxy/observer.py` sets the share, so that
+neither clients nor backends decide the volume."""
 
 from __future__ import annotations
 
@@ -23,18 +22,18 @@ from lasthop.engine.outputs.envoy.encode import packed
 from lasthop.engine.plan.profile import AccessLog
 
 PATH: Final = "access.log"
-"""Relative to the proxy's own run directory, which is its working directory."""
+"""Relative to the proxy's working directory, its run directory."""
 
 SAMPLES: Final = "samples.log"
-"""What was answered, too: which certificate a backend shows, how quick it is."""
+"""Successful requests too: certificates of backends, and latencies."""
 FAILURES_SHARE: Final = "lasthop.failures"
 SAMPLES_SHARE: Final = "lasthop.samples"
-"""Runtime keys: of a million."""
+"""Runtime keys for shares in millionths."""
 
 FAILURE: Final = 500
 
 UPGRADE_STATE: Final = "lasthop.upgrade"
-"""What a request that asks for an upgrade has in its filter state; a header would be whatever the client writes."""
+"""Marks upgrade requests in their filter state, which clients cannot write, unlike headers."""
 
 FIELDS: Final = {
     "time": "%START_TIME%",
@@ -58,7 +57,7 @@ FIELDS: Final = {
     "request_id": "%REQ(X-REQUEST-ID):64%",
     "upgrade": f"%FILTER_STATE({UPGRADE_STATE}:PLAIN)%",
 }
-"""What clients write is cut to a length: a header may have 60 KB, and each failed request is a line."""
+"""The log fields. Values from clients are truncated, because a header may have 60 KB."""
 
 
 GRPC_FAILURES: Final = (
@@ -82,7 +81,7 @@ def all_of(*filters: accesslog_pb2.AccessLogFilter) -> accesslog_pb2.AccessLogFi
 
 
 def flagged(*flags: str) -> accesslog_pb2.AccessLogFilter:
-    """Matches what has one of Envoy's response flags."""
+    """Matches responses with one of Envoy's response flags."""
     return accesslog_pb2.AccessLogFilter(response_flag_filter=accesslog_pb2.ResponseFlagFilter(flags=flags))
 
 
@@ -102,14 +101,14 @@ STREAM_FIELDS: Final = {
 }
 
 CONNECTION: Final = "0"
-"""In place of a status: a connection that was forwarded, which has none."""
+"""In place of a status: marks a forwarded connection."""
 STREAM_FAILURES: Final = ("URX", "NC", "UH", "UO")
-"""Flags of connections that came to nothing. UF has also one that was made at the second try; URX, one whose last try has
+"""Flags of failed connections. UF also marks connections that succeeded at the second try; URX marks those whose last try
 failed."""
 
 
 def stream_log(gateway: str, route: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
-    """Returns the log of connections that could not be forwarded, which have no status."""
+    """Returns the log of connections that could not be forwarded. They have no status."""
     fields = {"gateway": gateway, "route": route, **STREAM_FIELDS, **_quiet(mode)}
     if mode is AccessLog.ALL:
         return _log(PATH, {**fields, "status": CONNECTION}, of_type(accesslog_data_pb2.TcpConnectionEnd))
@@ -117,18 +116,18 @@ def stream_log(gateway: str, route: str, mode: AccessLog) -> accesslog_pb2.Acces
 
 
 ENDED_AT_ONCE: Final = "response.size == 0 && upstream.tls_version != '' && request.duration < duration('1s')"
-"""A connection whose backend has finished the handshake and then said nothing."""
+"""Matches connections whose backend finished the handshake and sent no data."""
 
 
 def _quiet(mode: AccessLog) -> dict[str, str]:
-    """Marks what is observed and not written: that it is off is a setting that a running proxy can be told."""
+    """Marks entries that are observed but not written. A running proxy can be switched to this mode."""
     return {"quiet": "true"} if mode is AccessLog.OFF else {}
 
 
 def ended_log(gateway: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
-    """Logs connections that ended right after the handshake with the backend: with TLS 1.3 that is how a backend refuses the
-    client's certificate, or that there is none, and Envoy has no flag for it. A listener has one for all of its chains, since
-    each costs Envoy a millisecond."""
+    """Logs connections that ended right after the handshake with the backend. With TLS 1.3, a backend refuses a missing or
+    invalid client certificate this way, and Envoy has no flag for it. One log serves all chains of a listener, because each
+    costs Envoy a millisecond."""
     expression = packed(cel_pb2.ExpressionFilter(expression=ENDED_AT_ONCE))
     extension = accesslog_pb2.ExtensionFilter(name="envoy.access_loggers.extension_filters.cel", typed_config=expression)
     only = all_of(share_of(FAILURES_SHARE), accesslog_pb2.AccessLogFilter(extension_filter=extension))
@@ -138,7 +137,7 @@ def ended_log(gateway: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
 def access_log(gateway: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
     if mode is AccessLog.ALL:
         return _log(PATH, {"gateway": gateway, **FIELDS}, of_type(accesslog_data_pb2.DownstreamEnd))
-    # A gRPC call that fails has the HTTP status 200.
+    # A failed gRPC call has the HTTP status 200.
     calls = accesslog_pb2.AccessLogFilter(grpc_status_filter=accesslog_pb2.GrpcStatusFilter(statuses=GRPC_FAILURES))
     either = accesslog_pb2.OrFilter(filters=[status_is(accesslog_pb2.ComparisonFilter.GE, FAILURE), all_of(GRPC_CALL, calls)])
     only = all_of(accesslog_pb2.AccessLogFilter(or_filter=either), share_of(FAILURES_SHARE))
@@ -153,7 +152,7 @@ SAMPLE_FIELDS: Final = {
     "cipher": "%UPSTREAM_TLS_CIPHER%",
     "subject": "%UPSTREAM_PEER_SUBJECT%",
     "issuer": "%UPSTREAM_PEER_ISSUER%",
-    # As Unix time, which takes Envoy a fraction of what a date takes.
+    # Unix time costs Envoy a fraction of a formatted date.
     "not_before": "%UPSTREAM_PEER_CERT_V_START(%s)%",
     "not_after": "%UPSTREAM_PEER_CERT_V_END(%s)%",
     "dns_names": "%UPSTREAM_PEER_DNS_SAN%",
@@ -164,7 +163,7 @@ SAMPLE_FIELDS: Final = {
 
 
 def sample_log() -> accesslog_pb2.AccessLog:
-    """Returns the log of whatever was answered, failures too: what is counted and timed."""
+    """Returns the log of all responses, failures included, for counts and latencies."""
     asked = {name: FIELDS[name] for name in ("route", "authority", "method", "path", "grpc_status", "upgrade")}
     return _log(SAMPLES, {**SAMPLE_FIELDS, **asked}, share_of(SAMPLES_SHARE))
 
@@ -174,14 +173,14 @@ def stream_sample_log(route: str) -> accesslog_pb2.AccessLog:
 
 
 def of_type(type: accesslog_data_pb2.AccessLogType) -> accesslog_pb2.AccessLogFilter:
-    """Selects one line for each request or connection, at its end: for samples there are more."""
+    """Selects the line at the end of each request or connection. Samples have more lines."""
     return accesslog_pb2.AccessLogFilter(log_type_filter=accesslog_pb2.LogTypeFilter(types=[type]))
 
 
 def share_of(key: str) -> accesslog_pb2.AccessLogFilter:
-    """Returns a share of all, which that runtime key sets."""
+    """Samples a share that a runtime key sets."""
     everything = percent_pb2.FractionalPercent(numerator=1_000_000, denominator=percent_pb2.FractionalPercent.MILLION)
-    # There are no request ids that randomness could come from.
+    # Requests have no ids as a source of randomness.
     filter = accesslog_pb2.RuntimeFilter(runtime_key=key, percent_sampled=everything, use_independent_randomness=True)
     return accesslog_pb2.AccessLogFilter(runtime_filter=filter)
 

@@ -1,4 +1,4 @@
-"""Assembles xDS changes from the outputs of the graph: one class for each type whose resources are joined or renamed.
+"""Assembles xDS changes from the outputs of the graph, with a class for each type whose resources are joined or renamed.
 
 clusters, secrets                     one output each
 load assignments ──> ContentNamed     the name changes with the cluster
@@ -33,7 +33,7 @@ class _XdsChanges:
         self.by_gateway: ByGateway = {}
 
     def put(self, gateway: Key, type_url: str, name: str, value: Resource | Gone | None) -> None:
-        """Adds a change. `value`: GONE when nothing names it any more; None when it must fail at once."""
+        """Adds a change. The value GONE removes a resource that nothing refers to; None removes it at once (fail closed)."""
         change = value if isinstance(value, Resource) else Withdrawal(urgent=value is not GONE)
         self.by_gateway.setdefault(gateway, {}).setdefault(type_url, {})[name] = change
 
@@ -44,13 +44,13 @@ class Assembly:
         self._endpoints = ContentNamed(LOAD_ASSIGNMENTS, ENDPOINTS)
         self._client_secrets = ContentNamed(CLIENT_SECRETS, SECRET)
         self._verified: set[Hop] = set()
-        """Hops whose cluster, as it was sent, has TLS."""
+        """Hops whose last sent cluster has TLS."""
         self._held: set[Hop] = set()
 
     def take(self, outputs: Changes, *, listeners_wait: bool, held: Collection[Port] = ()) -> ByGateway:
-        """Turns changed outputs into changed resources. `listeners_wait`: some listener or stream is still to be computed.
-        `held`: ports that will be proven to have no policy in a moment, or else be closed. Until then a cluster with TLS stays
-        as it is; every other one goes at once."""
+        """Turns changed outputs into changed resources. With `listeners_wait`, some listener or stream is unsettled. `held`
+        ports wait for a proof that no policy names them. Until the proof, a cluster with TLS stays unchanged; any other is
+        removed at once."""
         xds = _XdsChanges()
         clusters = {Hop(*key): entry for key, entry in CLUSTERS.of(outputs).items()}
         self._held -= clusters.keys()
@@ -58,7 +58,8 @@ class Assembly:
         self._held = {hop for hop in withheld & self._verified if (hop.backend, hop.port) in held}
         for hop, entry in clusters.items():
             if not isinstance(entry, Withheld):
-                # A hop that is still wanted but has no cluster must fail at once; one that is not goes when nothing names it.
+                # A hop that is in use but has no cluster must fail at once; an unused one is removed when nothing refers to
+                # it.
                 xds.put(hop.gateway, CLUSTER, hop.name, entry.resource if isinstance(entry, ClusterEntry) else entry)
             verified = isinstance(entry, ClusterEntry) and not entry.plaintext
             (self._verified.add if verified or hop in self._held else self._verified.discard)(hop)
@@ -71,14 +72,14 @@ class Assembly:
         self._endpoints.take(xds, outputs, self._held, withheld - self._held)
         self._tables.take(xds, outputs)
         self._listeners.take(outputs)
-        # Only whole: two chains that match the same, if only for a moment, would have the listener refused.
+        # Only when complete: Envoy refuses a listener with two equal chain matches, even for a moment.
         if not listeners_wait:
             self._listeners.join(xds)
         return xds.by_gateway
 
 
 class ContentNamed:
-    """Resources whose name has the hash of what they are for, so that another one has another name."""
+    """Resources whose name contains the hash of their content's owner, so that a change renames them."""
 
     def __init__(self, output: AnyOutput, type_url: str) -> None:
         self._output, self._type_url = output, type_url
@@ -87,7 +88,7 @@ class ContentNamed:
     def take(
         self, xds: _XdsChanges, outputs: Changes, held: Container[object] = (), dropped: Iterable[tuple[Any, ...]] = ()
     ) -> None:
-        """Takes what has changed, except of `held` members; `dropped` ones have nothing any more."""
+        """Applies changes, except of `held` members, and removes the resources of `dropped` members."""
         for key, resource in (*dict.fromkeys(dropped).items(), *self._output.of(outputs).items()):
             if key in held:
                 continue
@@ -128,17 +129,17 @@ class RouteTables:
 class Listeners:
     def __init__(self) -> None:
         self._listeners: dict[Key, dict[str, Resource]] = {}
-        """By Gateway and name, without their streams."""
+        """Listeners without streams, by Gateway and name."""
         self._streams: dict[str, dict[tuple[Key, str, str], EncodedStream]] = {}
-        """By listener and member."""
+        """Streams by listener and member."""
         self._listener_of: dict[tuple[Key, str, str], str] = {}
         self._changed: dict[str, Key] = {}
-        """Those that are still to be sent, each with its Gateway."""
+        """Listeners to send, each with its Gateway."""
 
     def take(self, outputs: Changes) -> None:
         for (gateway,), resources in LISTENERS.of(outputs).items():
             if resources is None:
-                continue  # a crash: what is there stays, with its tables and secrets
+                continue  # a crash: the current listeners stay, with their tables and secrets
             old = self._listeners.pop(gateway, {})
             new = {resource.name: resource for resource in (() if isinstance(resources, Gone) else resources)}
             self._changed |= dict.fromkeys((*old, *new), gateway)

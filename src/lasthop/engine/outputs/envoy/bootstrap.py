@@ -1,4 +1,4 @@
-"""Envoy's bootstrap: who it is and where to ask. Everything else reaches it by xDS."""
+"""Envoy's bootstrap: its identity and the xDS server. All other configuration arrives by xDS."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from lasthop.engine.plan.limits import REGEX_CEILING
 NODE_CLUSTER: Final = "lasthop"
 
 MAX_CONNECTIONS: Final = 50_000
-"""Envoy's own advice for an edge proxy. Past it new clients are turned away, those that are connected stay."""
+"""Envoy's advice for an edge proxy. Above it, new connections are refused; existing ones stay."""
 
 
 MAX_HEAP: Final = 1 << 30
-"""Where the host's memory is not known."""
+"""Heap limit if the host's memory is not known."""
 _HEAP: Final = "envoy.resource_monitors.fixed_heap"
 _TRACKED: Final = 20
-"""Streams that hold at least 2^20 bytes are known by size, so that the largest can be reset first."""
+"""Envoy tracks streams that buffer at least 2^20 bytes, to reset the largest first."""
 
 
 def bootstrap(
@@ -32,8 +32,8 @@ def bootstrap(
     max_connections: int = MAX_CONNECTIONS,
     max_heap: int = MAX_HEAP,
 ) -> bytes:
-    """Returns the bootstrap of an Envoy. `node_id` is the Gateway's `namespace/name`. Equal arguments give equal bytes:
-    adopting an Envoy relies on it."""
+    """Returns the bootstrap of an Envoy. `node_id` is the Gateway's `namespace/name`. Equal arguments give equal bytes,
+    because the adoption of a running Envoy compares them."""
     pause = {"base_interval": "0.1s", "max_interval": "1s"}
     # Envoy refuses regular expressions above program size 100, which the pattern of a name of 90 letters reaches. A route's
     # own limit is lower than this one and is checked before (see Limits).
@@ -41,7 +41,7 @@ def bootstrap(
     config: dict[str, object] = {
         "node": {"id": node_id, "cluster": NODE_CLUSTER},
         "admin": {
-            # The admin API can stop Envoy and rewrite its log levels: only the user that runs it may come near.
+            # The admin API can stop Envoy and change its log levels, so only Envoy's own user may connect.
             "address": {"pipe": {"path": str(admin_socket), "mode": 0o600}},
             "ignore_global_conn_limit": True,
         },
@@ -51,27 +51,26 @@ def bootstrap(
                 "transport_api_version": "V3",
                 # The node lists every extension that Envoy has, some 60 KB; once a stream is enough.
                 "set_node_on_first_message_only": True,
-                # A Lasthop that comes back is found within a second. Envoy's own pause grows to 30 s, in which no edit
-                # would have an effect.
+                # Envoy reconnects to a restarted Lasthop within a second. Its default backoff grows to 30 s without updates.
                 "grpc_services": [{"envoy_grpc": {"cluster_name": XDS_CLUSTER, "retry_policy": {"retry_back_off": pause}}}],
             },
             "lds_config": {"ads": {}, "resource_api_version": "V3"},
             "cds_config": {"ads": {}, "resource_api_version": "V3"},
         },
         "static_resources": {"clusters": [xds_cluster(xds)]},
-        # Those of a cluster without traffic are not made, and they are not walked every 5 s unless the admin API asks.
+        # Clusters without traffic get no statistics, and Envoy does not walk them every 5 s but only for the admin API.
         "stats_config": stats_config(),
         "deferred_stat_options": {"enable_deferred_creation_stats": True},
         "stats_flush_on_admin": True,
         "overload_manager": _overload_manager(max_connections, max_heap),
-        # What the admin API sets: which share of the requests is logged (see engine/outputs/envoy/access_log.py).
+        # The admin API sets the logged share of requests (see engine/outputs/envoy/access_log.py).
         "layered_runtime": {"layers": [{"name": "lasthop", "static_layer": levels}, {"name": "admin", "admin_layer": {}}]},
     }
     return msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n"
 
 
 def _overload_manager(max_connections: int, max_heap: int) -> dict[str, object]:
-    """Returns what Envoy does before it runs out of something, in the order of what it costs clients."""
+    """Returns Envoy's reactions to overload, ordered by their cost for clients."""
     return {
         "refresh_interval": "0.25s",
         "buffer_factory_config": {"minimum_account_to_track_power_of_two": _TRACKED},
@@ -117,5 +116,5 @@ def _from(share: float) -> dict[str, object]:
 
 
 def _between(share: float, all_of_it: float) -> dict[str, object]:
-    """Begins at the first and is in full force at the second."""
+    """Starts at `share` and saturates at `all_of_it`."""
     return {"name": _HEAP, "scaled": {"scaling_threshold": share, "saturation_threshold": all_of_it}}

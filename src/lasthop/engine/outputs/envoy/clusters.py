@@ -1,9 +1,8 @@
-"""Clusters and their endpoints: what a hop's name refers to.
+"""Clusters of hops, and their endpoints.
 
-Trust is inline, so that a stricter policy never waits for a second message while the old one serves
-(docs/measurements.md#inline-trust). The endpoints' name carries the hash of the cluster: a changed cluster is a new
-subscription and is answered at once, where an unchanged name would let it warm for 15 s (docs/measurements.md#warming).
-"""
+Trust anchors are inline, so that a stricter policy never waits for a second message while the old one is in effect
+(docs/measurements.md#inline-trust). The name of the endpoints contains the hash of the cluster: a changed cluster is a new
+subscription that is answered at once, whereas an unchanged name would warm for 15 s (docs/measurements.md#warming)."""
 
 from __future__ import annotations
 
@@ -39,18 +38,19 @@ from lasthop.engine.store.stages import Output
 CONNECT_TIMEOUT: Final = 5.0
 """Covers TCP and the TLS handshake."""
 BUFFER_LIMIT: Final = 65536
-"""Of a connection to a backend. A slow client then costs some 130 KiB instead of 900 (docs/measurements.md#buffer-limits)."""
+"""Buffer of a connection to a backend. A slow client then costs some 130 KiB instead of 900
+(docs/measurements.md#buffer-limits)."""
 NO_LIMIT: Final = 1_000_000
-"""Envoy's breakers default to 1,024 requests, which users meet as 503 without a reason."""
+"""Envoy's circuit breakers default to 1,024 requests, which causes 503s without a visible reason."""
 ENDPOINTS_TIMEOUT: Final = 5.0
-"""After this Envoy puts a new version of a cluster into service without endpoints: 503 for all. Long enough for a control
-plane that is busy with thousands of clusters, and no longer, because until then the old version serves."""
+"""After this time, Envoy activates a new cluster version without endpoints, so that all requests get 503. It suffices for a
+control plane with thousands of clusters. It is no longer than that, because the old version is in effect until then."""
 HEAVY: Final = 65536
-"""Bundles above this many bytes take Envoy milliseconds each."""
+"""Bundles above this size in bytes cost Envoy milliseconds each."""
 METADATA: Final = "lasthop"
 HTTP_OPTIONS: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 MANY: Final = 16
-"""From so many endpoints on, encoding them costs more than remembering the bytes does."""
+"""From this number of endpoints on, caching the bytes is cheaper than encoding them."""
 
 _H1: Final = frozenset({"http/1.1"})
 _H2: Final = frozenset({"h2"})
@@ -63,12 +63,12 @@ _ENDPOINT: Final = endpoint_components_pb2.LbEndpoint.ENDPOINT_FIELD_NUMBER
 class ClusterEntry(msgspec.Struct, frozen=True, gc=False):
     resource: Resource
     endpoints_name: str
-    """Empty where the cluster carries its endpoints itself (DNS)."""
+    """Empty if the cluster contains its endpoints (DNS)."""
     plaintext: bool
 
 
 class Withheld(msgspec.Struct, frozen=True, gc=False):
-    """Stands for the cluster of a hop that is closed only because policies are unknown."""
+    """Replaces the cluster of a hop that is closed only because policies are unknown."""
 
 
 WITHHELD: Final = Withheld()
@@ -76,7 +76,7 @@ WITHHELD: Final = Withheld()
 
 @query
 def cluster(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> ClusterEntry | Withheld | None:
-    """Builds the cluster of a hop. Withheld or None: there is none, so that what names it answers 500 or closes."""
+    """Builds the cluster of a hop. Without a cluster (Withheld or None), routes return 500 and connections are closed."""
     hop = Hop(gateway, backend, port, protocol)
     tls = hop_tls(g, *hop)
     if isinstance(tls, Refused):
@@ -91,17 +91,17 @@ def cluster(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
 def build(
     hop: Hop, h2c: bool, tls: BackendTLS | Plaintext, names: Endpoints | None, rules: ConnectRules, budget: RetryBudget
 ) -> ClusterEntry:
-    """Copies what is alike in thousands of clusters, and adds what differs: 31 µs. Joined by hand from encoded parts it took
-    21, of some 430 that a policy takes at a start."""
+    """Copies the common part of clusters and adds the differences: 31 µs. Joining encoded parts took 21 µs, of some 430 µs per
+    policy at start-up."""
     name, plaintext, by_dns = hop.name, isinstance(tls, Plaintext), names is not None
     versions, upgrades = offered(hop, h2c, tls), h2_but_upgrades(hop, h2c, tls)
     message = cluster_pb2.Cluster()
-    message.CopyFrom(_alike(hop.protocol, versions, upgrades, by_dns, rules, budget))
+    message.CopyFrom(_common(hop.protocol, versions, upgrades, by_dns, rules, budget))
     message.name, message.alt_stat_name = name, Connection(hop, identity(tls)).name
     if isinstance(tls, BackendTLS):
         alpn = ("h2",) if upgrades else () if hop.protocol.http else tls.options.alpn
         message.transport_socket.CopyFrom(upstream_transport_socket(tls, alpn))
-        # What the access log needs to say in words why a handshake failed.
+        # The access log needs these fields to explain a failed handshake.
         message.metadata.filter_metadata[METADATA].update(metadata(tls))
     if names is not None:
         message.load_assignment.MergeFromString(_assignment_name(name) + encoded_assignment(names))
@@ -109,21 +109,21 @@ def build(
     version = content_hash(body)
     assignment = "" if by_dns else endpoints_name(name, version)
     if assignment:
-        # It follows from the rest, so the version of that is the version of all. Encoded messages merge by concatenation.
+        # The name is derived from the rest, so the version stays valid. Encoded messages merge by concatenation.
         body += encode(cluster_pb2.Cluster(eds_cluster_config=cluster_pb2.Cluster.EdsClusterConfig(service_name=assignment)))
     trust, waiver = (tls.trust, tls.waiver) if isinstance(tls, BackendTLS) else (None, None)
     heavy = isinstance(trust, SystemStore) or (isinstance(trust, Anchors) and len(trust.pem) > HEAVY)
-    # What a waiver weakens ends with the waiver, in Envoy itself, even if no controller runs by then.
+    # Envoy itself drops the cluster when the waiver ends, even if no controller runs then.
     expires = waiver.expires if waiver else None
     found = Resource(CLUSTER, name, body, version, Single(name, version), expires, heavy, Single(name, hop.backend))
     return ClusterEntry(found, assignment, plaintext)
 
 
 @functools.lru_cache(maxsize=256)
-def _alike(
+def _common(
     protocol: Protocol, versions: frozenset[str], upgrades: bool, by_dns: bool, rules: ConnectRules, budget: RetryBudget
 ) -> cluster_pb2.Cluster:
-    """Returns what thousands of clusters have in common. It is copied and never changed."""
+    """Returns the common part of clusters. Callers copy it and never change it."""
     message = cluster_pb2.Cluster(
         type=cluster_pb2.Cluster.STRICT_DNS if by_dns else cluster_pb2.Cluster.EDS,
         connect_timeout=seconds(CONNECT_TIMEOUT),
@@ -138,7 +138,7 @@ def _alike(
     if by_dns:
         message.respect_dns_ttl = True
         message.dns_lookup_family = cluster_pb2.Cluster.V4_PREFERRED
-        # A silent resolver must not withhold the ACK of every other cluster (docs/measurements.md#acknowledgements).
+        # A resolver that does not answer must not delay the ACK of all other clusters (docs/measurements.md#acknowledgements).
         message.wait_for_warm_on_init.value = False
     else:
         message.eds_cluster_config.eds_config.CopyFrom(over_ads(ENDPOINTS_TIMEOUT))
@@ -172,14 +172,14 @@ def _http_options(versions: frozenset[str], upgrades: bool) -> http_protocol_opt
 
 
 def h2_but_upgrades(hop: Hop, h2c: bool, tls: HopTLS) -> bool:
-    """Returns whether a backend is offered h2 alone, and yet http/1.1 by requests that ask for an upgrade: then one that picks
-    nothing is spoken to in HTTP/1.1."""
+    """Returns whether requests offer only h2 but upgrades offer http/1.1. A backend that picks no protocol then gets
+    HTTP/1.1."""
     of_requests = hop.protocol is Protocol.AUTO and isinstance(tls, BackendTLS) and not h2c
     return of_requests and offered(hop, h2c, tls) == _H2
 
 
 def offered(hop: Hop, h2c: bool, tls: HopTLS) -> frozenset[str]:
-    """Returns the versions of HTTP that a backend is offered; over TLS it picks one by ALPN."""
+    """Returns the HTTP versions for a backend; over TLS it picks one by ALPN."""
     if hop.protocol is Protocol.H1_UPGRADE:
         return _H1
     if hop.protocol is Protocol.H2:
@@ -208,7 +208,7 @@ def load_assignment(g: Graph, gateway: Key, backend: Key, port: int, protocol: P
 
 @query
 def encoded_endpoints(g: Graph, backend: Key, port: int, transport: str) -> bytes:
-    """Encodes many endpoints once: the clusters of a port, which differ in protocol and Gateway, have the same."""
+    """Encodes many endpoints once for all clusters of a port, which differ only in protocol and Gateway."""
     return encoded_assignment(endpoints(g, backend, port, transport))
 
 
@@ -217,9 +217,9 @@ def _assignment_name(name: str) -> bytes:
 
 
 def encoded_assignment(found: Endpoints) -> bytes:
-    """Encodes a load assignment without its name. By hand: 100 endpoints take 90 µs, as messages 380, and endpoints are what
-    changes most often."""
-    members = [field(_LB_ENDPOINTS, _lb_endpoint(each)) for each in found.endpoints]
+    """Encodes a load assignment without its name. Encoding by hand takes 90 µs for 100 endpoints, messages take 380 µs, and
+    endpoints change most often."""
+    members = [field(_LB_ENDPOINTS, _lb_endpoint(endpoint)) for endpoint in found.endpoints]
     return field(_LOCALITIES, b"".join(members)) if members else b""
 
 

@@ -1,4 +1,4 @@
-"""Small helpers around protobuf messages."""
+"""Helpers to encode protobuf messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 
 def encode(message: Message) -> bytes:
-    """Encodes a message. Equal messages give equal bytes, on which versions and hashes rest."""
+    """Encodes a message. Equal messages give equal bytes, because versions and hashes depend on them."""
     return message.SerializeToString(deterministic=True)
 
 
@@ -25,7 +25,7 @@ def seconds(value: float) -> Duration:
 
 @functools.cache
 def over_ads(initial_fetch_timeout: float | None = None) -> config_source_pb2.ConfigSource:
-    """Returns where resources come from that others name. For all the same message, which is copied and never changed."""
+    """Returns the config source of referenced resources. Callers share the message, copy it and never change it."""
     return config_source_pb2.ConfigSource(
         ads=config_source_pb2.AggregatedConfigSource(),
         resource_api_version=config_source_pb2.V3,
@@ -44,8 +44,7 @@ def field(number: int, body: bytes) -> bytes:
 
 
 def enclosed(number: int, chunks: list[bytes]) -> list[bytes]:
-    """Encodes the same as chunks that are still to be joined: large messages are copied once, not once for each level of
-    nesting."""
+    """Encodes a length-delimited field as chunks, so that large messages are copied once and not per level of nesting."""
     return [_head(number, sum(map(len, chunks))), *chunks]
 
 

@@ -1,12 +1,12 @@
-"""One HTTPRoute or GRPCRoute as Envoy's bytes, computed by itself and kept: a virtual host is a join of these.
+"""Encodes one HTTPRoute or GRPCRoute for Envoy. A virtual host joins the cached bytes of its routes.
 
-What cannot be built, or what Envoy refuses, gives way step by step, and only for the route object that it is in:
+Parts that cannot be built, or that Envoy refuses, degrade step by step, and only for their route object:
 
     AS_WRITTEN ──> REFUSING ──> PATHS_ONLY ──> NOTHING
-    the route      500 where    500 at its     what Envoy cannot even be asked to match, no request
-                   it matches   literal paths  can be told by
+    the route      500 where    500 at its     the match cannot be expressed
+                   it matches   literal paths  in Envoy at all
 
-So its requests get a 500 (UNAVAILABLE for gRPC) and never the answer of somebody else's route for the same hostname.
+So its requests get a 500 (UNAVAILABLE for gRPC) and never a response of another route for the same hostname.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ASKS_FOR_UPGRADE: Final = encode(rc.Route(match=rc.RouteMatch(headers=[rc.Heade
 
 
 class ServedLevel(IntEnum):
-    """How much of a route is served, most first."""
+    """The served part of a route, the largest first."""
 
     AS_WRITTEN = 0
     REFUSING = 1
@@ -53,14 +53,14 @@ class EncodedMatch(msgspec.Struct, frozen=True, gc=False):
     """One match of a route object."""
 
     path: str
-    """Its place in the index of paths (see `index_path`)."""
+    """Its key in the index of paths (see `index_path`)."""
     precedence: tuple[int, ...]
     upgrade: tuple[bytes, ...]
-    """Route messages for requests that ask for an upgrade; equal to `other` where that makes no difference."""
+    """Route messages for upgrade requests; equal to `other` if they need no separate hop."""
     other: tuple[bytes, ...]
 
     def listed(self) -> bytes:
-        """Returns the fields of a VirtualHost, for a list that is tried from the top."""
+        """Returns the fields of a VirtualHost, for a list of routes in order."""
         upgrading = () if self.upgrade == self.other else (each + _ASKS_FOR_UPGRADE for each in self.upgrade)
         return b"".join(field(rc.VirtualHost.ROUTES_FIELD_NUMBER, each) for each in (*upgrading, *self.other))
 
@@ -69,23 +69,23 @@ class EncodedRoute(msgspec.Struct, frozen=True, gc=False):
     entries: tuple[EncodedMatch, ...]
     """In the route's own order."""
     digest: str
-    """Of all bytes; empty where there are none."""
+    """Digest of all bytes; empty without entries."""
     failure: Problem | None = None
-    """Why some of it could not be built and answers 500 instead."""
+    """Why a part of the route could not be built and returns 500."""
     whole: bool = False
-    """Whether that is true of all of it."""
+    """Whether the failure affects the whole route."""
 
 
 @query
 def encoded_route(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: ServedLevel) -> EncodedRoute:
-    """Encodes a route that has several hostnames, once."""
+    """Encodes a route with several hostnames only once."""
     return _encoded(g, route, gateway, scheme, port, level)
 
 
 def _encoded(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: ServedLevel) -> EncodedRoute:
-    """Encodes the route's matches at that level, each by itself: what cannot be encoded becomes the level below it.
+    """Encodes each match of a route at a level. A match that cannot be encoded gets the next level.
 
-    It depends neither on hostnames nor on other routes, so an edit of one route encodes one route.
+    The result depends neither on hostnames nor on other routes, so an edit of one route encodes one route.
     """
     resolved = g.shielded(routes, route, gateway)
     plan, error = (refusing_routes(g, route), resolved.error) if isinstance(resolved, Crash) else (resolved, None)
@@ -100,13 +100,13 @@ def _encoded(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: 
         "the route" if error else f"{len(failed)} of {len(plan)} matches, {failed[0].match.path[:SHOWN]!r} the first of them,"
     )
     why = error or next(wrong for _, wrong in found if wrong)
-    message = f"{what} cannot be translated for Envoy and answers 500 ({repr(why)[:SHOWN]})"
+    message = f"{what} cannot be translated for Envoy and returns 500 ({repr(why)[:SHOWN]})"
     problem = Problem(reasons.INTERNAL_ERROR, message)
     return EncodedRoute(entries, digest, problem, error is not None or len(failed) == len(plan))
 
 
 def _entry(route: Route, listening: Listening, level: ServedLevel) -> tuple[EncodedMatch | None, Exception | None]:
-    """Encodes a match, and returns what went wrong, if anything did."""
+    """Encodes a match; returns the first error, if any."""
     attempts: tuple[Callable[[], EncodedMatch | None], ...] = (
         lambda: _as_written(route, listening),
         lambda: _refusing(route.match, route.origin),
@@ -134,14 +134,13 @@ def _refusing(match: Match, origin: str) -> EncodedMatch:
 
 
 def _paths_only(route: Route) -> EncodedMatch | None:
-    """Encodes a match without headers, query and method: it matches more than was written, and ranks as one who had written
-    just that."""
+    """Encodes a match without headers, query and method. It matches more requests, with the precedence of such a match."""
     match = replace(route.match, headers=(), query=(), method="")
     return None if match.path_type is PathType.REGEX else _refusing(match, route.origin)
 
 
 def index_path(match: Match) -> str:
-    """Its literal path; empty for a regular expression, which may match any."""
+    """Returns the literal path of a match; empty for a regular expression, which may match any path."""
     return "" if match.path_type is PathType.REGEX else match.path
 
 
@@ -156,7 +155,7 @@ class ServedRoute(msgspec.Struct, frozen=True, gc=False):
     rank: Rank
     part: str
     complaint: str = ""
-    """What Envoy said of it, once that is certain."""
+    """Envoy's error, once the route is known to be at fault."""
 
 
 def listening_at(listener: ListenerPlan | None) -> Listening:
@@ -185,7 +184,7 @@ def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) 
 
 
 def unserved(g: Graph, route: Key, gateway: Key, hosts: tuple[tuple[str, str], ...]) -> tuple[tuple[Problem, ...], bool]:
-    """Returns why parts of a route answer 500, because Envoy refused them or they could not be built, and whether all do."""
+    """Returns why parts of a route return 500 (refused by Envoy, or not built), and whether all parts do."""
     served = [(host, found) for table, host in hosts if (found := served_route(g, route, gateway, table, host))]
     if not any(found.encoded.failure or found.complaint for _, found in served):
         return (), False
@@ -197,5 +196,5 @@ def _problems(served: ServedRoute, host: str) -> Iterator[Problem]:
     if served.encoded.failure:
         yield served.encoded.failure
     if served.complaint:
-        message = f"Envoy refused the route under the hostname {host}, so it answers 500 there: {served.complaint}"
+        message = f"Envoy refused the route under the hostname {host}, so it returns 500 there: {served.complaint}"
         yield Problem(reasons.REFUSED_BY_PROXY, message)

@@ -1,9 +1,8 @@
-"""ExternalAuth as Envoy's ext_authz filter, whole in the route that wants it, or in the virtual hosts of a listener that does.
+"""ExternalAuth as Envoy's ext_authz filter, configured in routes or in the virtual hosts of a listener.
 
-Envoy lets a route choose another server for the listener's filter, but not which headers that is told. So the listener has an
-empty `composite` instead, and the route fills it: neither a new ExternalAuth filter nor an edited one touches a listener.
-What a listener itself asks for is in others of these, which its virtual hosts fill: an edit holds for open connections too.
-"""
+A route can override the server of a listener's filter in Envoy, but not the forwarded headers. So the listener contains an
+empty `composite` filter, which the route fills: no edit of an ExternalAuth filter touches a listener. Filters of listeners use
+other `composite` filters, which virtual hosts fill, so that edits also apply to open connections."""
 
 from __future__ import annotations
 
@@ -23,16 +22,16 @@ from lasthop.engine.plan.routing import ExternalAuth
 from lasthop.engine.plan.upstream import Hop, Protocol
 
 TIMEOUT: Final = 10.0
-"""Envoy's own is 0.2 s, too little for a server that asks a database or another server."""
+"""Envoy's default is 0.2 s, too short for a server that queries a database."""
 UNANSWERED: Final = http_status_pb2.ServiceUnavailable
-"""What a request gets where the server does not answer: not the client's fault, so not Envoy's 403."""
+"""The status if the server does not answer: the client is not at fault, so not Envoy's 403."""
 _FRAMING: Final = (
     *("connection", "content-length", "host", "keep-alive", "proxy-connection"),
     *("te", "trailer", "transfer-encoding", "upgrade"),
 )
-"""Headers that belong to one message or one connection, or decide where a request goes: no server may set them."""
+"""Headers of one message or connection, or for routing. The server may not set them."""
 _OWN_BODY: Final = "content-.*"
-"""Headers that describe the body of the server's answer, which is not that of the request."""
+"""Headers that describe the body of the server's response, not that of the request."""
 
 
 def placeholder() -> extension_matcher_pb2.ExtensionWithMatcher:
@@ -43,19 +42,19 @@ def placeholder() -> extension_matcher_pb2.ExtensionWithMatcher:
 
 
 def per_route(auth: ExternalAuth, limit: float | None) -> extension_matcher_pb2.ExtensionWithMatcherPerRoute:
-    """Returns the settings of one route. `limit`: the seconds that the whole request may take, if any."""
+    """Returns the settings of one route. `limit` is the timeout of the whole request in seconds, if any."""
     action = composite_pb2.ExecuteFilterAction(typed_config=_named(_ext_authz(auth, min(limit or TIMEOUT, TIMEOUT))))
     return _always(action)
 
 
 def per_host(auth: ExternalAuth) -> extension_matcher_pb2.ExtensionWithMatcherPerRoute:
-    """Returns the filter of a virtual host. What the server adds to a request counts when its route is chosen, so that is done
-    anew."""
+    """Returns the filter of a virtual host. Headers that the server adds can change the route, so the route is chosen
+    again."""
     return _always(composite_pb2.ExecuteFilterAction(typed_config=_named(_ext_authz(auth, TIMEOUT, routes=True))))
 
 
 def nothing() -> extension_matcher_pb2.ExtensionWithMatcherPerRoute:
-    """Switches the filter of routes on without a server to ask."""
+    """Enables the filter of routes without a server."""
     return extension_matcher_pb2.ExtensionWithMatcherPerRoute(xds_matcher=matcher_pb2.Matcher())
 
 
@@ -64,7 +63,7 @@ def _named(message: ext_authz_pb2.ExtAuthz) -> extension_pb2.TypedExtensionConfi
 
 
 def _always(action: composite_pb2.ExecuteFilterAction) -> extension_matcher_pb2.ExtensionWithMatcherPerRoute:
-    # A matcher without conditions: whatever the request is like, it is asked about.
+    # A matcher without conditions authorizes every request.
     message = extension_matcher_pb2.ExtensionWithMatcherPerRoute()
     message.xds_matcher.on_no_match.action.name = "ask"
     message.xds_matcher.on_no_match.action.typed_config.CopyFrom(packed(action))
@@ -72,7 +71,7 @@ def _always(action: composite_pb2.ExecuteFilterAction) -> extension_matcher_pb2.
 
 
 def _ext_authz(auth: ExternalAuth, timeout: float, *, routes: bool = False) -> ext_authz_pb2.ExtAuthz:
-    """Returns the filter that asks a server. `routes`: the route is chosen after it."""
+    """Returns the ext_authz filter. With `routes`, the route is chosen after it."""
     grpc = auth.hop.protocol is Protocol.H2
     all_headers = not grpc and not auth.response_headers
     untouched = "|".join((*_FRAMING, *([_OWN_BODY] if all_headers else [])))
@@ -92,13 +91,13 @@ def _ext_authz(auth: ExternalAuth, timeout: float, *, routes: bool = False) -> e
     if auth.request_headers:
         message.allowed_headers.CopyFrom(_any_of(auth.request_headers))
     if auth.max_body:
-        # Not a part of it: a server that judges by the body must not be shown less than the backend.
+        # Never a partial body: the server must not see less than the backend.
         message.with_request_body.max_request_bytes = auth.max_body
     return message
 
 
 def _grpc(hop: Hop, timeout: float) -> grpc_service_pb2.GrpcService:
-    # Envoy would take the cluster's name for the authority, and slashes in it are more than some servers bear.
+    # Envoy would use the cluster's name as the authority, and some servers reject slashes in it.
     to = grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=hop.name, authority=_authority(hop))
     return grpc_service_pb2.GrpcService(envoy_grpc=to, timeout=seconds(timeout))
 

@@ -1,8 +1,7 @@
-"""Listeners: one for each port of a Gateway, one filter chain for each HTTPS hostname.
+"""Listeners: one per port of a Gateway, with one filter chain per HTTPS hostname.
 
-Certificates come by SDS and routes by RDS, so neither a rotation nor an edit of an HTTPRoute touches a listener. The filter
-chains of routes of connections are in streams.py and join their listener last, each as its own bytes.
-"""
+Certificates come by SDS and routes by RDS, so neither a rotation nor an edit of an HTTPRoute touches a listener. streams.py
+encodes the filter chains of TCP and TLS routes, which join their listener last."""
 
 from __future__ import annotations
 
@@ -44,19 +43,19 @@ from lasthop.engine.store.stages import Output
 
 HCM: Final = "envoy.filters.network.http_connection_manager"
 BACKEND_FAILURE: Final = "The gateway could not make a verified connection to the backend."
-"""All that a client learns of a failed hop; the reason is in the log, the status and the metrics."""
+"""The response for a failed hop. The reason is only in the log, the status and the metrics."""
 NO_ANSWER: Final = "The gateway got no answer from the backend."
-"""The same of a backend that was connected to."""
-NOT_SERVED: Final = "The gateway cannot serve this call as its route asks."
+"""The response for a connected backend that did not answer."""
+NOT_SERVED: Final = "The gateway cannot serve this call as its route requires."
 UNAVAILABLE: Final = 503
-"""What Envoy tells a gRPC client as UNAVAILABLE; a 500 would become UNKNOWN."""
+"""Envoy maps 503 to UNAVAILABLE for gRPC clients, and 500 to UNKNOWN."""
 INSUFFICIENT_STORAGE: Final = 507
 CLIENT_BUFFER_LIMIT: Final = 4 * BUFFER_LIMIT
-"""Of a client's connection. With less, large bodies cost more CPU; a slow client costs no more memory, since what Envoy reads
-for it is bounded by the connection to the backend (docs/measurements.md#buffer-limits)."""
+"""Buffer of a client's connection. A smaller one costs more CPU for large bodies. It does not cost memory for slow clients,
+because the backend connection's buffer bounds the data (docs/measurements.md#buffer-limits)."""
 HEADERS_TIMEOUT: Final = 10.0
-"""How long a request may take until its headers are complete. Envoy has a limit for that, whose timer costs 1.5 % of every
-request; the listener's idle limit does the same for nothing, because what routes say takes its place once one is found."""
+"""Timeout for complete request headers. Envoy's own timer for that costs 1.5 % of every request. The listener's idle timeout
+has the same effect without cost, because the route's timeout replaces it."""
 MAX_STREAMS: Final = 100
 
 
@@ -79,8 +78,7 @@ def listener_name(key: Key, port: int, transport: str) -> str:
 
 @query
 def listener_resources(g: Graph, key: Key) -> tuple[Resource, ...]:
-    """Returns the Gateway's listeners by port, without the chains that streams.py has for them; a port that cannot be bound is
-    left out."""
+    """Returns the Gateway's listeners by port, without the chains of streams.py. Ports that cannot be bound are left out."""
     owner = gateway(g, key)
     if owner is None or not owner.accepted.status:
         return ()
@@ -137,13 +135,12 @@ def _port(g: Graph, owner: GatewayPlan, port: int, transport: str, listeners: li
 
 
 def _chain(g: Graph, owner: GatewayPlan, listener: ListenerPlan) -> listener_components_pb2.FilterChain:
-    """Returns the filter chain of a listener. HTTP listeners of a port share a route table, so they share a chain; the first
-    one's is the same as every other's."""
+    """Returns the filter chain of a listener. HTTP listeners of a port share a route table, and so one chain."""
     rules = http_rules(g, owner.key)
     chain = listener_components_pb2.FilterChain(name=listener.table)
-    # An open WebSocket or gRPC stream outlives its cluster and its route, and only another chain ends it
-    # (docs/measurements.md#open-streams). So where the operator permits less, the Gateway's HTTP connections are drained. What
-    # tenants edit must not do that: the connections of all of them share the chain.
+    # An open WebSocket or gRPC stream outlives its cluster and its route; only a changed chain ends it
+    # (docs/measurements.md#open-streams). So a stricter GatewayProfile drains the Gateway's HTTP connections. Edits of tenants
+    # must not, because all tenants share the chain.
     if permitted := backend_rules(g, owner.key).permits:
         chain.metadata.filter_metadata[METADATA].fields["permits"].string_value = permitted
     manager = _connection_manager(owner.key, listener.table, rules, access_log_mode(g, owner.key))
@@ -160,8 +157,8 @@ def _chain(g: Graph, owner: GatewayPlan, listener: ListenerPlan) -> listener_com
 
 
 def _closed(listener: ListenerPlan) -> listener_components_pb2.FilterChain:
-    """Returns a chain without filters: Envoy closes the connection. It holds the name, which would fall to a wider listener
-    otherwise."""
+    """Returns a chain without filters, so that Envoy closes connections. It reserves the hostname, which a less specific
+    listener would serve otherwise."""
     chain = listener_components_pb2.FilterChain(name=listener.table)
     if listener.protocol == "HTTPS" and listener.hostname:
         chain.filter_chain_match.server_names.append(listener.hostname)
@@ -185,8 +182,8 @@ def downstream_tls(g: Graph, listener: ListenerPlan, alpn: tuple[str, ...] = ())
 
 
 def _ask_clients(g: Graph, clients: ClientCertificates, context: tls_pb2.DownstreamTlsContext) -> None:
-    """Asks clients for a certificate. The CAs are inline, so that another CA is another chain: connections that the old one
-    accepted are drained."""
+    """Requests client certificates. The CAs are inline, so that a changed CA changes the chain and drains connections that the
+    old one accepted."""
     bundles = (bundle(g, namespace, ref) for namespace, ref in clients.cas)
     anchors = union(found for found in bundles if not isinstance(found, Problem))
     validation = context.common_tls_context.validation_context
@@ -226,7 +223,7 @@ def _connection_manager(key: Key, table: str, rules: HttpRules, mode: AccessLog)
         ),
         server_header_transformation=hcm_pb2.HttpConnectionManager.PASS_THROUGH,
         access_log=[access_log(key.path, mode), sample_log()],
-        # A WebSocket lasts; that it was connected is known at once.
+        # Logs long-lived WebSockets when they connect.
         access_log_options=hcm_pb2.HttpConnectionManager.HcmAccessLogOptions(
             flush_log_on_tunnel_successfully_established=True
         ),
@@ -235,14 +232,14 @@ def _connection_manager(key: Key, table: str, rules: HttpRules, mode: AccessLog)
 
 
 def _local_replies() -> hcm_pb2.LocalReplyConfig:
-    """Returns Envoy's own answers, of which the first that fits is sent. A gRPC client gets UNAVAILABLE wherever others get
-    500, whatever kind of route it came by."""
+    """Returns Envoy's own responses; the first match is sent. gRPC clients get UNAVAILABLE where others get 500, independent
+    of the route kind."""
     # UF: connecting or the handshake failed; NC: there is no cluster, because its policy is invalid; UH: no endpoint.
     failed = flagged("UF", "NC", "UH")
     # The connection ended (UC) or the request was reset (UR, LR); too late (UT, SI), not HTTP (UPE), too many at once (UO).
     unanswered = flagged("UC", "UR", "LR", "UT", "SI", "UPE", "UO")
     no_route = flagged("NR")
-    # A connection has failed, and the request's body had outgrown Envoy's buffer, so that no other one could be tried.
+    # A connection failed, and the request's body exceeded Envoy's buffer, so that no retry was possible.
     too_large = status_is(accesslog_pb2.ComparisonFilter.EQ, INSUFFICIENT_STORAGE)
     text = substitution_format_string_pb2.SubstitutionFormatString(
         text_format_source=base_pb2.DataSource(inline_string="%LOCAL_REPLY_BODY%")

@@ -1,6 +1,6 @@
-"""What Envoy has refused although it should not have: withheld until its content changes.
+"""Quarantine: removes parts that Envoy refused unexpectedly, until their content changes.
 
-A refused update leaves the old version in force, which may be a weaker one, so the part at fault is taken away instead.
+A refused update would leave the old version in effect, which may be weaker, so the faulty part is removed instead.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ QUARANTINE = Input[str, str, str, str]("quarantine")
 
 
 def withhold(g: Graph, part: Part, complaint: str | None) -> None:
-    """Has everything built without a part, or with it again (None). Empty complaint: it is only one of several suspects."""
+    """Removes a part from everything that contains it, or restores it (None). An empty complaint marks one of several
+    candidates."""
     g.set(_input(part), complaint)
 
 
 def is_built(g: Graph, part: Part) -> bool:
-    """Returns whether something would have this part at this content, were it not in quarantine."""
+    """Returns whether a resource would contain this part with this content, were it not in quarantine."""
     return bool(g.readers_at(_input(part)))
 
 
@@ -31,7 +32,7 @@ def _input(part: Part) -> NodeId:
 
 
 def quarantined(g: Graph, resource: Resource) -> bool:
-    """Returns whether a resource that has only itself as a part is withheld."""
+    """Returns whether a resource with itself as its only part is in quarantine."""
     return part_quarantined(g, resource.type_url, resource.name, resource.version)
 
 
@@ -40,5 +41,5 @@ def part_quarantined(g: Graph, type_url: str, part: str, digest: str) -> bool:
 
 
 def complaint(g: Graph, type_url: str, part: str, digest: str) -> str | None:
-    """Returns what Envoy said of a part that is withheld; empty while the part is only one of several suspects."""
+    """Returns Envoy's error for a part in quarantine; empty while the part is one of several candidates."""
     return QUARANTINE.of(g, type_url, part, digest)

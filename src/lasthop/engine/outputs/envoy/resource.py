@@ -1,4 +1,4 @@
-"""One xDS resource, encoded once: what the xDS server sends and what its versions are made of."""
+"""xDS resources, encoded once, with version and parts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ V = TypeVar("V")
 
 
 def type_name(type_url: str) -> str:
-    """Returns `Cluster` of a type URL."""
+    """Returns the short name of a type URL: `Cluster`."""
     return type_url.rpartition(".")[2]
 
 
@@ -37,13 +37,12 @@ def endpoints_name(cluster: str, version: str) -> str:
 
 
 def cluster_of(endpoints: str) -> str:
-    """Returns the cluster that `endpoints_name` was made for. Envoy asks for endpoints by nothing but this name."""
+    """Returns the cluster of an `endpoints_name`, the only key by which Envoy requests endpoints."""
     return endpoints.rpartition("@")[0]
 
 
 class Joined(Mapping[str, V]):
-    """Several mappings as one, put together when somebody asks: a route table has thousands of parts, and only a refusal
-    asks for them."""
+    """Joins several mappings lazily: a route table has thousands of parts, and only a NACK needs them."""
 
     def __init__(self, pieces: Iterable[Mapping[str, V]]) -> None:
         self._pieces = tuple(pieces)
@@ -63,7 +62,7 @@ class Joined(Mapping[str, V]):
 
 
 class Single(Mapping[str, V]):
-    """One key and its value, in a quarter of a dict's memory: most resources have one part."""
+    """A mapping with one key, in a quarter of a dict's memory. Most resources have one part."""
 
     __slots__ = ("_key", "_value")
 
@@ -97,27 +96,27 @@ class Resource(msgspec.Struct, frozen=True, gc=False):
     body: bytes
     version: str
     parts: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """What a NACK can be narrowed to: part id -> content hash (a cluster or Secret has one part, itself; a route table one for
-    each route object under each hostname; a listener one for each filter chain)."""
+    """The parts that a NACK can be narrowed to, as part id -> content hash. A cluster or Secret is its own part; a route table
+    has a part per route object and hostname; a listener has a part per filter chain."""
     expires: float | None = None
     """Unix time at which Envoy itself must forget the resource, even if the controller is dead."""
     heavy: bool = False
-    """Costs Envoy milliseconds to take in (a system-size bundle), so fewer of them go into one response."""
+    """Costs Envoy milliseconds to load (a system-size bundle), so a response contains fewer of them."""
     owners: Mapping[str, Key] = msgspec.field(default_factory=dict)
-    """Part id -> the object that is at fault if Envoy refuses the part; the Gateway where there is none."""
+    """Part id -> the object at fault if Envoy refuses the part; without an entry, the Gateway."""
 
     def __repr__(self) -> str:
         return f"Resource({type_name(self.type_url)} {self.name}@{self.version[:8]}, {len(self.body)} B)"
 
 
 class Part(NamedTuple):
-    """What a NACK is narrowed down to: one part of a resource at one content."""
+    """One part of a resource with one content, the unit that a NACK is narrowed down to."""
 
     type_url: str
     id: str
     hash: str
     owner: Key | None = None
-    """The object that is at fault if this is; None: the Gateway."""
+    """The object at fault if Envoy refuses the part; None means the Gateway."""
 
 
 def parts_of(resource: Resource) -> Iterator[Part]:
@@ -126,12 +125,12 @@ def parts_of(resource: Resource) -> Iterator[Part]:
 
 
 class Withdrawal(msgspec.Struct, frozen=True):
-    """The resource is no longer to be served. `urgent`: it must go before anything else is sent (fail closed); otherwise
-    it goes last, when nothing names it any more (make before break)."""
+    """Removes a resource. If `urgent`, before all other updates (fail closed); otherwise last, when nothing refers to it any
+    more (make before break)."""
 
     urgent: bool
 
 
 Change = Resource | Withdrawal
 Changes = Mapping[str, Mapping[str, Change]]
-"""By type URL, then by resource name."""
+"""Changes by type URL and resource name."""

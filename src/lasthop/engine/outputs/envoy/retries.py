@@ -1,4 +1,4 @@
-"""Retries and ejection, as Envoy has them: what a route asks for, and what every route gets.
+"""Retries and ejection in Envoy: those that a route configures, and the defaults of every route.
 
     HTTP, gRPC     VirtualHost.retry_policy, which a route's own replaces; bounded by the cluster's retry budget
     connections    TcpProxy.max_connect_attempts
@@ -26,35 +26,35 @@ from lasthop.engine.plan.connecting import ConnectRules, RetryBudget
 from lasthop.engine.plan.upstream import Protocol
 
 UNSENT: Final = ("connect-failure", "refused-stream", "reset-before-request")
-"""What never reached the backend: no connection or no handshake, a stream that it says it has not looked at. A reset after the
+"""What never reached the backend: no connection or no handshake, or a stream that it refused unprocessed. A reset after the
 request was sent is not retried: it may have had its effect."""
 _OTHER_HOSTS: Final = rc.RetryPolicy.RetryHostPredicate(
     name="envoy.retry_host_predicates.previous_hosts", typed_config=packed(previous_hosts_pb2.PreviousHostsPredicate())
 )
 """A retry goes to an endpoint that has not failed yet, as long as there is one."""
 CHOICES: Final = 50
-"""How often Envoy chooses anew for that. An endpoint that fails at once has the fewest requests, so of two it is chosen three
+"""Limit of host selections for one retry. An endpoint that fails at once has the fewest requests, so of two it is chosen three
 times out of four."""
 LONGEST_PAUSE: Final = 60.0
 UNSENT_PAUSE: Final = 0.001
-"""Before another endpoint is tried: Envoy's least. While it waits, a body that goes on to arrive may outgrow the buffer."""
+"""Pause before a retry on another endpoint: Envoy's minimum. During the pause, an arriving body may exceed the buffer."""
 STREAM_PAUSE: Final = 0.025
-"""The same of a connection, whose next endpoint is not another one unless the bad one has been ejected by then."""
+"""Pause before a connection retry, which may reach the same endpoint unless it is ejected by then."""
 
 BUDGET_INTERVAL: Final = 3
-"""The number of `budget_interval` in a RetryBudget, which Envoy has from 1.39 on and xds-protos does not know yet."""
+"""The field number of `budget_interval` in a RetryBudget: Envoy has it since 1.39, xds-protos does not yet."""
 MOST_EJECTED: Final = 50
-"""Percent of the endpoints of a hop. So the last one is always tried, and half of them keep the load where it is the network
-or the gateway that is at fault; Envoy's panic mode, which ignores ejections, begins below half."""
+"""Percent of the endpoints of a hop. The last endpoint is never ejected, and half of them keep the load if the network or the
+gateway is at fault. Envoy's panic mode, which ignores ejections, starts below half."""
 INTERVAL: Final = 5.0
-"""Seconds that endpoints are judged by."""
+"""Seconds of an evaluation interval."""
 ATTEMPTS_JUDGED: Final = 3
 EJECTED_AFTER: Final = 2
-"""Failed connections in a row, where nothing else could be taken for one."""
+"""Consecutive failed connections, for streams only, where Envoy counts nothing else as one."""
 
 
 def route_retry(retry: routing.Retry, try_timeout: float | None) -> rc.RetryPolicy:
-    """Returns what a rule asks for. Of no attempts it is empty, which turns off what every other route gets."""
+    """Returns the retry policy of a rule. Zero attempts give an empty policy, which disables the default."""
     if not retry.attempts:
         return rc.RetryPolicy()
     # A limit for one try means that another one follows (HTTPRouteRetry.backoff). Envoy cannot tell that from a reset.
@@ -71,7 +71,7 @@ def route_retry(retry: routing.Retry, try_timeout: float | None) -> rc.RetryPoli
 
 @functools.cache
 def host_retry(retries: int) -> bytes:
-    """Returns what the routes of a virtual host have that say nothing of retries, as fields of the host."""
+    """Returns the default retry policy of a virtual host's routes, as fields of the host."""
     if not retries:
         return b""
     policy = _elsewhere(UNSENT, retries)
@@ -99,23 +99,22 @@ def budget_message(budget: RetryBudget) -> circuit_breaker_pb2.CircuitBreakers.T
 
 
 def try_again(proxy: tcp_proxy_pb2.TcpProxy, rules: ConnectRules) -> None:
-    """Lets a connection to a single backend be tried again. Of several Envoy would draw one anew for each try, and so give one
-    what is another one's share."""
+    """Retries connections to a single backend. With several, Envoy would choose a backend again for each try, and so change
+    their shares."""
     if not rules.retries:
         return
-    # Nothing keeps Envoy from choosing a bad endpoint again, until it has been ejected.
+    # Envoy may choose a failing endpoint again until it is ejected.
     extra = EJECTED_AFTER if rules.ejection_seconds else 0
     proxy.max_connect_attempts.value = 1 + rules.retries + extra
     proxy.backoff_options.CopyFrom(backoff_pb2.BackoffStrategy(base_interval=seconds(STREAM_PAUSE)))
 
 
 def ejection(protocol: Protocol, rules: ConnectRules) -> outlier_detection_pb2.OutlierDetection | None:
-    """Returns when an endpoint is ejected: only because it cannot be connected to, never for how it answers.
+    """Returns the ejection settings: only failed connections eject an endpoint, responses never do.
 
-    For Envoy a request that is reset or takes too long has failed to connect as well (`LocalOriginConnectFailed`), and clients
-    can ask for what a backend resets. But each request that got a connection is a success too, so HTTP is judged by its share:
-    ejected is what not one request could be sent to. Connections have no such second failure.
-    """
+    Envoy also counts reset and timed-out requests as failed connections (`LocalOriginConnectFailed`), and clients can provoke
+    resets. But each request with a connection also counts as a success, so HTTP uses the failure share: an endpoint is ejected
+    only if no request could be sent to it. Streams have no such second kind of failure."""
     if not rules.ejection_seconds or protocol is Protocol.UDP:
         return None
     off, all_of_them = UInt32Value(value=0), UInt32Value(value=100)

@@ -1,11 +1,8 @@
-"""HTTP filters that only some routes use: present in every listener but off, and switched on by the routes that ask.
+"""Optional HTTP filters: disabled in every listener, and enabled by the routes that use them.
 
-A filter that is off costs 0.07 % of a request, and switching one on is a route edit, so no listener is drained for it.
-
-Which filters are on is decided by the first route that is found for a request. Where a listener asks a server before routing,
-the answer may lead to another route, whose filters must not be left out: so there all of them are on, and do nothing unless
-the route says what.
-"""
+A disabled filter costs 0.07 % of a request. Enabling one is a route edit, so it drains no listener. The first route of a
+request decides which filters are enabled. With an ExternalAuth server of a listener, the response may select another route, so
+that listener enables all filters; they do nothing unless the route configures them."""
 
 from __future__ import annotations
 
@@ -32,14 +29,14 @@ from lasthop.engine.plan.routing import Cors, ExternalAuth, Forward, Route, Sess
 
 CORS: Final = "envoy.filters.http.cors"
 LISTENER_AUTH: Final = tuple(f"lasthop.listener_auth.{number}" for number in range(MAX_AUTH))
-"""One for each server: several in one `composite` (`filter_chain`) are not asked after the first has answered."""
+"""One filter per server: in a `composite` with several (`filter_chain`), Envoy calls only the first."""
 EXTERNAL_AUTH: Final = "lasthop.external_auth"
 SESSION: Final = "envoy.filters.http.stateful_session"
 
 
 def optional_filters() -> list[hcm_pb2.HttpFilter]:
-    """Returns the filters in the order in which they act. Those of listeners come before all that is chosen by routes; of
-    these, CORS is the first: a browser's question about it carries no credentials that could be judged."""
+    """Returns the filters in order. Those of listeners precede those of routes. CORS precedes ExternalAuth, because preflight
+    requests carry no credentials."""
     messages = (
         *((name, external_auth.placeholder()) for name in LISTENER_AUTH),
         (CORS, cors_pb2.Cors()),
@@ -62,7 +59,7 @@ def per_route_filters(route: Route) -> dict[str, AnyMessage]:
 
 
 def per_host_filters(auths: Sequence[ExternalAuth]) -> dict[str, AnyMessage]:
-    """Returns what a virtual host says of the filters, if its listener asks servers before routing."""
+    """Returns the filter settings of a virtual host whose listener has ExternalAuth servers."""
     if not auths:
         return {}
     return {
@@ -78,7 +75,7 @@ def _on(config: Message) -> AnyMessage:
 
 
 def _cors(cors: Cors) -> cors_pb2.CorsPolicy:
-    # With credentials a browser takes the star for a header of that name, so the spec forbids to send it.
+    # With credentials, browsers treat the star as a header name, so the spec forbids it.
     expose = [name for name in cors.expose if name != "*" or not cors.credentials]
     return cors_pb2.CorsPolicy(
         allow_origin_string_match=[_origin(origin) for origin in cors.origins],
@@ -87,7 +84,7 @@ def _cors(cors: Cors) -> cors_pb2.CorsPolicy:
         expose_headers=", ".join(expose),
         max_age=str(cors.max_age),
         allow_credentials=BoolValue(value=cors.credentials),
-        # What is not from an allowed origin is answered without allow-origin; the browser draws the conclusion.
+        # Other origins get a response without allow-origin, which the browser rejects.
         forward_not_matching_preflights=BoolValue(value=False),
     )
 
@@ -95,7 +92,7 @@ def _cors(cors: Cors) -> cors_pb2.CorsPolicy:
 def _origin(origin: str) -> string_pb2.StringMatcher:
     if "*" not in origin:
         return string_pb2.StringMatcher(exact=origin)
-    # A wildcard stands for any characters of a host, so it does not reach over a port or a slash.
+    # A wildcard matches characters of a host, so no port and no slash.
     pattern = ".*" if origin == "*" else "[^/:]*".join(re.escape(part) for part in origin.split("*"))
     return string_pb2.StringMatcher(safe_regex=regex_pb2.RegexMatcher(regex=pattern))
 

@@ -1,4 +1,4 @@
-"""Many routes under one hostname: a tree over the paths that leaves only few routes to try.
+"""Indexes many routes of one hostname by path, so that Envoy tries only a few per request.
 
 Envoy tries routes one after the other, some 227 instructions each, so 1,000 of them cost 2.4 times as much as one
 (docs/measurements.md#many-routes). The tree is only an index. Its keys are all literal path values; a leaf lists, in the
@@ -7,11 +7,8 @@ spec's order, every route whose path value is a string prefix of the key, and `R
 Why that is exact: a route that matches path P has a path value V that is a string prefix of P. The longest key K that is a
 prefix of P is no shorter than V, so V is a prefix of K, and the route is in K's leaf. Regular expressions are in every leaf.
 
-Requests that ask for an upgrade have a tree of their own, so that all others need not try, and bring into the caches, routes
-that are not for them.
-
-The tree is put together from encoded routes, so what an edit costs here is a walk over the sorted paths and a copy of bytes.
-"""
+Upgrade requests have a separate tree, so that other requests do not try their routes. The tree joins encoded routes, so an
+edit costs a walk over the sorted paths and a copy of bytes."""
 
 from __future__ import annotations
 
@@ -30,9 +27,10 @@ from lasthop.engine.outputs.envoy.encode import enclosed, encode, field, packed
 from lasthop.engine.outputs.envoy.route_messages import UPGRADE
 
 FROM: Final = 32
-"""Fewer routes are not worth a tree."""
+"""Minimum number of routes for a tree."""
 MOST: Final = 8
-"""Leaves together may hold this many times the routes; nested paths and regular expressions repeat, and bytes cost too."""
+"""Limit of the leaves' total size as a multiple of the routes. Nested paths and regular expressions repeat, and bytes cost
+too."""
 
 ANY_VALUE: Final = regex_pb2.RegexMatcher(regex=".*", google_re2=regex_pb2.RegexMatcher.GoogleRE2())
 
@@ -50,7 +48,7 @@ class Indexed(Protocol):
 
 
 def indexed(entries: Sequence[Indexed]) -> list[bytes] | None:
-    """Returns the routes as an encoded Matcher, in chunks; None where the plain list is better."""
+    """Returns the routes as an encoded Matcher, in chunks; None if a plain list is better."""
     if len(entries) < FROM:
         return None
     tree = leaves([entry.path for entry in entries], most=MOST * len(entries))
@@ -64,7 +62,7 @@ def indexed(entries: Sequence[Indexed]) -> list[bytes] | None:
 
 
 def _upgrades(matcher: list[bytes]) -> list[bytes]:
-    """Encodes Matcher.matcher_list: one that asks for the header, and leads to the tree."""
+    """Encodes a Matcher.matcher_list that requires the upgrade header and contains the tree."""
     predicate = Matcher.MatcherList.Predicate()
     predicate.single_predicate.input.CopyFrom(_header(UPGRADE))
     predicate.single_predicate.value_match.safe_regex.CopyFrom(ANY_VALUE)
@@ -90,7 +88,7 @@ def _listed(routes: Sequence[Sequence[bytes]], numbers: list[int]) -> tuple[byte
 
 @functools.lru_cache(maxsize=16_384)
 def _map_entry(key: bytes, listed: tuple[bytes, ...]) -> bytes:
-    """Encodes a leaf and its key; remembered, because an edit leaves all leaves but a few as they are."""
+    """Encodes a leaf and its key. It is cached, because an edit changes only a few leaves."""
     value = field(Matcher.MatcherTree.MatchMap.MapEntry.VALUE_FIELD_NUMBER, _leaf(listed))
     entry = field(Matcher.MatcherTree.MatchMap.MapEntry.KEY_FIELD_NUMBER, key) + value
     return field(Matcher.MatcherTree.MatchMap.MAP_FIELD_NUMBER, entry)
@@ -102,8 +100,8 @@ def _header(name: str) -> extension_pb2.TypedExtensionConfig:
 
 
 def leaves(paths: Sequence[str], most: int | None = None) -> dict[str, list[int]] | None:
-    """Returns for each key the numbers of the routes to try, in order; an empty path is that of a route for any. The empty
-    key: what to try where no other fits. None if the leaves would hold more than `most` together.
+    """Returns the numbers of the routes to try, in order, for each key. An empty path belongs to a route for any path. The
+    empty key applies if no other matches. None if the leaves together exceed `most`.
 
     In sorted order the prefixes of a path come before it, one inside the other, so a stack holds them.
     """
@@ -123,7 +121,7 @@ def leaves(paths: Sequence[str], most: int | None = None) -> dict[str, list[int]
 
 
 def _sizes(by_path: dict[str, list[int]]) -> Iterator[tuple[str, int]]:
-    """Yields the sizes of the leaves, without making them."""
+    """Yields the sizes of the leaves without building them."""
     stack: list[tuple[str, int]] = []
     for path in sorted(by_path):
         while stack and not path.startswith(stack[-1][0]):
@@ -133,7 +131,7 @@ def _sizes(by_path: dict[str, list[int]]) -> Iterator[tuple[str, int]]:
 
 
 def _leaf(listed: tuple[bytes, ...]) -> bytes:
-    """Encodes an OnMatch. One route alone needs no list around it, which would be one more thing to bring into the caches."""
+    """Encodes an OnMatch. A single route needs no list, which saves a cache miss."""
     if len(listed) == 1:
         packed_type, body = _ROUTE, listed[0]
     else:
@@ -146,4 +144,4 @@ def _leaf(listed: tuple[bytes, ...]) -> bytes:
 _NAME: Final = encode(extension_pb2.TypedExtensionConfig(name="routes"))
 _ROUTE: Final = encode(packed(rc.Route()))
 _ROUTE_LIST: Final = encode(packed(rc.RouteList()))
-"""What precedes the packed bytes: an Any with a type and no value."""
+"""The prefix of the packed bytes: an Any with a type and no value."""

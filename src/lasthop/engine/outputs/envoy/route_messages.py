@@ -1,4 +1,4 @@
-"""One route as Envoy's Route messages: match, action, and what is done on the way."""
+"""One route as Envoy's Route messages: match, action and filters."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from lasthop.engine.plan.upstream import Protocol
 
 INTERNAL_ERROR: Final = 500
 REFUSED: Final = "refused"
-"""A cluster name that never exists: the share of a reference that is not permitted."""
+"""A cluster name that never exists, for references that are not permitted."""
 IDLE: Final = 300.0
-"""After so many seconds without a byte Envoy ends a request by itself."""
+"""Idle timeout of a request in seconds."""
 GRPC_IDLE: Final = 3600.0
-"""A stream that waits for news is silent for long, and a GRPCRoute has no field to say so."""
+"""Idle timeout of gRPC calls. Streams may be idle for long, and a GRPCRoute has no field for it."""
 UPGRADE: Final = "upgrade"
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 class Listening(NamedTuple):
-    """What a redirect that names no scheme or port leads back to."""
+    """Default scheme and port of a redirect: those of the listener."""
 
     scheme: str
     port: int
 
 
 NO_ROUTE: Final = "No route of this gateway matches the request."
-"""404, which is the gateway's own; a backend's says something else."""
+"""The body of the gateway's own 404."""
 
 
 def refusal(status: int = INTERNAL_ERROR) -> rc.Route:
@@ -46,14 +46,14 @@ def refusal(status: int = INTERNAL_ERROR) -> rc.Route:
 
 
 def refusing(match: routing.Match, origin: str) -> rc.Route:
-    """Returns what matches as the route does and answers 500; local replies make that UNAVAILABLE for a gRPC client."""
+    """Returns a route with the same match that returns 500, which local replies turn into UNAVAILABLE for gRPC clients."""
     direct = rc.DirectResponseAction(status=INTERNAL_ERROR)
     return rc.Route(name=origin, match=route_match(match), direct_response=direct)
 
 
 class Messages(NamedTuple):
-    """A route as Envoy has it, for requests that ask for an upgrade and for all others. One and the same list unless a backend
-    has a hop of its own for upgrades."""
+    """Envoy's messages for a route, for upgrade requests and for all others. They are the same list unless a backend has a
+    separate hop for upgrades."""
 
     upgrade: list[rc.Route]
     other: list[rc.Route]
@@ -134,7 +134,7 @@ def _additions(edit: routing.HeaderEdit) -> Iterable[base_pb2.HeaderValueOption]
     actions = base_pb2.HeaderValueOption
     for pairs, action in ((edit.set, actions.OVERWRITE_IF_EXISTS_OR_ADD), (edit.add, actions.APPEND_IF_EXISTS_OR_ADD)):
         for name, value in pairs:
-            # A percent sign would begin one of Envoy's own substitutions.
+            # A percent sign would start one of Envoy's format commands.
             header = base_pb2.HeaderValue(key=name, value=value.replace("%", "%%"))
             yield base_pb2.HeaderValueOption(header=header, append_action=action, keep_empty_value=True)
 
@@ -152,9 +152,9 @@ _REDIRECT_CODES: Final = {
 
 
 def _redirects(route: routing.Route, redirect: routing.Redirect, listening: Listening) -> list[rc.Route]:
-    """Returns one message; or two, because Envoy would keep a port that the client has written into its Host header, where the
-    spec wants that of the scheme or the listener: for such clients the port is written out."""
-    # Without a port: that of the scheme if one is given, else the listener's; and a scheme's own port is not written out.
+    """Returns one message, or two if the Host header may contain a port: Envoy would keep it, but the spec requires that of
+    the scheme or the listener. The second message sets the port explicitly for such clients."""
+    # Without a port, that of the scheme if set, else the listener's. The default port of a scheme is omitted.
     scheme = redirect.scheme or listening.scheme
     port = redirect.port or (DEFAULT_PORTS[scheme] if redirect.scheme else listening.port)
     found = _route(route)
@@ -185,7 +185,7 @@ def _redirect(redirect: routing.Redirect) -> rc.RedirectAction:
 
 
 def _replace_prefix(edit: routing.PathEdit) -> regex_pb2.RegexMatchAndSubstitute:
-    """Replaces `/foo` before what follows it, by the spec's table: exactly one slash is between prefix and rest."""
+    """Replaces a prefix such as `/foo` by the spec's table: exactly one slash separates prefix and rest."""
     prefix = (edit.prefix or "").rstrip("/")
     value = edit.value.rstrip("/")
     if not value:
@@ -200,7 +200,7 @@ def _regex(pattern: str, substitution: str) -> regex_pb2.RegexMatchAndSubstitute
 
 
 def _literal(text: str) -> str:
-    """Escapes text for a substitution, where a backslash means something."""
+    """Escapes backslashes for a substitution."""
     return text.replace("\\", "\\\\")
 
 
@@ -208,8 +208,8 @@ def _literal(text: str) -> str:
 
 
 def _forwards(message: rc.Route, forward: routing.Forward, protocol: Protocol) -> list[rc.Route]:
-    """Returns one message; or, where backends rewrite the path, which a weighted cluster cannot, one for each backend. Envoy
-    throws one die for all of them, so each takes its own share and those before it."""
+    """Returns one message, or one per backend if backends rewrite the path, which a weighted cluster cannot. Envoy draws one
+    random number for all of them, so each threshold includes the shares before it."""
     if not any(backend.rewrite and backend.rewrite.path for backend in forward.backends):
         _act(message.route, forward, forward.backends, forward.rewrite, protocol)
         return [message]
@@ -244,11 +244,11 @@ def _act(
     rewrite: routing.Rewrite | None,
     protocol: Protocol,
 ) -> None:
-    # Always there: without it the listener's, which is short (see HEADERS_TIMEOUT).
+    # Always set: the listener's default is short (see HEADERS_TIMEOUT).
     idle = GRPC_IDLE if protocol is Protocol.H2 else IDLE
     if forward.timeout is not None and not 0 < forward.timeout <= IDLE:
         idle = forward.timeout
-    action.MergeFromString(_alike(_timeout(forward), idle))
+    action.MergeFromString(_common(_timeout(forward), idle))
     for mirror in forward.mirrors:
         action.request_mirror_policies.append(_mirror(mirror))
     if forward.retry:
@@ -269,8 +269,8 @@ def _act(
 
 
 @functools.lru_cache(maxsize=256)
-def _alike(timeout: float, idle: float) -> bytes:
-    """Encodes what thousands of routes have in common, a RouteAction."""
+def _common(timeout: float, idle: float) -> bytes:
+    """Encodes the common part of routes, a RouteAction."""
     action = rc.RouteAction(
         cluster_not_found_response_code=rc.RouteAction.INTERNAL_SERVER_ERROR,
         timeout=seconds(timeout),
@@ -288,7 +288,7 @@ def _cluster_name(backend: routing.WeightedBackend, protocol: Protocol) -> str:
 
 
 def _timeout(forward: routing.Forward) -> float:
-    """Returns the time limit of the whole request; without retries one try is the whole request. Zero: none."""
+    """Returns the timeout of the whole request; zero means none. Without retries, one try is the whole request."""
     if not forward.timeout and not forward.try_timeout:
         return 0.0
     retries = forward.retry and forward.retry.attempts
@@ -307,7 +307,7 @@ def _rewrite(action: rc.RouteAction, rewrite: routing.Rewrite) -> None:
 
 
 def _mirror(mirror: routing.Mirror) -> rc.RouteAction.RequestMirrorPolicy:
-    """Mirrors to a hop that may not exist: then the copy is dropped and the request goes on."""
+    """Mirrors to a hop. If its cluster does not exist, the copy is dropped and the request continues."""
     policy = rc.RouteAction.RequestMirrorPolicy(cluster=mirror.hop.name, disable_shadow_host_suffix_append=True)
     policy.runtime_fraction.default_value.CopyFrom(_fraction(mirror.numerator, mirror.denominator))
     return policy

@@ -1,6 +1,6 @@
 """Route tables: virtual hosts as joins of their routes' bytes, and the join of virtual hosts.
 
-An edit encodes one route (`encoded_routes.py`) and joins one virtual host; only the last join looks at all hosts of a table.
+An edit encodes one route (`encoded_routes.py`) and joins one virtual host; only the last join reads all hosts of a table.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from lasthop.engine.outputs.envoy.route_index import indexed
 from lasthop.engine.outputs.envoy.route_messages import NO_ROUTE, refusal
 from lasthop.engine.plan.routing import ExternalAuth
 from lasthop.engine.resolve.gateways.profiles import connect_rules
-from lasthop.engine.resolve.routing.attachment import MISDIRECTED, TABLES, asked_first, in_order, misdirected
+from lasthop.engine.resolve.routing.attachment import MISDIRECTED, TABLES, in_order, listener_auth, misdirected
 from lasthop.engine.resolve.routing.budgets import VIRTUAL_HOSTS, RouteCost, left_out
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.stages import Output
 
 NO_ROUTE_STATUS: Final = 404
 MISDIRECTED_STATUS: Final = 421
-"""So that the client asks again on a connection of its own."""
+"""The client retries on a separate connection."""
 _VIRTUAL_HOSTS: Final = route_pb2.RouteConfiguration.VIRTUAL_HOSTS_FIELD_NUMBER
 _NAME: Final = route_components_pb2.VirtualHost.NAME_FIELD_NUMBER
 _DOMAINS: Final = route_components_pb2.VirtualHost.DOMAINS_FIELD_NUMBER
 _BODY_LIMIT: Final = encode(route_components_pb2.VirtualHost(request_body_buffer_limit=UInt64Value(value=BUFFER_LIMIT)))
-"""Of a request's body, for another try; without it as much as of a client's connection."""
+"""Buffer of a request's body for retries; the default is that of the client's connection."""
 
 
 class EncodedHost(msgspec.Struct, frozen=True, gc=False):
     name: str
     body: bytes
-    """As a field of its RouteConfiguration, so that to join them is all that is left to do."""
+    """Encoded as a field of the RouteConfiguration, ready to be joined."""
     digest: str
     """Of the body."""
     parts: Mapping[str, str] = {}
-    """Of its routes: what Envoy can be asked to do without (see `Resource.parts`). None in a stand-in."""
+    """The parts of its routes (see `Resource.parts`); empty for a stand-in."""
     owners: Mapping[str, Key] = {}
     misdirected: frozenset[str] = frozenset()
-    """Instead of a body: names that are to be asked for on another connection."""
+    """Hostnames that need another connection, in place of a body."""
 
 
 def table_name(gateway: Key, table: str) -> str:
@@ -64,9 +64,9 @@ def encoded_host(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedHo
     members = (each.route for each in there if isinstance(each, RouteCost) and each.route not in cut)
     served = [(route, found) for route in members if (found := served_route(g, route, gateway, table, hostname))]
     ranked = ((found.rank, [(entry.precedence, entry) for entry in found.encoded.entries]) for _, found in served)
-    asked = asked_first(g, gateway, table, hostname)
-    entries = [*in_order(ranked), *([_NO_ROUTE] if asked else [])]
-    head = [_head(hostname, asked), host_retry(connect_rules(g, gateway).retries)]
+    auths = listener_auth(g, gateway, table, hostname)
+    entries = [*in_order(ranked), *([_NO_ROUTE] if auths else [])]
+    head = [_head(hostname, auths), host_retry(connect_rules(g, gateway).retries)]
     body = b"".join(enclosed(_VIRTUAL_HOSTS, [*head, *_routes(entries)]))
     blamed = [(route, found) for route, found in served if found.encoded.entries]
     parts = mapping([(found.part, found.encoded.digest) for _, found in blamed])
@@ -75,20 +75,20 @@ def encoded_host(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedHo
 
 
 def refused_host(hostname: str) -> EncodedHost:
-    """Stands in for a host that cannot be built: its name, which would fall to a wildcard otherwise, answers 500."""
+    """Replaces a host that cannot be built: its hostname returns 500 instead of matching a wildcard host."""
     name = hostname or "*"
     body = field(_VIRTUAL_HOSTS, encode(route_components_pb2.VirtualHost(name=name, domains=[name], routes=[refusal()])))
     return EncodedHost(name, body, content_hash(body))
 
 
-def _head(hostname: str, asked: Sequence[ExternalAuth]) -> bytes:
+def _head(hostname: str, auths: Sequence[ExternalAuth]) -> bytes:
     name = (hostname or "*").encode()
-    filters = encode(route_components_pb2.VirtualHost(typed_per_filter_config=per_host_filters(asked))) if asked else b""
+    filters = encode(route_components_pb2.VirtualHost(typed_per_filter_config=per_host_filters(auths))) if auths else b""
     return b"".join((field(_NAME, name), field(_DOMAINS, name), _BODY_LIMIT, filters))
 
 
 def _last_resort() -> EncodedMatch:
-    """Answers 404 where no route fits: without a route, Envoy does not ask the servers that the listener wants asked."""
+    """Returns a final route with 404: without a route, Envoy does not call the listener's ExternalAuth servers."""
     route = refusal(NO_ROUTE_STATUS)
     route.direct_response.body.inline_string = f"{NO_ROUTE}\n"
     body = (encode(route),)
@@ -124,12 +124,12 @@ TABLE_NAMES = Output("tables", TABLES, named_table, names=True)
 
 
 def route_table(name: str, hosts: Mapping[str, EncodedHost]) -> Resource:
-    """Returns the RouteConfiguration as the join of its hosts' bytes. Its version is made of the hosts' hashes, which are
-    known: a table may have megabytes."""
+    """Joins the bytes of hosts into a RouteConfiguration. Its version hashes the hosts' digests, because a table may have
+    megabytes."""
     head = encode(route_pb2.RouteConfiguration(name=name))
     tail = encode(route_pb2.RouteConfiguration(ignore_port_in_host_matching=True))
     ordered = [hosts[key] for key in sorted(hosts)]
-    # The names are computed here, because a domain that stood in two hosts, if only for a moment, would be refused.
+    # The names are computed here, because Envoy refuses a domain in two hosts, even for a moment.
     bodies = [_misdirected(h.misdirected - hosts.keys()) if h.misdirected else h.body for h in ordered]
     digests = [h.digest.encode() or body for h, body in zip(ordered, bodies, strict=True)]
     body, version = b"".join([head, *bodies, tail]), content_hash(b"".join([head, *digests, tail]))

@@ -1,9 +1,9 @@
-"""Samplers: which requests become spans.
+"""Samplers: select the requests that become spans.
 
-    a trace that nobody has begun:    a share of them
-    a trace that a client has begun:  as the client says, or a share of those that it samples (GEP-4768), or a share of all
+    requests without a trace:  a share of them
+    requests with a trace:     the client's decision, a share of the traces that it samples (GEP-4768), or a share of all
 
-Envoy has samplers for all but a share of those that clients sample; that is an expression of its own.
+Envoy has samplers for all of these but a share of the traces that clients sample; that is a CEL expression.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from lasthop.engine.outputs.envoy.encode import packed
 from lasthop.engine.plan.telemetry import SAMPLED
 
 DIGITS: Final = 3
-"""Hexadecimal digits of a trace's id that decide: a share is met to one in 4,096."""
+"""Hexadecimal digits of the trace id that decide: the precision of a share is 1 in 4,096."""
 STEPS: Final = 10_000
 SCATTER: Final = 7_919
-"""A prime: milliseconds that follow each other are spread over all steps."""
+"""A prime, so that consecutive milliseconds spread over all steps."""
 
 
 def sampler(share: int, parents_share: int | None) -> extension_pb2.TypedExtensionConfig:
-    """Shares are in millionths; `parents_share` None: what a client says is not looked at."""
+    """Returns a sampler. Shares are in millionths; with `parents_share` None, the client's decision is ignored."""
     by_id = _extension("trace_id_ratio_based", _ratio(share))
     if parents_share is None:
         return by_id
@@ -62,8 +62,8 @@ def _either(share: int, parents_share: int) -> cel.Expr:
 
 
 def sampled_pattern(share: int) -> str:
-    """Matches that share of the traceparents whose trace is sampled, by the end of the trace's id, which is its random part
-    (W3C Trace Context), so that all requests of a trace share one fate."""
+    """Matches a share of the sampled traceparents by the end of the trace id, its random part (W3C Trace Context), so that all
+    requests of a trace get the same decision."""
     below = round(16**DIGITS * share / SAMPLED)
     if share and not below:
         below = 1
@@ -84,7 +84,7 @@ def _less_than(limit: int) -> str:
 
 
 def _class(count: int) -> str:
-    """Matches the first digits, so many of them."""
+    """Matches the first `count` hexadecimal digits."""
     return f"[{'0123456789abcdef'[:count]}]"
 
 
@@ -93,7 +93,7 @@ def _any(count: int) -> str:
 
 
 def _by_time(share: int) -> cel.Expr:
-    """Samples by the moment of the request: a trace that begins here has no id yet that an expression could look at."""
+    """Samples by the time of the request, because a trace that starts here has no id in the expression."""
     if share in (0, SAMPLED):
         return cel.Expr(const_expr=cel.Constant(bool_value=(share == SAMPLED)))
     time = _select("request", "time")
@@ -104,7 +104,7 @@ def _by_time(share: int) -> cel.Expr:
 
 
 def _call(function: str, *args: cel.Expr) -> cel.Expr:
-    """Methods are called on their first argument; operators and functions have all as arguments."""
+    """Builds a call. Methods use their first argument as the target; operators and functions have none."""
     if function in ("matches", "getSeconds", "getMilliseconds"):
         return cel.Expr(call_expr=cel.Expr.Call(function=function, target=args[0], args=args[1:]))
     return cel.Expr(call_expr=cel.Expr.Call(function=function, args=args))
@@ -124,7 +124,7 @@ def _int(value: int) -> cel.Expr:
 
 
 def _numbered(root: cel.Expr) -> cel.Expr:
-    """Numbers the nodes: each needs an id of its own, or Envoy would take one for another."""
+    """Numbers the nodes, because Envoy requires distinct ids."""
     numbers = iter(range(1, 1_000))
 
     def number(node: cel.Expr) -> None:

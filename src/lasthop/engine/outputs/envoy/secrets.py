@@ -22,7 +22,7 @@ from lasthop.engine.store.stages import Output, indexer
 from lasthop.engine.store.store import read
 
 SECRETS_IN_USE = Index[Key, Key, bool]("secret")
-"""By Gateway and Secret."""
+"""Secrets with listener certificates, by Gateway."""
 
 
 @indexer("Gateway", keeps=True)
@@ -37,8 +37,8 @@ def index_gateway_secrets(g: Graph, key: Key) -> Iterator[Entry]:
 
 @query
 def client_secret_resource(g: Graph, gateway_key: Key, secret: Key) -> Resource | None:
-    """Its name has the certificate's digest: a renewed one is a changed cluster, which Envoy puts into service once it has the
-    certificate. Until then the old one serves, and its idle connections end with it."""
+    """Returns a client certificate under a name with its digest: a renewal changes the cluster, which Envoy activates once it
+    has the certificate. Until then the old cluster is in effect; its idle connections end with it."""
     found = secret_resource(g, gateway_key, secret)
     return _renamed(found, client_secret_name(secret, chain_digest(g, secret))) if found else None
 

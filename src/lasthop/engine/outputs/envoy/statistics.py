@@ -1,8 +1,7 @@
-"""Envoy's statistics: which it keeps.
+"""Selects the statistics that Envoy keeps.
 
-Of a hop only what `proxy/admin.py` reads: Envoy has some 150 for a cluster, to which a quarter of its memory for a hop with
-traffic went, and all of which were walked for each reading (docs/performance.md#a-request). Everything else stays.
-"""
+For hops, only those that `proxy/admin.py` reads: Envoy has some 150 per cluster, which took a quarter of the memory of a hop
+with traffic, and each reading walked all of them (docs/performance.md#a-request). Other statistics stay."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _READ: Final = (
 )
 _HOP: Final = rf"cluster\..*/.*\.{_READ}"
 HOP_STATS: Final = f"^{_HOP}$"
-"""What is read, as a pattern for the admin API, which searches."""
+"""The statistics that are read, as an unanchored pattern for the admin API."""
 
 
 def stats_config() -> dict[str, object]:
@@ -30,5 +29,5 @@ def stats_config() -> dict[str, object]:
 
 
 def _beginning_otherwise(prefix: str) -> str:
-    """Matches what does not begin so, in RE2, which cannot look ahead. Shorter names are left out: there are none."""
+    """Matches names without a prefix, in RE2, which has no lookahead. Names shorter than the prefix do not exist."""
     return "|".join(rf"{re.escape(prefix[:place])}[^{re.escape(letter)}].*" for place, letter in enumerate(prefix))

@@ -1,8 +1,7 @@
-"""Connections and datagrams: a filter chain for each name (SNI) that a listener is asked for, each encoded by itself.
+"""Streams of connections and datagrams: one separately encoded filter chain per server name (SNI) of a listener.
 
-The chain's name carries the hash of the TLS to its backends. So a changed policy is a new chain, and
-Envoy ends the connections of the old one within its drain time; all other chains of the port stay as they are.
-"""
+The chain's name contains the hash of the TLS to its backends. So a changed policy gives a new chain, and Envoy ends the
+connections of the old one within its drain time; all other chains of the port stay unchanged."""
 
 from __future__ import annotations
 
@@ -41,32 +40,32 @@ from lasthop.engine.store.node import Crash
 from lasthop.engine.store.stages import Output
 
 LOG_INTERVAL: Final = 10.0
-"""Seconds between two looks at a connection that lasts."""
+"""Seconds between two log lines of a long-lived connection."""
 TCP_PROXY: Final = "envoy.filters.network.tcp_proxy"
 UDP_PROXY: Final = "envoy.filters.udp_listener.udp_proxy"
 
 WAIVED_CONNECTION: Final = 86400.0
-"""Seconds that a connection to a backend under a waiver that ends may last. When it ends and no controller runs, Envoy takes
-the cluster away by itself, but not the connections that are open; it knows no moment at which to end them, only an age. An age
-that shrinks with the time that is left would be a new chain, and all connections anew, at every step."""
+"""Maximum age in seconds of connections to a backend whose waiver has an end. If no controller runs then, Envoy removes the
+cluster but not open connections; it supports only a maximum age for them, no end time. An age that shrinks with the remaining
+time would give a new chain, and end all connections, at every step."""
 
 
 class EncodedStream(msgspec.Struct, frozen=True):
     listener: str
-    """The name of Envoy's listener that it belongs to."""
+    """The name of its Envoy listener."""
     part: str
     body: bytes
-    """What is added to the listener's bytes; empty for datagrams that no route takes."""
+    """The bytes to append to the listener; empty for datagrams without a route."""
     digest: str
-    """Empty for the stand-in of a refused stream: there is nothing in it that could be blamed."""
+    """Empty for the stand-in of a refused stream, which cannot be at fault."""
     owner: Key | None = None
-    """The route that it is made of."""
+    """The route of the stream."""
 
 
 @query
 def encoded_stream(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedStream | None:
-    """Returns one stream as bytes; one that Envoy has refused closes its connections instead, so that they fall to no
-    other."""
+    """Returns one encoded stream. A stream that Envoy refused closes its connections instead, so that no other stream takes
+    them."""
     listener = table_listener(g, gateway, table)
     if listener is None:
         return None
@@ -81,7 +80,7 @@ def encoded_stream(g: Graph, gateway: Key, table: str, hostname: str) -> Encoded
 
 @query
 def stream_or_closed(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedStream | None:
-    """Encodes a stream; one that cannot be encoded closes its connections, too."""
+    """Encodes a stream; one whose query crashed closes its connections, too."""
     found, listener = encoded_stream.attempt(g, gateway, table, hostname), table_listener.attempt(g, gateway, table)
     if not isinstance(found, Crash):
         return found
@@ -100,7 +99,7 @@ def _body(g: Graph, gateway: Key, listener: ListenerPlan, found: Stream) -> byte
 def _chain(g: Graph, gateway: Key, listener: ListenerPlan, found: Stream) -> listener_components_pb2.FilterChain:
     chain = listener_components_pb2.FilterChain(name=f"{listener.table}/{found.hostname or '*'}")
     if listener.protocol == "TLS":
-        # Only TLS may pass, above all to the backends of a passthrough listener.
+        # Only TLS may pass, especially to the backends of a passthrough listener.
         chain.filter_chain_match.transport_protocol = "tls"
         if found.hostname:
             chain.filter_chain_match.server_names.append(found.hostname)
@@ -115,7 +114,7 @@ def _chain(g: Graph, gateway: Key, listener: ListenerPlan, found: Stream) -> lis
     proxy = tcp_proxy_pb2.TcpProxy(
         stat_prefix="tcp",
         access_log=[stream_log(gateway.path, found.origin, access_log_mode(g, gateway)), stream_sample_log(found.origin)],
-        # A connection lasts; that it was made is known at once, and that the backend has answered soon.
+        # Logs long-lived connections when they connect, and the backend's response soon after.
         access_log_options=tcp_proxy_pb2.TcpProxy.TcpAccessLogOptions(
             flush_access_log_on_connected=True, access_log_flush_interval=seconds(LOG_INTERVAL)
         ),
@@ -149,9 +148,8 @@ def _datagrams(found: Stream) -> listener_components_pb2.ListenerFilter:
 
 
 def _by_weight(backends: tuple[WeightedBackend, ...]) -> matcher_pb2.Matcher:
-    """Distributes UDP sessions, for which Envoy has no weighted clusters. The client's port decides: by its hash, each backend
-    takes its share of what those before it have left, and the last one takes the rest. Each step hashes with a seed of its
-    own."""
+    """Distributes UDP sessions, for which Envoy has no weighted clusters. The hash of the client's port decides: each backend
+    takes its share of the remaining sessions, and the last one takes the rest. Each step uses a different seed."""
     matcher = matcher_pb2.Matcher()
     *first, last = backends
     left = sum(backend.weight for backend in backends)
@@ -178,7 +176,7 @@ STREAMS = Output("streams", LISTENER_STREAMS, stream_or_closed, named=True, name
 
 
 def with_streams(listener: Resource, streams: Iterable[EncodedStream]) -> Resource | None:
-    """Returns the listener with the streams of its port; None while it has no chain at all, which Envoy would refuse."""
+    """Returns the listener with the streams of its port; None without any chain, which Envoy would refuse."""
     ordered = sorted(streams, key=lambda each: each.part)
     if not ordered:
         return listener if listener.parts else None

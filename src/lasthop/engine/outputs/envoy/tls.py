@@ -1,4 +1,4 @@
-"""BackendTLS as Envoy's UpstreamTlsContext: exactly the checks that were asked for."""
+"""BackendTLS as Envoy's UpstreamTlsContext, with exactly the required checks."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ TLS: Final = "envoy.transport_sockets.tls"
 
 
 def upstream_transport_socket(tls: BackendTLS, alpn: tuple[str, ...] = ()) -> base_pb2.TransportSocket:
-    """Returns the TLS of a cluster. `alpn` only where Envoy does not work it out by itself, as it does for HTTP."""
+    """Returns the TLS of a cluster. `alpn` is set only for protocols whose ALPN Envoy does not derive, as it does for HTTP."""
     context = tls_pb2.UpstreamTlsContext()
-    context.CopyFrom(_alike(tls.options, alpn))
+    context.CopyFrom(_common(tls.options, alpn))
     context.sni = tls.sni
     if tls.client_certificate:
         shown = secret_config(client_secret_name(tls.client_certificate, tls.client_digest))
@@ -43,8 +43,8 @@ def upstream_transport_socket(tls: BackendTLS, alpn: tuple[str, ...] = ()) -> ba
 
 
 @functools.lru_cache(maxsize=256)
-def _alike(options: TLSOptions, alpn: tuple[str, ...]) -> tls_pb2.UpstreamTlsContext:
-    """Returns what thousands of hops have in common. It is copied and never changed."""
+def _common(options: TLSOptions, alpn: tuple[str, ...]) -> tls_pb2.UpstreamTlsContext:
+    """Returns the common part of TLS contexts. Callers copy it and never change it."""
     parameters = common_pb2.TlsParameters(
         tls_minimum_protocol_version=VERSIONS[options.lowest],
         tls_maximum_protocol_version=VERSIONS[options.max_version],
@@ -59,16 +59,15 @@ def _alike(options: TLSOptions, alpn: tuple[str, ...]) -> tls_pb2.UpstreamTlsCon
 
 
 def _validate(context: tls_pb2.CommonTlsContext, tls: BackendTLS) -> None:
-    """Fills in what is checked. Without a validation context Envoy checks nothing, so it is left out only where everything is
-    waived."""
+    """Adds the checks. Without a validation context Envoy checks nothing, so it is omitted only under a waiver of All."""
     if tls.strength is Strength.WAIVED_ALL:
         if tls.waiver is None or tls.waiver.strength is not Strength.WAIVED_ALL:
             raise ValueError(f"{tls.source} would check nothing, and no waiver allows that")
         return
     checks = context.validation_context
-    # No `max_verify_depth` either: Envoy 1.40 takes it and does not look at it here (docs/measurements.md#unsafe-settings).
+    # No `max_verify_depth` either: Envoy 1.40 accepts and ignores it here (docs/measurements.md#unsafe-settings).
     # Never `trust_chain_verification: ACCEPT_UNTRUSTED`: it turns off pins, too (docs/measurements.md#unsafe-settings).
-    # Never `system_root_certs`: Envoy 1.40 takes it and verifies nothing (docs/measurements.md#unsafe-settings).
+    # Never `system_root_certs`: Envoy 1.40 accepts it and verifies nothing (docs/measurements.md#unsafe-settings).
     if isinstance(tls.trust, Anchors):
         checks.trusted_ca.inline_bytes = tls.trust.pem
         checks.only_verify_leaf_cert_crl = tls.trust.crl_of_leaf
@@ -103,7 +102,7 @@ def _add_matcher(context: common_pb2.CertificateValidationContext, name: San) ->
 
 def dns_regex(name: str) -> str:
     """Matches the certificate names that a policy's name accepts, by RFC 9525 6.3: a wildcard only as the whole left-most
-    label, for one label. A regex sees the SAN as it is written; Envoy's own exact matcher would also accept `f*.example.com`.
+    label, for one label. A regex compares the SAN literally; Envoy's exact matcher would also accept `f*.example.com`.
 
     A wildcard in the policy accepts a certificate that carries that wildcard or any one-label name under it.
     """

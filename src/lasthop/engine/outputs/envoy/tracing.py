@@ -1,8 +1,7 @@
-"""Tracing as Envoy's OpenTelemetry tracer: a part of the connection manager, so that whoever edits it drains connections.
+"""Tracing as Envoy's OpenTelemetry tracer. It is part of the connection manager, so that an edit drains connections.
 
-Nothing that a user writes is read as one of Envoy's format commands: literals and header names go into fields that are not
-formatted; names of spans have their percent signs doubled, and headers of exports have none.
-"""
+Envoy never interprets users' texts as format commands: literals and header names are in fields that are not formatted, span
+names have doubled percent signs, and export headers cannot contain any."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from lasthop.engine.plan.telemetry import AttributeSource, SpanAttribute, Tracin
 
 EXPORT_TIMEOUT: Final = 10.0
 METHOD: Final = "%REQ(:METHOD)%"
-"""The name of a span, where it has none of its own: OpenTelemetry wants few different ones."""
+"""The default span name: OpenTelemetry recommends few different ones."""
 COMMANDS: Final = {
     "client.address": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%",
     "client.port": "%DOWNSTREAM_REMOTE_PORT%",
@@ -45,7 +44,7 @@ COMMANDS: Final = {
     "url.scheme": "%REQ(:SCHEME)%",
     "user_agent.original": "%REQ(USER-AGENT)%",
 }
-"""What Envoy calls the values that OpenTelemetry's semantic conventions name."""
+"""Envoy's format commands for OpenTelemetry's semantic conventions."""
 
 
 def trace(manager: hcm_pb2.HttpConnectionManager, wanted: TracingPlan) -> None:
@@ -57,7 +56,7 @@ def trace(manager: hcm_pb2.HttpConnectionManager, wanted: TracingPlan) -> None:
             custom_tags=[_tag(attribute) for attribute in wanted.attributes],
         )
     )
-    # The sampler decides, and not what a client writes into x-request-id; requests that have none are traced too.
+    # The sampler decides, not the client's x-request-id; requests without one are traced too.
     identity = uuid_pb2.UuidRequestIdConfig(
         pack_trace_reason=BoolValue(value=False), use_request_id_for_trace_sampling=BoolValue(value=False)
     )
@@ -94,5 +93,5 @@ def _tag(attribute: SpanAttribute) -> custom_tag_pb2.CustomTag:
 
 
 def _escaped(text: str) -> str:
-    """Doubles percent signs, which would begin one of Envoy's own substitutions."""
+    """Doubles percent signs, which would start one of Envoy's format commands."""
     return text.replace("%", "%%")

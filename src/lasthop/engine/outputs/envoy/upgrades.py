@@ -1,9 +1,8 @@
-"""WebSocket: HTTP/1.1 to the backend, also to one that speaks h2 with everybody else.
+"""WebSocket: uses HTTP/1.1 to the backend, even if other requests use h2.
 
-Envoy has a filter chain of its own for requests that ask for an upgrade: the usual one, and before it a filter that says what
-the backend is offered in the TLS handshake (ALPN): http/1.1 alone. Such connections have a pool of their own within the hop's
-one cluster, so trust, names and client certificate are the same (docs/measurements.md#alpn).
-"""
+Envoy has a separate filter chain for upgrade requests: the usual one, preceded by a filter that restricts ALPN in the
+backend's TLS handshake to http/1.1. These connections have a separate pool within the hop's cluster, so trust, names and
+client certificate are the same (docs/measurements.md#alpn)."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from lasthop.engine.outputs.envoy.encode import packed
 
 FILTER: Final = "lasthop.upgrades"
 OFFERED: Final = "envoy.network.application_protocols"
-"""Envoy's own name of the ALPN protocols that a connection to a backend offers, instead of the cluster's."""
+"""Envoy's filter state key for the ALPN protocols of a connection to a backend, in place of the cluster's."""
 
 
 def websocket(filters: Sequence[hcm_pb2.HttpFilter]) -> hcm_pb2.HttpConnectionManager.UpgradeConfig:

@@ -1,4 +1,4 @@
-"""Where Envoy asks for its configuration: a socket of this host, or a controller elsewhere by mutual TLS."""
+"""The cluster of Envoy's xDS server: a socket on this host, or a remote controller with mutual TLS."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class RemoteXds(msgspec.Struct, frozen=True):
     host: str
     port: int
     server_name: str
-    """What the controller's certificate must be for."""
+    """The name that the controller's certificate must contain."""
     certificates: PurePath
     """A mounted Secret with tls.crt, tls.key and ca.crt."""
     secrets: PurePath
-    """A folder with the files that `sds_files` makes."""
+    """A folder with the files of `sds_files`."""
 
 
 def xds_cluster(xds: LocalXds | RemoteXds) -> dict[str, object]:
@@ -54,8 +54,8 @@ def xds_cluster(xds: LocalXds | RemoteXds) -> dict[str, object]:
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
                 "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
                 "explicit_http_config": {
-                    # A Lasthop that is stopped in a debugger still holds its socket open; without pings Envoy would
-                    # wait on it for ever. Generous, so that a busy one is not dropped.
+                    # A suspended Lasthop keeps its socket open, and without pings Envoy would wait for ever. The timeout is
+                    # generous, so that a busy one is not dropped.
                     "http2_protocol_options": {"connection_keepalive": {"interval": "30s", "timeout": "20s"}}
                 },
             }
@@ -65,8 +65,8 @@ def xds_cluster(xds: LocalXds | RemoteXds) -> dict[str, object]:
 
 
 def sds_files(xds: RemoteXds) -> dict[str, bytes]:
-    """Returns the content of each file by its name. Envoy watches the Secret's folder and reads the files again when the
-    kubelet has swapped its `..data` link, so that a renewed certificate needs no restart."""
+    """Returns the content of each file by its name. Envoy watches the Secret's folder and reloads the files when the kubelet
+    swaps its `..data` link, so that a renewed certificate needs no restart."""
     watched = {"path": str(xds.certificates)}
     client = {
         "tls_certificate": {
@@ -93,7 +93,7 @@ def _tls(xds: RemoteXds) -> dict[str, object]:
             "alpn_protocols": ["h2"],
             "tls_certificate_sds_secret_configs": [_sds(xds, CLIENT_CERTIFICATE)],
             "combined_validation_context": {
-                # Without a name, every certificate of that CA would do: another proxy's too.
+                # Without a name, any certificate of that CA would be accepted, even another proxy's.
                 "default_validation_context": {"match_typed_subject_alt_names": [name]},
                 "validation_context_sds_secret_config": _sds(xds, SERVER_CA),
             },

@@ -1,1 +1,1 @@
-"""Why things are as they are: the recorded reads, walked and put into words."""
+"""`lasthop explain`: renders the recorded reads of the query graph as a tree."""

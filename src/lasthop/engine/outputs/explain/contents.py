@@ -1,7 +1,5 @@
-"""Services, and objects that others take something from (ConfigMaps, Secrets, ...), in words: who uses them and how.
-
-Nothing keeps a list of users; the recorded reads know them.
-"""
+"""Explains Services, and objects that others read (ConfigMaps, Secrets, ...): which objects use them, and how. The recorded
+reads of the graph provide the users."""
 
 from __future__ import annotations
 
@@ -35,15 +33,15 @@ from lasthop.engine.store.store import OBJECTS, read
 Words = dict[Callable[..., Any], str]
 CONTENT_KINDS = ("ConfigMap", "Secret", "ClusterTrustBundle", "EndpointSlice", "PinSet", "VerificationWaiver")
 GIVES = {"PinSet": "lists the certificates or keys that the backends of {} may present", "VerificationWaiver": "weakens {}"}
-"""Kinds that are there to be used by others."""
+"""Uses of PinSets and VerificationWaivers."""
 USES: Words = {frontend: "gives {} the CAs of its clients", endpoints: "gives {} endpoints"}
-"""How an object is used by what these queries are about."""
+"""Uses of an object, by the query that reads it."""
 CLIENT_CERTIFICATES: Words = {
-    xbackends.client_certificate: "holds the certificate that is shown to {}",
-    client_certificate: "holds the certificate that {} shows to backends",
+    xbackends.client_certificate: "contains the client certificate for {}",
+    client_certificate: "contains the client certificate of {} for backends",
 }
-SECRET_USES: Words = {own_listeners: "holds a certificate for listeners of {}", **CLIENT_CERTIFICATES}
-"""The same, of Secrets. Any other use of a client certificate by the same object is named instead."""
+SECRET_USES: Words = {own_listeners: "contains a certificate for listeners of {}", **CLIENT_CERTIFICATES}
+"""Uses of Secrets. Another use by the same object takes precedence over a client certificate."""
 
 
 def explain_service(g: Graph, key: Key) -> Fact:
@@ -52,7 +50,7 @@ def explain_service(g: Graph, key: Key) -> Fact:
     facts = [_port(g, key, port, hops) for port in ports]
     known = {(port.port, port.protocol) for port in ports}
     facts += [
-        bad(f"port {hop.port}, which {_routes(g, hop)} of {hop.gateway} want, does not exist")
+        bad(f"port {hop.port} does not exist, but {_routes(g, hop)} of {hop.gateway} use it")
         for hop in hops
         if (hop.port, hop.protocol.transport) not in known
     ]
@@ -67,7 +65,7 @@ def _port(g: Graph, key: Key, port: ServicePort, hops: Iterable[Hop]) -> Fact:
 
 
 def _distinct(hops: Iterable[Hop]) -> list[Hop]:
-    """Returns one hop for each Gateway and port: a BackendTLSPolicy applies to all protocols alike, or not at all."""
+    """Returns one hop per Gateway and port, because a BackendTLSPolicy applies to all protocols or to none."""
     shown = {(hop.gateway, hop.port, "" if hop.protocol.policed else hop.protocol): hop for hop in sorted(hops, reverse=True)}
     return sorted(shown.values())
 
@@ -85,7 +83,7 @@ def _routes(g: Graph, hop: Hop) -> str:
 
 
 def _unreached(g: Graph, key: Key, port: ServicePort) -> Iterator[Fact]:
-    yield plain("no accepted route of a Gateway leads here")
+    yield plain("no accepted route of a Gateway uses it")
     if port.protocol != "TCP":
         return
     winner = port_winner(g, key, port.name)
@@ -97,7 +95,7 @@ def _unreached(g: Graph, key: Key, port: ServicePort) -> Iterator[Fact]:
 
 
 def explain_content(g: Graph, key: Key) -> Fact:
-    """Explains a ConfigMap, Secret, ClusterTrustBundle, or anything else that is only read by others."""
+    """Explains a ConfigMap, Secret, ClusterTrustBundle, or another object that others only read."""
     words: Words = {
         judgement: GIVES.get(key.kind, "gives {} its CAs"),
         **USES,
@@ -110,7 +108,7 @@ def explain_content(g: Graph, key: Key) -> Fact:
             bundles[args[1]] = args[0]
         elif query in words and (args[0] not in uses or query not in CLIENT_CERTIFICATES):
             uses[args[0]] = words[query].format(args[0])
-    facts = [ca_bundle(g, namespace, ref, "holds a usable CA bundle") for ref, namespace in sorted(bundles.items(), key=str)]
+    facts = [ca_bundle(g, namespace, ref, "contains a valid CA bundle") for ref, namespace in sorted(bundles.items(), key=str)]
     facts += list(_pair(g, key))
     facts += [plain(said, object=user) for user, said in sorted(uses.items())]
     if not uses:
@@ -122,7 +120,7 @@ def _pair(g: Graph, key: Key) -> Iterator[Fact]:
     if any(query is key_pair for query, *_ in g.readers_at((OBJECTS, key))):
         pair = key_pair(g, key)
         if isinstance(pair, KeyPair):
-            yield plain(f"certificate of {pair.subject}, until {day(pair.not_after)}; its private key fits")
+            yield plain(f"certificate of {pair.subject}, until {day(pair.not_after)}; its private key matches")
             if said := pair_dates(g, key):
                 yield warning(said)
         else:
@@ -130,12 +128,12 @@ def _pair(g: Graph, key: Key) -> Iterator[Fact]:
 
 
 def _matters(g: Graph, key: Key) -> list[Fact]:
-    """Objects whose status would be looked at again if this one changed."""
+    """Returns the objects whose status depends on this one."""
     queries = {query: kind for kind, query in STATUS_OF.items()}
     found = sorted(args[0] for query, *args in above(g, (OBJECTS, key)) if query in queries)
     if not found:
-        return [warning("nothing uses it")] if key.kind in CONTENT_KINDS else [plain("nothing depends on what it says")]
-    return [Fact(f"matters to {each}", FactState.PLAIN, (), each) for each in found]
+        return [warning("nothing uses it")] if key.kind in CONTENT_KINDS else [plain("no status depends on it")]
+    return [Fact(f"affects {user}", FactState.PLAIN, (), user) for user in found]
 
 
 def explain_grant(g: Graph, key: Key) -> Fact:
@@ -146,6 +144,6 @@ def explain_grant(g: Graph, key: Key) -> Fact:
         said = f"lets {reference.from_kind}s of namespace {reference.from_namespace} refer to {what} in {key.namespace}"
         GRANTS.of(g, *reference)
         asked = sorted({args[0] for query, *args in above(g, (GRANTS, *reference)) if query in STATUS_OF.values()})
-        because = [plain(f"{each} asked for that", object=each) for each in asked] or [plain("nothing asks for that")]
+        because = [plain(f"{each} uses this grant", object=each) for each in asked] or [plain("nothing uses this grant")]
         facts.append(plain(said, *because))
     return Fact(str(key), because=tuple(facts), object=key)

@@ -1,4 +1,4 @@
-"""`explain`: what applies to an object, to what it applies, and why not. It is a query like any other."""
+"""`lasthop explain`: what applies to an object, what the object applies to, and why not. It is a query like any other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lasthop.engine.outputs.explain.contents import explain_content, explain_gra
 from lasthop.engine.outputs.explain.fact import Fact, bad, honest, warning
 from lasthop.engine.outputs.explain.gateways import explain_class, explain_gateway, explain_listener_set
 from lasthop.engine.outputs.explain.policies import explain_policy
-from lasthop.engine.outputs.explain.request_answer import Answer
+from lasthop.engine.outputs.explain.request_answer import RequestAnswer
 from lasthop.engine.outputs.explain.requests import explain_request
 from lasthop.engine.outputs.explain.routes import explain_route
 from lasthop.engine.outputs.explain.telemetry import explain_telemetry_policy
@@ -72,9 +72,9 @@ def tree(g: Graph, key: Key, locate: Locate) -> Generator[None, None, Json | Non
 def request_answers(
     g: Graph, gateways: Iterable[Key], routes: Sequence[Key], request: Request, locate: Locate
 ) -> Generator[None, None, list[Json]]:
-    """Returns what becomes of a request at each Gateway that has its port, as JSON."""
+    """Returns the routing of a request at each Gateway with its port, as JSON."""
     place = functools.cache(locate)
-    answers: list[Answer] = yield from explain_request(g, gateways, routes, request)
+    answers: list[RequestAnswer] = yield from explain_request(g, gateways, routes, request)
     found = []
     for answer in answers:
         explanation = yield from _document(answer.explanation, place)

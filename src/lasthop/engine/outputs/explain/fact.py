@@ -1,4 +1,4 @@
-"""An explanation: a sentence, whether it is good news, and what it rests on."""
+"""Facts of an explanation: a text, its state, and the facts beneath it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     state: FactState = FactState.PLAIN
     because: tuple[Fact, ...] = ()
     object: Key | None = None
-    """The object it is about, where a reader may want to look."""
+    """The object that the fact describes."""
     place: str = ""
-    """`file:line` of that object, where it comes from a file."""
+    """`file:line` of the object, if it comes from a file."""
     missing: tuple[Key, ...] = ()
-    """The objects that it calls missing."""
+    """The missing objects that the text names."""
 
 
 def good(text: str, *because: Fact, object: Key | None = None) -> Fact:
@@ -35,7 +35,7 @@ def good(text: str, *because: Fact, object: Key | None = None) -> Fact:
 
 
 def bad(text: str, *because: Fact, object: Key | None = None, why: Problem | None = None) -> Fact:
-    """Returns a line that says what is wrong. `why` ends the sentence."""
+    """Returns a fact that reports a problem. `why` ends the text."""
     return _because(Fact(text, FactState.BAD, because, object), why)
 
 
@@ -52,14 +52,13 @@ def plain(text: str, *because: Fact, object: Key | None = None) -> Fact:
 
 
 def worst(facts: Iterable[Fact]) -> FactState:
-    """Returns bad if anything is, and good if everything that can be is."""
+    """Returns the worst state of several facts. Plain facts do not count."""
     states = {fact.state for fact in facts}
     return next((s for s in (FactState.BAD, FactState.WARNING, FactState.GOOD) if s in states), FactState.PLAIN)
 
 
 def honest(fact: Fact) -> Fact:
-    """Corrects the state of every line by the ones beneath it: none is good if something beneath it is bad; at best it
-    deserves a look."""
+    """Corrects the state of each fact by those beneath it: a good fact above a bad one becomes a warning."""
     if not fact.because:
         return fact
     because = tuple(map(honest, fact.because))

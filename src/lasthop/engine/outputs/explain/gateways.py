@@ -1,4 +1,4 @@
-"""Gateways, their classes and ListenerSets in words: listeners, the routes on each, and the hops they lead to."""
+"""Explains Gateways, GatewayClasses and ListenerSets: listeners, their routes, and the hops of these routes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.store import read
 
 SHOWN = 50
-"""How many routes and hops are listed: a Gateway may have thousands."""
+"""Limit of routes and hops in an explanation. A Gateway may have thousands."""
 
 
 def explain_gateway(g: Graph, key: Key) -> Fact:
@@ -72,7 +72,7 @@ def listener_fact(g: Graph, gateway_key: Key, listener: ListenerPlan) -> Fact:
     said = f"listener {listener.name}: {listener.protocol} port {listener.port}, {listener.hostname or 'any hostname'}"
     wrong = [bad(f"{c.reason}: ", why=c.problem) for c in listener_conditions(g, listener) if c.problem]
     facts = [*wrong, *(_certificate(g, secret) for secret in listener.certificates), *_clients(listener)]
-    facts += asked_facts(g, listener)
+    facts += auth_facts(g, listener)
     held = port_problem(g, gateway_key, listener.port, listener.transport)
     if held and held.reason != reasons.PENDING:
         facts.append(bad(held.text))
@@ -89,9 +89,9 @@ def _routes(g: Graph, listener: ListenerPlan) -> Iterator[Fact]:
     yield from _more(len(known), "routes")
 
 
-def asked_facts(g: Graph, listener: ListenerPlan) -> tuple[Fact, ...]:
-    """Returns the servers that are asked about every request."""
-    return tuple(hop_fact(g, auth.hop, "asks, before a route is chosen, ") for auth in listener.auth)
+def auth_facts(g: Graph, listener: ListenerPlan) -> tuple[Fact, ...]:
+    """Returns the ExternalAuth servers of a listener."""
+    return tuple(hop_fact(g, auth.hop, "authorizes each request, before routing, at ") for auth in listener.auth)
 
 
 def _certificate(g: Graph, secret: Key) -> Fact:
@@ -105,9 +105,9 @@ def _clients(listener: ListenerPlan) -> Iterator[Fact]:
     if listener.clients:
         cas = ", ".join(str(Key(ref.kind, namespace, ref.name)) for namespace, ref in listener.clients.cas)
         if listener.clients.required:
-            yield good(f"clients must show a certificate that a CA of {cas} has signed")
+            yield good(f"clients must present a certificate signed by a CA of {cas}")
         else:
-            yield warning(f"clients are asked for a certificate of {cas}, and accepted without one (AllowInsecureFallback)")
+            yield warning(f"clients without a certificate of {cas} are accepted, too (AllowInsecureFallback)")
 
 
 def _route(g: Graph, key: Key, route: Key) -> Fact:
@@ -120,7 +120,7 @@ def _client_certificate(g: Graph, key: Key) -> Iterator[Fact]:
     if isinstance(own, Problem):
         yield bad("its client certificate cannot be used, so every TLS hop is refused: ", why=own)
     elif own:
-        yield plain(f"shows backends the certificate of {own}", object=own)
+        yield plain(f"presents the certificate of {own} to backends", object=own)
 
 
 def _hops(g: Graph, owner: GatewayPlan) -> Iterator[Fact]:
@@ -134,7 +134,7 @@ def _hops(g: Graph, owner: GatewayPlan) -> Iterator[Fact]:
 
 
 def _targets(g: Graph, key: Key, route: Key) -> Iterator[tuple[tuple[Key, int], Protocol]]:
-    """Protocols that differ only in who asks are one hop to a reader."""
+    """Yields targets with their protocols. All HTTP protocols count as one hop for readers."""
     accepted = {parent.protocols for parent in parents(g, route) if parent.gateway == key and parent.problem is None}
     shown = {Protocol.AUTO if protocol.http else protocol for protocols in accepted for protocol in protocols}
     for target, own in targets(g, route, key).permitted if accepted else ():
@@ -151,7 +151,7 @@ def explain_class(g: Graph, key: Key) -> Fact:
     accepted = gateway_class(g, key)
     if obj is None or accepted is None:
         other = obj.spec.controller_name if obj else "unknown"
-        return warning(f"{key}: ignored, its controller is {other} and not {CONTROLLER_NAME}", object=key)
+        return warning(f"{key}: ignored, because its controller is {other}, not {CONTROLLER_NAME}", object=key)
     if not accepted.status:
         return bad(f"{key}: not accepted, ", object=key, why=accepted.problem)
     users = sorted(node[1] for node in g.readers_at((gateway_class, key)) if node[0] is gateway)

@@ -1,4 +1,4 @@
-"""One hop in words: plaintext, TLS because of a policy and verified against what, or refused and why."""
+"""Explains one hop: plaintext, TLS with its policy and trust anchors, or refused with the reason."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from lasthop.engine.store.store import read
 SHOWN_ENDPOINTS = 5
 SHOWN_ANCHORS = 5
 REFERS = "refers to {}"
-"""The text for a bundle while nothing is verified with it."""
+"""The text for a bundle that verifies nothing yet."""
 
 
 def hop_fact(g: Graph, hop: Hop, prefix: str) -> Fact:
@@ -45,7 +45,7 @@ def hop_fact(g: Graph, hop: Hop, prefix: str) -> Fact:
     if isinstance(tls, Refused) and tls.problem.reason == BACKEND_NOT_FOUND:
         return bad(f"{said}: refused, ", object=hop.backend, why=tls.problem)
     less = weakening(g, hop)
-    lost = (bad(f"verified less than before, because {less.because}", object=less.policy),) if less else ()
+    lost = (bad(f"verification is weaker than before, because {less.because}", object=less.policy),) if less else ()
     facts = (tls_fact(g, hop), *lost, *context_facts(g, hop))
     return Fact(said, worst(facts), facts, hop.backend)
 
@@ -56,7 +56,7 @@ def tls_fact(g: Graph, hop: Hop) -> Fact:
     others = tuple(rivals(g, hop.backend, hop.port)) if hop.protocol.policed else ()
     match tls:
         case BackendTLS():
-            # The bundle, the names and the certificate: what the answer was made from is what was read for it.
+            # The recorded reads contain the bundle and the certificate.
             reads = (*trust(g, (hop_tls, *hop)),)
             state = warning if tls.strength.waived else good
             return state(f"TLS because of {tls.source}", *checks(tls), *reads, *_own(g, tls), *others, object=tls.source)
@@ -69,16 +69,16 @@ def tls_fact(g: Graph, hop: Hop) -> Fact:
 
 def _plaintext(g: Graph, hop: Hop, others: tuple[Fact, ...]) -> Fact:
     if hop.protocol is Protocol.PASSTHROUGH:
-        return plain("passthrough: the client's own TLS, which is not ours; no BackendTLSPolicy applies to it")
+        return plain("passthrough of the client's own TLS; BackendTLSPolicy does not apply")
     if hop.protocol is Protocol.UDP:
-        return plain("UDP, which cannot carry TLS: no BackendTLSPolicy applies to it")
+        return plain("UDP, which cannot carry TLS; BackendTLSPolicy does not apply")
     if hop.backend.kind == XBACKEND:
         return plain("plaintext: its own tls.mode is None")
     service = read(g, hop.backend, AnyService)
     port = service.port(hop.port) if service else None
     said = "plaintext: no BackendTLSPolicy targets this port"
     aims = tuple(
-        bad(f"{policy} names {hop.backend.kind} {name}, which does not exist; it may mean this one", object=policy)
+        bad(f"{policy} names {hop.backend.kind} {name}, which does not exist; it probably means this one", object=policy)
         for policy, name in misaimed(g, hop.backend)
     )
     if aims:
@@ -96,15 +96,15 @@ def checks(tls: BackendTLS) -> Iterator[Fact]:
         yield plain(f"the certificate must be for {' or '.join(str(name) for name in tls.names)}")
     if tls.pins:
         count = len(tls.pins.keys) + len(tls.pins.certificates)
-        what = "the one that is pinned" if count == 1 else f"one of {count} that are pinned"
-        alone = ", whatever its names and dates" if tls.strength is Strength.PINNED_ONLY else ""
+        what = "the pinned one" if count == 1 else f"one of {count} pinned ones"
+        alone = "; names and dates are not checked" if tls.strength is Strength.PINNED_ONLY else ""
         yield plain(f"the certificate or its key must be {what}{alone}")
     if limits := str(tls.options):
         yield plain(limits)
 
 
 def trust(g: Graph, root: NodeId, said: str = "verified against {}") -> Iterator[Fact]:
-    """Yields the CA bundles that were read for an answer, and what is in them. `said` is what they are for."""
+    """Yields the CA bundles that a query read, with their content. `said` describes their use."""
     for node in below(g, root):
         if node[0] is bundle:
             yield ca_bundle(g, node[1], node[2], said.format("the bundle of {}"))
@@ -129,7 +129,7 @@ def ca_bundle(g: Graph, namespace: str, ref: LocalObjectReference, said: str = "
     if len(anchors) > SHOWN_ANCHORS:
         shown.append(plain(f"and {len(anchors) - SHOWN_ANCHORS} more CAs"))
     for each in found.crls[:SHOWN_ANCHORS]:
-        due = f", the next one is due on {day(each.next_update)}" if each.next_update is not None else ""
+        due = f", next update on {day(each.next_update)}" if each.next_update is not None else ""
         shown.append(plain(f"revocation list of {each.issuer} ({each.revoked} revoked){due}"))
     shown += [warning(text) for text in state.warnings]
     return plain(said.format(key), *shown, object=key)
@@ -144,21 +144,21 @@ def _own(g: Graph, tls: BackendTLS) -> Iterator[Fact]:
     policys = tls.source.kind == XBACKEND or secret == policy_certificate(g, tls.source)
     whose = "the certificate" if policys else "the Gateway's own certificate"
     said = pair_dates(g, secret)
-    yield plain(f"shows {whose} from {secret}{until}", *([warning(said)] if said else ()), object=secret)
+    yield plain(f"presents {whose} from {secret}{until}", *([warning(said)] if said else ()), object=secret)
 
 
 def rivals(g: Graph, backend: Key, port: int) -> Iterator[Fact]:
-    """Yields the policies that name the Service and do not apply to this port, and why not."""
+    """Yields the policies that name the Service but do not apply to this port, and the reason."""
     for each in losers(g, backend, port):
         said, winner = f"not {each.policy}: ", each.winner
         if winner is None:
             yield bad(f"{said}it names port {each.section}, which the Service does not have", object=each.policy)
         elif each.rule is LostBy.SECTION:
-            why = f"it names the whole Service, and {winner.policy.path} names this very port"
+            why = f"it names the whole Service, and {winner.policy.path} names this port"
             yield plain(f"{said}{why}", object=each.policy)
         else:
             unread = " and cannot be read, so connections fail" if winner.rejected else ""
-            why = f"the same target has {winner.policy.path}, which {each.precedence}{unread}"
+            why = f"{winner.policy.path} has the same target and {each.precedence}{unread}"
             yield warning(f"{said}{why}", object=each.policy)
 
 
@@ -173,7 +173,7 @@ def context_facts(g: Graph, hop: Hop) -> tuple[Fact, ...]:
 
 
 def observed_fact(g: Graph, hop: Hop) -> tuple[Fact, ...]:
-    """Explains what has happened on the hop, over all protocols of its port; nothing where nothing observes it."""
+    """Explains the observed state of the hop, over all protocols of its port; empty if nothing observes it."""
     return tuple(_observed(hop_context(g, hop), verdict(g, *hop).connection))
 
 
@@ -185,7 +185,9 @@ def _observed(found: HopContext, tls: HopTLS) -> Iterator[Fact]:
         yield plain(f"observed: {NOT_TRIED}")
         return
     shown = [
-        plain(f"shows {leaf.subject or 'a certificate'} for {', '.join(leaf.names) or 'no name'}, until {day(leaf.not_after)}")
+        plain(
+            f"presents {leaf.subject or 'a certificate'} for {', '.join(leaf.names) or 'no name'}, until {day(leaf.not_after)}"
+        )
         for leaf in found.certificates[:SHOWN_ANCHORS]
     ]
     if state.health.bad:

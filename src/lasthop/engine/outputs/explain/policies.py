@@ -1,4 +1,4 @@
-"""A BackendTLSPolicy in words: what it asks for, whether that is possible, where it applies, and what uses it there."""
+"""Explains a BackendTLSPolicy: its checks, its validity, its targets, and the routes that use it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from lasthop.engine.resolve.policies.conditions import exceptions, target_proble
 from lasthop.engine.resolve.policies.judgement import judgement
 from lasthop.engine.resolve.policies.targets import WHOLE, port_winner, service_of
 from lasthop.engine.resolve.policies.texts import read_texts
-from lasthop.engine.resolve.trust.waivers import LOST, describe
+from lasthop.engine.resolve.trust.waivers import UNCHECKED, describe
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.store import read
 
 CHECKED = {
     Strength.VERIFIED: "chain, dates and names of the backend's certificate are checked",
-    Strength.PINNED_ONLY: "the backend's certificate or its key is pinned; its names and dates are not looked at",
+    Strength.PINNED_ONLY: "the backend's certificate or its key is pinned; its names and dates are not checked",
 }
 
 
@@ -35,12 +35,12 @@ def explain_policy(g: Graph, key: Key) -> Fact:
     policy, rejected = read_texts(g, key)
     if rejected and policy is None:
         refused = (plain(f"target {t.kind} {key.namespace}/{t.name}: refused, never plaintext") for t in rejected.targets)
-        return bad(str(key), bad(f"could not be fully read: {rejected.message}"), *refused, object=key)
+        return bad(str(key), bad(f"could not be read completely: {rejected.message}"), *refused, object=key)
     targets = policy.spec.target_refs if policy else ()
     facts = [_validity(g, key), *(_target(g, key, target) for target in targets)]
     reached = ancestors(g, key)
     facts += [
-        bad(f"its status has no room for {gateway}, so connections from there fail", object=gateway)
+        bad(f"its status has no free entry for {gateway}, so connections from there fail", object=gateway)
         for gateway in reached.without_room
     ]
     return Fact(str(key), worst([good(""), *facts]), tuple(facts), key)
@@ -52,13 +52,13 @@ def _validity(g: Graph, key: Key) -> Fact:
     bundles = tuple(trust(g, (judgement, key), "verified against {}" if wanted else REFERS))
     if judged is None or wanted is None:
         why = (judged.problem if judged else None) or invalid("it could not be read")
-        return bad("cannot be fulfilled, so its targets are refused: ", *bundles, why=why)
+        return bad("invalid, so its targets are refused: ", *bundles, why=why)
     warnings = tuple(warning(text) for text in judged.warnings)
     facts = (*checks(wanted), *bundles, *warnings)
     if judged.unresolved:
         return warning("valid, but a CA reference is left out", *facts)
     if wanted.waiver:
-        return warning(f"valid, and weakened where the Gateway's operator allows it: {describe(wanted.waiver)}", *facts)
+        return warning(f"valid, but weakened at Gateways that allow waivers: {describe(wanted.waiver)}", *facts)
     return good(f"valid: {CHECKED[wanted.strength]}", *facts)
 
 
@@ -71,21 +71,21 @@ def _target(g: Graph, key: Key, target: PolicyTargetReference) -> Fact:
         return bad(f"{named}: no effect, ", object=service, why=problem)
     assert service is not None
     udp, never = exceptions(g, key, target)
-    others = (*_ruled_by_others(g, key, service, target), *([warning(udp)] if udp else []))
+    others = (*_ruled_by_others(g, key, service, target), *map(warning, filter(None, [udp])))
     uses = tuple(_uses(g, key, service, target))
     if never:
         return warning(f"{named}: never used", plain(never), *others, object=service)
     if not uses:
-        why = "no accepted route of a Gateway leads there"
+        why = "no accepted route of a Gateway uses it"
         if any(hop.protocol is Protocol.PASSTHROUGH for hop in REACH.of(g, service)):
-            why = "only TLS Passthrough leads there, where the client's own TLS reaches the backend"
+            why = "only TLS Passthrough uses it, with the client's own TLS"
         return warning(f"{named}: not used", plain(why), *others, object=service)
     state = FactState.BAD if any(use.state is FactState.BAD for use in uses) else FactState.GOOD
     return Fact(f"{named}: under this policy", state, (*uses, *others), service)
 
 
 def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> Iterator[Fact]:
-    """Yields the Gateways and routes that get to the backend under this policy."""
+    """Yields the Gateways and routes that reach the backend under this policy."""
     obj = read(g, service, AnyService)
     for gateway, port in reached_by(g, service, target.section_name):
         name = next((p.name for p in obj.spec.ports if p.port == port and p.protocol == "TCP"), None) if obj else None
@@ -103,17 +103,17 @@ def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> It
 
 
 def _connected(g: Graph, hop: Hop, tls: BackendTLS | Plaintext, by: Fact) -> Fact:
-    """Describes a hop that is under the policy, with what has happened on it."""
+    """Describes a hop under the policy, with its observed state."""
     seen = observed_fact(g, hop)
     facts, said = (by, *seen), f"{hop.gateway}, port {hop.port}: TLS"
-    if tls.strength in LOST:
-        return Fact(f"{said}, {LOST[tls.strength]}", worst((warning(""), *seen)), facts, hop.gateway)
+    if tls.strength in UNCHECKED:
+        return Fact(f"{said}, {UNCHECKED[tls.strength]}", worst((warning(""), *seen)), facts, hop.gateway)
     verified = any(fact.state is FactState.GOOD for fact in seen)
     return Fact(f"{said}, {'verified' if verified else 'must be verified'}", worst((good(""), *seen)), facts, hop.gateway)
 
 
 def routes_to(g: Graph, gateway: Key, service: Key, port: int, *, policed: bool = True) -> list[Key]:
-    """Returns the routes that lead there, either where policies apply or where they do not."""
+    """Returns the routes that use a backend's port, over policed or other protocols."""
     hops = REACH.of(g, service)
     wanted = [hop for hop in hops if (hop.gateway, hop.port, hop.protocol.policed) == (gateway, port, policed)]
     return sorted({route for hop in wanted for route in HOPS.of(g, *hop)})

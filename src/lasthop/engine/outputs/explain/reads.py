@@ -1,4 +1,4 @@
-"""The recorded reads: what an answer rests on, and what rests on an object."""
+"""Walks the recorded reads: the dependencies of a result, and the dependents of an object."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lasthop.engine.store.node import NodeId
 
 
 def below(g: Graph, root: NodeId) -> Iterator[NodeId]:
-    """Yields everything that an answer rests on, directly or not, each once, in the order in which it was read."""
+    """Yields all direct and indirect dependencies of a node once, in the order of the reads."""
     seen = {root}
     todo = [root]
     while todo:
@@ -23,8 +23,8 @@ def below(g: Graph, root: NodeId) -> Iterator[NodeId]:
 
 
 def above(g: Graph, root: NodeId, *ends: Callable[..., Any]) -> Iterator[NodeId]:
-    """Returns everything that depends on a node, directly or not, each once, the nearest first, but not what depends on these
-    queries: beyond them may be most of the graph."""
+    """Yields all direct and indirect dependents of a node once, the nearest first. The walk stops at the queries `ends`,
+    beyond which most of the graph may follow."""
     seen = {root}
     todo = [root]
     for node in todo:

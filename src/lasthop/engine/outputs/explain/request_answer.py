@@ -1,6 +1,6 @@
-"""What happens to a request at a Gateway: a value for scripts, with the explanation as a tree.
+"""The routing of a request at a Gateway: a value for scripts, with the explanation as a tree.
 
-A rule forwards, redirects or refuses a request. What its filters edit is not computed here: Envoy's configuration has it.
+A rule forwards, redirects or refuses a request. Edits by filters are not computed here; Envoy's configuration contains them.
 """
 
 from __future__ import annotations
@@ -27,51 +27,51 @@ from lasthop.engine.resolve.routing.routes import PROTOCOLS, route_judgement
 from lasthop.engine.store.graph import Graph
 
 UNAVAILABLE: Final = 503
-"""The status of a request that has no endpoint to go to."""
+"""The status of a request without an endpoint."""
 PREFLIGHT: Final = 200
 
 
-class Action(StrEnum):
+class RequestAction(StrEnum):
     FORWARD = "forward"
-    """To a backend, which gives the answer."""
+    """A backend responds."""
     REDIRECT = "redirect"
     RESPOND = "respond"
-    """The gateway answers by itself."""
+    """The gateway responds itself."""
     CONNECT = "connect"
-    """The connection is forwarded; what is sent on it is not looked at."""
+    """The connection is forwarded without reading its bytes."""
     CLOSE = "close"
     """The connection is closed."""
     UNREACHABLE = "unreachable"
-    """Nothing listens there."""
+    """No listener has the port."""
 
 
 class BackendShare(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A backend of the rule, and how much of the traffic it gets."""
+    """A backend of the rule, with its share of the traffic."""
 
     backend: str
-    """`Service shop/api`; empty if the reference must not be followed."""
+    """`Service shop/api`; empty if the reference is not permitted."""
     port: int = 0
     share: float = 1.0
     protocol: str = ""
     manner: str = ""
-    """How the connection is verified, in the words of `lasthop audit`."""
+    """The connection mode, in the words of `lasthop audit`."""
     policy: str = ""
     detail: str = ""
     status: int = 0
-    """What this share gets from the gateway itself; 0: the backend answers."""
+    """The status that the gateway returns for this share; 0 if the backend responds."""
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+class RequestAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     gateway: str
-    action: Action
+    action: RequestAction
     explanation: Fact
     status: int = 0
-    """Of an answer that the gateway gives by itself."""
+    """The status, if the gateway responds itself."""
     listener: str = ""
     hostname: str = ""
-    """The virtual host; `*`: any."""
+    """The virtual host; `*` matches any host."""
     path: str = ""
-    """As it is matched."""
+    """The path as it is matched."""
     route: str = ""
     """`HTTPRoute shop/web`."""
     rule: int | None = None
@@ -81,11 +81,11 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def leads_somewhere(self) -> bool:
-        return self.action in (Action.FORWARD, Action.CONNECT, Action.REDIRECT) or bool(self.route)
+        return self.action in (RequestAction.FORWARD, RequestAction.CONNECT, RequestAction.REDIRECT) or bool(self.route)
 
 
 class RuleOutcome(NamedTuple):
-    action: Action
+    action: RequestAction
     summary: str
     """Ends the sentence about the request."""
     facts: tuple[Fact, ...]
@@ -96,20 +96,22 @@ class RuleOutcome(NamedTuple):
 def outcome(g: Graph, key: Key, rule: int, route: Route, gateway: Key, request: Request) -> RuleOutcome:
     if route.cors and _is_preflight(request):
         summary = "answered by the gateway, as a CORS preflight"
-        return RuleOutcome(Action.RESPOND, summary, (good("the CORS filter answers preflights by itself"),), PREFLIGHT)
+        return RuleOutcome(RequestAction.RESPOND, summary, (good("the CORS filter answers preflight requests"),), PREFLIGHT)
     references = tuple(_filter_references(g, key, rule, gateway))
     match route.action:
         case Refuse():
             problems = route_judgement(g, key, gateway).rules[rule].problems
             why = tuple(bad(str(problem)) for problem in problems) or references
-            summary = f"{_refusal(request)}: the rule asks for what cannot be done"
-            return RuleOutcome(Action.RESPOND, summary, why, _refusal_status(request))
+            summary = f"{_refusal(request)}: the rule has unsupported settings"
+            return RuleOutcome(RequestAction.RESPOND, summary, why, _refusal_status(request))
         case Redirect(status=status):
-            return RuleOutcome(Action.REDIRECT, f"redirected ({status})", (*references, good(f"answers {status}")), status)
+            return RuleOutcome(
+                RequestAction.REDIRECT, f"redirected ({status})", (*references, good(f"answers {status}")), status
+            )
         case Forward(backends=()):
             none = bad("the rule has no backend with a weight above 0")
             return RuleOutcome(
-                Action.RESPOND, f"{_refusal(request)}: no backend", (*references, none), _refusal_status(request)
+                RequestAction.RESPOND, f"{_refusal(request)}: no backend", (*references, none), _refusal_status(request)
             )
         case Forward(backends=backends):
             return _forwarded(g, key, rule, backends, request, references)
@@ -127,10 +129,10 @@ def _forwarded(
     names, facts = backend_names(shares), (*references, *hops)
     alone = shares[0] if len(shares) == 1 else None
     if alone and alone.status:
-        unusable = f"{names} cannot be used" if alone.backend else "its backend must not be used"
-        return RuleOutcome(Action.RESPOND, f"{alone.status}: {unusable}", facts, alone.status, tuple(shares))
+        unusable = f"{names} cannot be used" if alone.backend else "the reference to its backend is not permitted"
+        return RuleOutcome(RequestAction.RESPOND, f"{alone.status}: {unusable}", facts, alone.status, tuple(shares))
     how = f" ({required})" if alone else " by weight"
-    return RuleOutcome(Action.FORWARD, f"forwarded to {names}{how}", facts, 0, tuple(shares))
+    return RuleOutcome(RequestAction.FORWARD, f"forwarded to {names}{how}", facts, 0, tuple(shares))
 
 
 def backend_names(shares: Sequence[BackendShare]) -> str:
@@ -138,7 +140,7 @@ def backend_names(shares: Sequence[BackendShare]) -> str:
 
 
 def _portion(backend: WeightedBackend, total: int) -> tuple[float, str]:
-    """Returns a backend's part of the traffic, and how the sentence about it begins."""
+    """Returns a backend's share of the traffic, and the prefix of its text."""
     part = backend.weight / total
     return part, f"{backend.weight} of {total} ({part:.1%}) to " if part < 1 else "to "
 
@@ -146,7 +148,7 @@ def _portion(backend: WeightedBackend, total: int) -> tuple[float, str]:
 def _share(
     g: Graph, key: Key, rule: int, backend: WeightedBackend, number: int, total: int, request: Request
 ) -> tuple[BackendShare, Fact, str]:
-    """Returns a backend's share, the explanation of its hop, and how that must be verified."""
+    """Returns a backend's share, the explanation of its hop, and the required verification."""
     part, words = _portion(backend, total)
     if backend.hop is None:
         fact = _unfollowed(g, key, rule, number, words, request)
@@ -169,7 +171,7 @@ def _share_of_hop(hop: Hop, report: HopReport, part: float) -> BackendShare:
 
 
 def _unfollowed(g: Graph, key: Key, rule: int, number: int, words: str, request: Request) -> Fact:
-    """Says why a reference is not followed: the refs with a weight are the plan's backends, in that order."""
+    """Explains why a reference is not followed. The references with a weight are the plan's backends, in the same order."""
     rules = rules_of(g, key)
     refs = [ref for ref in rules[rule].backend_refs if ref.weight] if rules else []
     why = target(g, key, refs[number]) if number < len(refs) else None
@@ -178,7 +180,7 @@ def _unfollowed(g: Graph, key: Key, rule: int, number: int, words: str, request:
 
 
 def _refusal_status(request: Request) -> int:
-    """Returns the status; a gRPC client gets UNAVAILABLE wherever others get 500 (see the listener's local replies)."""
+    """Returns the status: UNAVAILABLE for gRPC, 500 for others (see the listener's local replies)."""
     return UNAVAILABLE if request.grpc else INTERNAL_ERROR
 
 
@@ -187,8 +189,8 @@ def _refusal(request: Request) -> str:
 
 
 def _is_preflight(request: Request) -> bool:
-    asked = request.header("origin"), request.header("access-control-request-method")
-    return request.method == "OPTIONS" and all(asked)
+    headers = request.header("origin"), request.header("access-control-request-method")
+    return request.method == "OPTIONS" and all(headers)
 
 
 def _filter_references(g: Graph, key: Key, rule: int, gateway: Key) -> Iterator[Fact]:
@@ -206,7 +208,7 @@ def stream_shares(g: Graph, backends: tuple[WeightedBackend, ...]) -> tuple[tupl
         part, words = _portion(backend, total)
         if backend.hop is None:
             shares.append(BackendShare("", share=part))
-            facts.append(bad(f"{words}a backend that must not be used: closed"))
+            facts.append(bad(f"{words}a backend whose reference is not permitted: closed"))
         else:
             shares.append(_share_of_hop(backend.hop, hop_report(g, backend.hop)[0], part))
             facts.append(hop_fact(g, backend.hop, words))

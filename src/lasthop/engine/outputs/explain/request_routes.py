@@ -1,4 +1,4 @@
-"""Which route of a virtual host takes a request; and where none does, which ones come near."""
+"""Finds the route of a virtual host that matches a request, or the nearest ones if none does."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from lasthop.engine.resolve.routing.routes import (
 from lasthop.engine.store.graph import Graph
 
 SHOWN: Final = 5
-"""Near misses, hostnames and routes that are listed."""
+"""Limit of near misses, hostnames and routes in an explanation."""
 
 
 class CandidateMatch(NamedTuple):
@@ -44,13 +44,13 @@ class CandidateMatch(NamedTuple):
     place: MatchPlace
     route: Route
     match: Match
-    """As Envoy has it: less than was written, if Envoy refused that."""
+    """The match in Envoy, reduced if Envoy refused the original."""
     level: ServedLevel
     complaint: str
 
 
 def candidates(g: Graph, gateway: Key, table: str, hostname: str) -> list[CandidateMatch]:
-    """Returns the matches of a virtual host in the order in which they are tried."""
+    """Returns the matches of a virtual host in order of precedence."""
     cut = {route for route, _ in left_out(g, gateway, table, hostname)}
     ranked = []
     for each in VIRTUAL_HOSTS.of(g, gateway, table, hostname):
@@ -74,7 +74,7 @@ def _of_route(g: Graph, gateway: Key, key: Key, level: ServedLevel, complaint: s
 
 
 def _at_level(match: Match, level: ServedLevel) -> Match | None:
-    """Returns what Envoy compares requests with at a level (see `encoded_routes`)."""
+    """Returns Envoy's match at a level (see `encoded_routes`)."""
     if level in (ServedLevel.AS_WRITTEN, ServedLevel.REFUSING):
         return match
     if level is ServedLevel.NOTHING or match.path_type is PathType.REGEX:
@@ -83,12 +83,12 @@ def _at_level(match: Match, level: ServedLevel) -> Match | None:
 
 
 class VirtualHost(NamedTuple):
-    """The virtual host that a request falls under; neither `found` nor `elsewhere`: there is none."""
+    """The virtual host of a request. It does not exist if neither `found` nor `elsewhere` is set."""
 
     name: str = ""
     found: bool = False
     elsewhere: bool = False
-    """The name belongs to another listener of the port, so the connection is the wrong one (421)."""
+    """The hostname belongs to another listener of the port, so the request is misdirected (421)."""
 
 
 def virtual_host(g: Graph, gateway: Key, listener: ListenerPlan, host: str) -> VirtualHost:
@@ -116,32 +116,32 @@ def described(g: Graph, candidate: CandidateMatch) -> str:
 
 
 def rules_of(g: Graph, key: Key) -> Sequence[api.RequestRouteRule]:
-    """Returns none of a route of connections."""
+    """Returns the rules of a request route; empty for stream routes."""
     obj = read_route(g, key)
     return () if obj is None or isinstance(obj, api.StreamRoute) else request_rules(obj)
 
 
 def passed_over(g: Graph, found: Iterable[CandidateMatch], winner: CandidateMatch, request: Request) -> Iterator[Fact]:
-    """Yields matches for this path that would have come first, and what they miss."""
-    told = 0
+    """Yields matches for this path with higher precedence, and why they do not match."""
+    listed = 0
     for each in found:
-        if each is winner or told == SHOWN:
+        if each is winner or listed == SHOWN:
             return
         if fits_path(each.match, request):
-            told += 1
+            listed += 1
             missing = ", ".join(misses(each.match, request))
             yield plain(f"not {described(g, each)}, which comes first: {missing}", object=each.key)
 
 
 def near_misses(g: Graph, found: list[CandidateMatch], request: Request) -> Iterator[Fact]:
-    """Yields the matches that come nearest to a request that none takes."""
+    """Yields the nearest matches for a request that none matches."""
 
     def distance(each: CandidateMatch) -> tuple[int, float]:
         if fits_path(each.match, request):
             return len(list(misses(each.match, request))), 0.0
         return 100, -difflib.SequenceMatcher(None, each.match.path, request.path).ratio()
 
-    # The comparison of texts is slow, and what is listed late is seldom what was meant.
+    # The comparison of texts is slow, and late matches are rarely near.
     for each in sorted(found[:200], key=distance)[:SHOWN]:
         yield plain(f"nearest: {described(g, each)}: {', '.join(misses(each.match, request))}", object=each.key)
     if len(found) > SHOWN:
@@ -149,7 +149,7 @@ def near_misses(g: Graph, found: list[CandidateMatch], request: Request) -> Iter
 
 
 def other_hostnames(g: Graph, gateway: Key, listeners: Iterable[ListenerPlan], host: str) -> Iterator[Fact]:
-    """Yields which hostnames there are, where a request is for none of them."""
+    """Yields the existing hostnames, for a request whose host matches none."""
     names: dict[str, Key] = {}
     for listener in listeners:
         for route in ATTACHED.of(g, listener.owner, listener.name):
@@ -165,24 +165,24 @@ def other_hostnames(g: Graph, gateway: Key, listeners: Iterable[ListenerPlan], h
 
 
 def wider_hosts(g: Graph, gateway: Key, listener: ListenerPlan, host: VirtualHost, request: Request) -> Iterator[Fact]:
-    """Yields routes of wider hostnames that would take the request if the narrower one had no routes of its own."""
+    """Yields routes of less specific hostnames that would match, if the more specific hostname had no routes."""
     for pattern in fitting(request.host):
         if pattern == host.name or not covers(pattern, host.name):
             continue
         if winner := choose(candidates(g, gateway, listener.table, pattern), request):
-            said = f"{described(g, winner)} of {pattern or 'any hostname'} would take it, but {host.name} is more specific"
+            said = f"{described(g, winner)} of {pattern or 'any hostname'} would match, but {host.name} is more specific"
             yield warning(f"{said} and has routes or a listener of its own", object=winner.key)
 
 
 def unattached(g: Graph, gateway: Key, all_routes: Iterable[Key], host: str) -> Iterator[Fact]:
-    """Yields routes for this hostname that name the Gateway and are not accepted there."""
+    """Yields routes for this hostname that name the Gateway but are not accepted there."""
     refused = ((key, why) for key in all_routes if (why := _refusal(g, gateway, key)) and _may_serve(g, key, host))
     for key, why in itertools.islice(refused, SHOWN):
         yield bad(f"{key} is not accepted: ", object=key, why=why)
 
 
 def _refusal(g: Graph, gateway: Key, route: Key) -> Problem | None:
-    return next((each.problem for each in parents(g, route) if each.gateway == gateway and each.problem), None)
+    return next((parent.problem for parent in parents(g, route) if parent.gateway == gateway and parent.problem), None)
 
 
 def _may_serve(g: Graph, key: Key, host: str) -> bool:
@@ -193,4 +193,4 @@ def _may_serve(g: Graph, key: Key, host: str) -> bool:
 
 def left_out_routes(g: Graph, gateway: Key, table: str, hostname: str) -> Iterator[Fact]:
     for route, limit in sorted(left_out(g, gateway, table, hostname))[:SHOWN]:
-        yield bad(f"{route} is left out under this hostname: it would go over the limit {limit}", object=route)
+        yield bad(f"{route} is left out under this hostname, because it exceeds the limit {limit}", object=route)

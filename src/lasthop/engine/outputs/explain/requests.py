@@ -1,8 +1,8 @@
-"""A request in words: which listener takes it, which route and rule, and where it goes; or why nothing does.
+"""Explains the routing of a request: its listener, route, rule and backends, or why nothing serves it.
 
     port ──> Gateway ──> SNI ──> listener ──> Host ──> virtual host ──> path, headers ... ──> rule ──> backends
 
-The same choices as Envoy makes with the configuration that it has; `tests/proxy/test_explain_request.py` compares them.
+It makes the same choices as Envoy with its configuration; `tests/proxy/test_explain_request.py` compares them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from lasthop.engine.outputs.envoy.encoded_routes import ServedLevel
 from lasthop.engine.outputs.envoy.routes import MISDIRECTED_STATUS
 from lasthop.engine.outputs.explain import request_routes as choice
 from lasthop.engine.outputs.explain.fact import Fact, FactState, bad, good, honest, plain, worst
-from lasthop.engine.outputs.explain.gateways import asked_facts
+from lasthop.engine.outputs.explain.gateways import auth_facts
 from lasthop.engine.outputs.explain.request_answer import (
     UNAVAILABLE,
-    Action,
-    Answer,
+    RequestAction,
+    RequestAnswer,
     RuleOutcome,
     backend_names,
     outcome,
@@ -47,9 +47,9 @@ SHOWN: Final = 8
 
 def explain_request(
     g: Graph, gateways: Iterable[Key], routes: Sequence[Key], request: Request
-) -> Generator[None, None, list[Answer]]:
-    """Returns an answer for each Gateway that has the request's port, those that it leads somewhere first. `routes`: all
-    HTTPRoutes and GRPCRoutes, for what might have taken it. A generator, so that others get their turn."""
+) -> Generator[None, None, list[RequestAnswer]]:
+    """Returns an answer for each Gateway with the request's port, those that serve it first. `routes` are all HTTPRoutes and
+    GRPCRoutes, to explain misses. It is a generator, so that other tasks can run in between."""
     owners = []
     for key in gateways:
         found = gateway.attempt(g, key)
@@ -70,16 +70,18 @@ def _at_port(listener: ListenerPlan, request: Request) -> bool:
     return (listener.port, listener.transport) == (request.port, "TCP")
 
 
-def _answer(owner: Key, request: Request, action: Action, said: str, facts: Iterable[Fact], **more: object) -> Answer:
+def _answer(
+    owner: Key, request: Request, action: RequestAction, said: str, facts: Iterable[Fact], **more: object
+) -> RequestAnswer:
     facts = tuple(facts)
-    fine = action in (Action.FORWARD, Action.CONNECT, Action.REDIRECT) or more.get("status") == 200
+    fine = action in (RequestAction.FORWARD, RequestAction.CONNECT, RequestAction.REDIRECT) or more.get("status") == 200
     state = worst(facts) if fine else FactState.BAD
     root = honest(Fact(f"{request.method} {request.url} at {owner}: {said}", state, facts, owner))
-    return msgspec.structs.replace(Answer(owner.path, action, root), **more)
+    return msgspec.structs.replace(RequestAnswer(owner.path, action, root), **more)
 
 
-def _nowhere(owners: Sequence[GatewayPlan], request: Request) -> Answer:
-    """Answers for a port that no Gateway has a listener on."""
+def _nowhere(owners: Sequence[GatewayPlan], request: Request) -> RequestAnswer:
+    """Explains that no Gateway has a listener on the port."""
     known = sorted({(listener.port, listener.protocol, str(owner.key)) for owner in owners for listener in owner.listeners})
     facts = [plain(f"port {port}: {protocol} of {owner}") for port, protocol, owner in known[:SHOWN]]
     wanted = {"http": "HTTP", "https": "HTTPS"}[request.scheme]
@@ -88,16 +90,16 @@ def _nowhere(owners: Sequence[GatewayPlan], request: Request) -> Answer:
         facts.insert(0, plain(f"did you mean {url}?"))
     said = f"{request.method} {request.url}: no listener has port {request.port}, so nothing answers"
     if not owners:
-        said = f"{request.method} {request.url}: there is no Gateway of Lasthop's, so nothing answers"
-    return Answer("", Action.UNREACHABLE, bad(said, *facts))
+        said = f"{request.method} {request.url}: no Gateway belongs to Lasthop, so nothing answers"
+    return RequestAnswer("", RequestAction.UNREACHABLE, bad(said, *facts))
 
 
-def _at_gateway(g: Graph, owner: GatewayPlan, routes: Sequence[Key], request: Request) -> Answer:
+def _at_gateway(g: Graph, owner: GatewayPlan, routes: Sequence[Key], request: Request) -> RequestAnswer:
     there = [listener for listener in owner.listeners if _at_port(listener, request)]
     served = [listener for listener in there if listener.served]
     if not (owner.accepted.status and served) or _port_held(g, owner.key, request):
         facts = _not_served(g, owner, there, request)
-        return _answer(owner.key, request, Action.UNREACHABLE, f"port {request.port} is not served", facts)
+        return _answer(owner.key, request, RequestAction.UNREACHABLE, f"port {request.port} is not served", facts)
     protocols = {listener.protocol for listener in served}
     if wrong := _wrong_scheme(owner.key, protocols, request):
         return wrong
@@ -111,7 +113,7 @@ def _at_gateway(g: Graph, owner: GatewayPlan, routes: Sequence[Key], request: Re
 
 
 def _port_held(g: Graph, owner: Key, request: Request) -> Problem | None:
-    """Returns why the Gateway cannot use the port; None also while that is not known yet."""
+    """Returns why the Gateway cannot use the port; None also before the first attempt."""
     problem = port_problem(g, owner, request.port, "TCP")
     return problem if problem and problem.reason != reasons.PENDING else None
 
@@ -124,14 +126,14 @@ def _not_served(g: Graph, owner: GatewayPlan, there: list[ListenerPlan], request
     yield from (_unserved(listener) for listener in there if not listener.served)
 
 
-def _wrong_scheme(owner: Key, protocols: set[str], request: Request) -> Answer | None:
-    """Answers a request that speaks TLS to a port without, or the reverse; None: neither."""
+def _wrong_scheme(owner: Key, protocols: set[str], request: Request) -> RequestAnswer | None:
+    """Explains a request with TLS to a plaintext port, or the reverse; None if the schemes match."""
     if protocols & {"HTTPS", "TLS"} and request.scheme != "https":
-        facts = [bad(f"port {request.port} speaks TLS; use https://{request.authority}{request.target}")]
-        return _answer(owner, request, Action.CLOSE, "closed, because it is not TLS", facts)
+        facts = [bad(f"port {request.port} serves TLS; use https://{request.authority}{request.target}")]
+        return _answer(owner, request, RequestAction.CLOSE, "closed, because it is not TLS", facts)
     if protocols == {"HTTP"} and request.scheme == "https":
-        facts = [bad(f"port {request.port} speaks plain HTTP; use http://{request.authority}{request.target}")]
-        return _answer(owner, request, Action.CLOSE, "no TLS handshake is possible", facts)
+        facts = [bad(f"port {request.port} serves plain HTTP; use http://{request.authority}{request.target}")]
+        return _answer(owner, request, RequestAction.CLOSE, "no TLS handshake is possible", facts)
     return None
 
 
@@ -144,8 +146,8 @@ def _named(listener: ListenerPlan) -> str:
     return f"listener {listener.name} ({listener.protocol} port {listener.port}, {listener.hostname or 'any hostname'})"
 
 
-def _tls(g: Graph, owner: GatewayPlan, there: list[ListenerPlan], routes: Sequence[Key], request: Request) -> Answer:
-    """Follows a connection by the name that the client asks for in its handshake, the most specific listener first."""
+def _tls(g: Graph, owner: GatewayPlan, there: list[ListenerPlan], routes: Sequence[Key], request: Request) -> RequestAnswer:
+    """Follows a TLS connection by its server name, the most specific listener first."""
     for pattern in fitting(request.sni) if request.sni else ("",):
         for listener in there:
             if listener.protocol == "TLS" and LISTENER_STREAMS.size(g, owner.key, listener.table, pattern):
@@ -154,7 +156,7 @@ def _tls(g: Graph, owner: GatewayPlan, there: list[ListenerPlan], routes: Sequen
                 return _http(g, owner, [listener], routes, request)
             if _takes_handshake(listener, pattern) and listener.closed:
                 facts = [_unserved(listener)]
-                return _answer(owner.key, request, Action.CLOSE, "closed: its listener cannot be served", facts)
+                return _answer(owner.key, request, RequestAction.CLOSE, "closed: its listener cannot be served", facts)
     return _no_listener(owner.key, there, request)
 
 
@@ -162,64 +164,66 @@ def _takes_handshake(listener: ListenerPlan, pattern: str) -> bool:
     return listener.protocol == "HTTPS" and listener.hostname == pattern and not listener.conflicted
 
 
-def _no_listener(owner: Key, there: list[ListenerPlan], request: Request) -> Answer:
-    """Answers a connection for a name that no listener of the port has."""
+def _no_listener(owner: Key, there: list[ListenerPlan], request: Request) -> RequestAnswer:
+    """Explains a connection whose server name matches no listener of the port."""
     names = sorted({listener.hostname for listener in there})
-    asked = f"no listener has the name {request.sni}" if request.sni else "the client asks for no name (SNI)"
-    facts = [bad(f"{asked}; there is {', '.join(names)}")]
+    missed = f"no listener has the hostname {request.sni}" if request.sni else "the client sends no server name (SNI)"
+    facts = [bad(f"{missed}; the listeners have {', '.join(names)}")]
     if not request.sni:
-        facts.append(plain("an IP address is never sent as a name; use a hostname, with curl --resolve NAME:PORT:ADDRESS"))
-    return _answer(owner, request, Action.CLOSE, "closed in the TLS handshake", facts)
+        facts.append(plain("clients never send an IP address as SNI; use a hostname, with curl --resolve NAME:PORT:ADDRESS"))
+    return _answer(owner, request, RequestAction.CLOSE, "closed in the TLS handshake", facts)
 
 
-def _stream(g: Graph, owner: GatewayPlan, listener: ListenerPlan, hostname: str, request: Request) -> Answer:
+def _stream(g: Graph, owner: GatewayPlan, listener: ListenerPlan, hostname: str, request: Request) -> RequestAnswer:
     found = stream(g, owner.key, listener.table, hostname)
     where = _entered(listener, request)
     at = {"listener": listener.name, "hostname": hostname or "*"}
     if not found.backends:
         none = f"{found.origin}: no backend with a weight above 0" if found.origin else "no route handles the connection"
         why = bad(none)
-        return _answer(owner.key, request, Action.CLOSE, "closed", (where, why), **at)
+        return _answer(owner.key, request, RequestAction.CLOSE, "closed", (where, why), **at)
     shares, facts = stream_shares(g, found.backends)
     how = {"passthrough": "as it is, in the client's own TLS"}.get(stream_protocol(listener), "as bytes")
-    route = good(f"{found.origin} forwards the connection {how}; the request in it is not looked at")
+    route = good(f"{found.origin} forwards the connection {how}, without reading the request in it")
     said = f"the connection is forwarded to {backend_names(shares)}"
     more = {**at, "route": found.origin, "backends": shares}
-    return _answer(owner.key, request, Action.CONNECT, said, (where, route, *facts), **more)
+    return _answer(owner.key, request, RequestAction.CONNECT, said, (where, route, *facts), **more)
 
 
 def _entered(listener: ListenerPlan, request: Request, *because: Fact) -> Fact:
     by = ""
     if listener.protocol in ("HTTPS", "TLS") and listener.hostname:
-        by = f" by the name {request.sni} of the TLS handshake"
+        by = f" by the server name {request.sni} of the TLS handshake"
     return good(f"enters by {_named(listener)}{by}", *because, object=listener.owner)
 
 
-def _http(g: Graph, owner: GatewayPlan, listeners: list[ListenerPlan], routes: Sequence[Key], request: Request) -> Answer:
-    """Follows a request through listeners that share a route table; those of HTTP a port's."""
+def _http(
+    g: Graph, owner: GatewayPlan, listeners: list[ListenerPlan], routes: Sequence[Key], request: Request
+) -> RequestAnswer:
+    """Follows a request through listeners that share a route table; HTTP listeners of a port share one."""
     listener = _by_host(listeners, request)
-    where = _entered(listener, request, *asked_facts(g, listener))
+    where = _entered(listener, request, *auth_facts(g, listener))
     asked = normalize(request, http_rules(g, owner.key))
     if isinstance(asked, Rejected):
-        facts = (where, plain(f"{asked.why}; a GatewayProfile decides what is done with that (spec.http)"))
+        facts = (where, plain(f"{asked.why}; spec.http of a GatewayProfile configures this"))
         at = {"listener": listener.name, "status": asked.status}
-        action = Action.REDIRECT if asked.location else Action.RESPOND
+        action = RequestAction.REDIRECT if asked.location else RequestAction.RESPOND
         return _answer(owner.key, request, action, f"{asked.status} before any route is looked at", facts, **at)
     host = choice.virtual_host(g, owner.key, listener, asked.host)
     if host.elsewhere:
         why = _misdirected(asked, host.name)
         at = {"listener": listener.name, "status": MISDIRECTED_STATUS}
-        return _answer(owner.key, request, Action.RESPOND, "421, misdirected request", (where, *why), **at)
+        return _answer(owner.key, request, RequestAction.RESPOND, "421, misdirected request", (where, *why), **at)
     if unusable := unusable_servers(g, listener):
-        refused = [bad("a server that its listener asks cannot be asked: ", why=problem) for problem in unusable]
+        refused = [bad("an ExternalAuth server of its listener cannot be used: ", why=problem) for problem in unusable]
         at = {"listener": listener.name, "hostname": _shown(host), "status": UNAVAILABLE}
-        return _answer(owner.key, request, Action.RESPOND, "503 before a route is chosen", (where, *refused), **at)
+        return _answer(owner.key, request, RequestAction.RESPOND, "503 before a route is chosen", (where, *refused), **at)
     found = choice.candidates(g, owner.key, listener.table, host.name) if host.found else []
     winner = choice.choose(found, asked)
     if winner is None:
         near = _unmatched(g, owner.key, listener, listeners, routes, host, found, asked)
         at = {"listener": listener.name, "hostname": _shown(host), "status": NOT_FOUND}
-        return _answer(owner.key, request, Action.RESPOND, "404, no route matches", (where, *near), **at)
+        return _answer(owner.key, request, RequestAction.RESPOND, "404, no route matches", (where, *near), **at)
     return _routed(g, owner, listener, host, found, winner, request, asked, where)
 
 
@@ -238,9 +242,9 @@ def _shown(host: choice.VirtualHost) -> str:
 def _misdirected(request: Request, name: str) -> Iterator[Fact]:
     yield bad(
         f"the connection was opened for {request.sni or 'no name'}, and Host {request.host} belongs to the listener for "
-        f"{name or 'any hostname'}; the client is to open another connection"
+        f"{name or 'any hostname'}; the client must open another connection"
     )
-    yield plain("clients do this if one certificate is good for both names, and HTTP/2 connections are shared")
+    yield plain("clients share an HTTP/2 connection if one certificate is valid for both names")
 
 
 def _unmatched(
@@ -276,12 +280,12 @@ def _routed(
     request: Request,
     asked: Request,
     where: Fact,
-) -> Answer:
+) -> RequestAnswer:
     if winner.level is ServedLevel.AS_WRITTEN:
         done = outcome(g, winner.key, winner.place.rule, winner.route, owner.key, asked)
     else:
-        refused = bad(f"Envoy refused the route, so it answers 500: {winner.complaint}")
-        done = RuleOutcome(Action.RESPOND, "500: Envoy refused its route", (refused,), 500)
+        refused = bad(f"Envoy refused the route, so it returns 500: {winner.complaint}")
+        done = RuleOutcome(RequestAction.RESPOND, "500: Envoy refused its route", (refused,), 500)
     under = f"under {host.name or 'any hostname'}"
     path = f" (path taken as {asked.path})" if asked.path != request.path else ""
     others = choice.passed_over(g, found, winner, asked)

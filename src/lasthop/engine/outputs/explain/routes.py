@@ -1,4 +1,4 @@
-"""A route in words: for each Gateway it names, whether it is served there, under which names, and what each rule does."""
+"""Explains a route: its state at each Gateway that it names, its hostnames, and each of its rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lasthop.engine.outputs.status.routes import REFUSAL
 from lasthop.engine.plan.routing import Parent
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.backends import BackendTarget, target
-from lasthop.engine.resolve.gateways.listener_sets import holder
+from lasthop.engine.resolve.gateways.listener_sets import route_parent
 from lasthop.engine.resolve.gateways.ours import is_ours, not_ours
 from lasthop.engine.resolve.routing.attachment import PARENT_KINDS, parent_key, parents
 from lasthop.engine.resolve.routing.route_references import filter_references
@@ -66,7 +66,7 @@ def _refused(parent: Parent) -> Fact:
 
 def _served(g: Graph, parent: Parent) -> Fact:
     names = sorted({hostname or "any hostname" for _, hostname in parent.hosts})
-    owner = holder(g, parent.owner)
+    owner = route_parent(g, parent.owner)
     ports = {listener.name: f"{listener.name} (port {listener.port})" for listener in (owner.listeners if owner else ())}
     listeners = ", ".join(ports.get(name, name) for name in parent.listeners)
     if not names:
@@ -75,12 +75,14 @@ def _served(g: Graph, parent: Parent) -> Fact:
 
 
 def _rivals(g: Graph, key: Key, accepted: list[Parent]) -> Iterator[Fact]:
-    """Yields other routes that have connections which this one would take."""
+    """Yields routes that take the connections of this one."""
     for parent in accepted:
         for table, hostname in parent.hosts:
             other = stream_owner(g, parent.gateway, table, hostname)
             if other and other != key:
-                yield warning(f"{f'not for {hostname}' if hostname else 'for nothing'}: {other} comes first", object=other)
+                yield warning(
+                    f"{f'not for {hostname}' if hostname else 'for nothing'}: {other} takes precedence", object=other
+                )
 
 
 def _stream(g: Graph, key: Key, owner: Key, rule: api.StreamRouteRule, protocol: Protocol) -> Fact:
@@ -103,7 +105,7 @@ def _rule(g: Graph, key: Key, owner: Key, number: int, rule: api.RequestRouteRul
     said = f"rule {number}{f' ({rule.name})' if rule.name else ''}: {' or '.join(matched(m) for m in rule.matches)}"
     wrong = [bad(problem_text) for problem_text in map(str, route_judgement(g, key, owner).rules[number].problems)]
     if wrong:
-        return bad(f"{said} answers {REFUSAL[key.kind]}", *wrong)
+        return bad(f"{said} returns {REFUSAL[key.kind]}", *wrong)
     facts = [*_filters(g, key, owner, rule, protocol), *_shares(g, key, owner, rule, protocol)]
     redirected = any(filter.request_redirect for filter in rule.filters)
     if not any(ref.weight for ref in rule.backend_refs) and not redirected:
@@ -117,13 +119,13 @@ def _filters(g: Graph, key: Key, owner: Key, rule: api.RequestRouteRule, protoco
             yield from (reference_fact(g, key, owner, lead.ref, lead.role, lead.protocol or protocol) for lead in leads)
         elif redirect := filter.request_redirect:
             to = "".join((redirect.scheme and f" {redirect.scheme}://", redirect.hostname and f" {redirect.hostname}"))
-            yield good(f"answers {redirect.status_code}, redirect{to}")
+            yield good(f"returns {redirect.status_code}, redirect{to}")
         else:
             yield plain(f"filter {filter.type}")
 
 
 def reference_fact(g: Graph, key: Key, owner: Key, ref: api.BackendObjectReference, role: str, protocol: Protocol) -> Fact:
-    """Explains the hop of a route to what a reference names, or why there is none."""
+    """Explains the hop of a reference, or why the reference is invalid."""
     found = target(g, key, ref)
     if not isinstance(found, BackendTarget):
         return bad(f"{role}{ref.kind} {ref.namespace or key.namespace}/{ref.name}: refused, ", why=found)
@@ -131,7 +133,7 @@ def reference_fact(g: Graph, key: Key, owner: Key, ref: api.BackendObjectReferen
 
 
 def matched(match: api.HTTPRouteMatch | api.GRPCRouteMatch) -> str:
-    """Returns a match as a person would say it: `GET /path... with header x: y`."""
+    """Describes a match: `GET /path/* with header x: y`."""
     if isinstance(match, api.GRPCRouteMatch):
         called = "/".join(part or "*" for part in (match.method.service, match.method.method))
         called = f"~{called}" if match.method.type != "Exact" else called

@@ -1,4 +1,4 @@
-"""An XTelemetryPolicy in words: what is traced, how much of it, and how the collector is connected to."""
+"""Explains an XTelemetryPolicy: sampling, attributes, and the connection to the collector."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def explain_telemetry_policy(g: Graph, key: Key) -> Fact:
     ]
     facts += [_at(g, key, gateway) for gateway in reached.gateways]
     facts += [
-        warning(f"{gateway}: nothing is traced, the policy's status has no room for it") for gateway in reached.without_room
+        warning(f"{gateway}: nothing is traced: the policy's status has no free entry for it")
+        for gateway in reached.without_room
     ]
     facts += [warning("", why=problem) for problem in unknown_attributes(obj)]
     return Fact(str(key), worst(facts), tuple(facts), key)
@@ -56,11 +57,11 @@ def _at(g: Graph, key: Key, gateway: Key) -> Fact:
 
 
 def _words(found: TracingPlan) -> Iterator[Fact]:
-    yield good(f"{_percent(found.share)} of the requests without a trace of their own")
+    yield good(f"{_percent(found.share)} of the requests without a parent trace")
     if found.parents_share is None:
-        yield plain("whether a client's trace is sampled is not looked at: the same share of all")
+        yield plain("the client's sampling decision is ignored: the same share of all requests")
     else:
-        yield plain(f"{_percent(found.parents_share)} of those whose client has sampled the trace, none that it has not")
+        yield plain(f"{_percent(found.parents_share)} of the requests whose client has sampled the trace, and no others")
 
 
 def _percent(share: int) -> str:

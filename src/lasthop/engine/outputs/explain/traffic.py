@@ -1,4 +1,4 @@
-"""An XBackendTrafficPolicy in words: what it asks for, and from which Gateways it takes effect on which backend."""
+"""Explains an XBackendTrafficPolicy: its settings, and the Gateways and backends where they take effect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def explain_traffic_policy(g: Graph, key: Key) -> Fact:
     facts = [_target(g, key, target) for target in obj.spec.target_refs]
     reached = TRAFFIC.ancestors(g, key)
     facts += [
-        warning(f"its status has no room for {gateway}, which does not apply it", object=gateway)
+        warning(f"its status has no free entry for {gateway}, which does not apply it", object=gateway)
         for gateway in reached.without_room
     ]
     return Fact(str(key), worst(facts), tuple(facts), key)
@@ -32,7 +32,7 @@ def _target(g: Graph, key: Key, target: LocalPolicyTargetReference) -> Fact:
     reached = {hop.gateway for hop in hops_to(g, backend)} if backend else set()
     here = [gateway for gateway in TRAFFIC.ancestors(g, key).gateways if gateway in reached]
     if not here:
-        return warning(f"{named}: not used", plain("no HTTPRoute or GRPCRoute of a Gateway leads there"), object=backend)
+        return warning(f"{named}: not used", plain("no HTTPRoute or GRPCRoute of a Gateway uses it"), object=backend)
     facts = [Fact(f"at {gateway}", worst(found), found, gateway) for gateway in here if (found := (*_wants(g, key, gateway),))]
     return Fact(f"{named}: under this policy", worst(facts), tuple(facts), backend)
 
@@ -43,11 +43,11 @@ def _wants(g: Graph, key: Key, gateway: Key) -> Iterator[Fact]:
         yield good(words(judged.budget))
     if judged.session:
         by = "header" if judged.session.type == "Header" else "cookie"
-        yield good(f"clients stay with an endpoint by a {by}, where a rule has this backend alone and says nothing else")
+        yield good(f"clients keep an endpoint by a {by}, in rules with this backend only and without sessionPersistence")
     for problem in judged.problems:
-        yield bad("cannot be done: ", why=problem)
+        yield bad("not supported: ", why=problem)
     if judged.empty and not judged.problems:
-        yield plain("asks for nothing")
+        yield plain("has no settings")
 
 
 def words(budget: RetryBudget) -> str:

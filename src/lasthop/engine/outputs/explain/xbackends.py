@@ -1,4 +1,4 @@
-"""An XBackend in words: where it leads, how it is connected to and from where."""
+"""Explains an XBackend: its endpoints, its TLS, and the Gateways that use it."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def explain_xbackend(g: Graph, key: Key) -> Fact:
     facts = [_where(g, key, obj), *_tls(g, key)]
     reached: dict[Hop, set[Key]] = {}
     for hop in hops(g, key):
-        # Protocols that differ only in who asks are one hop to a reader.
+        # All HTTP protocols count as one hop for readers.
         shown = hop._replace(protocol=Protocol.AUTO) if hop.protocol.http else hop
         reached.setdefault(shown, set()).update(HOPS.of(g, *hop))
     facts += [_from(g, hop, routes) for hop, routes in sorted(reached.items())]
     if not reached:
-        facts.append(warning("no accepted route of a Gateway leads here"))
+        facts.append(warning("no accepted route of a Gateway uses it"))
     return Fact(str(key), worst(facts), tuple(facts), key)
 
 
 def _where(g: Graph, key: Key, obj: XBackend) -> Fact:
     own = spec_problem(g, key)
     if own:
-        return bad("refused wherever it is used: ", why=own)
+        return bad("refused for all routes: ", why=own)
     if obj.spec.type == EXTERNAL_HOSTNAME:
         return plain(f"the host {obj.spec.external_hostname.hostname}, port {obj.spec.port.number}")
     labels = ", ".join(f"{name}={value}" for name, value in obj.spec.endpoint_selector.match_labels)
@@ -47,7 +47,7 @@ def _where(g: Graph, key: Key, obj: XBackend) -> Fact:
 def _tls(g: Graph, key: Key) -> Iterator[Fact]:
     judged = judgement(g, key)
     if judged is None:
-        yield plain("asks for no TLS (tls.mode None)")
+        yield plain("uses no TLS (tls.mode None)")
     elif judged.problem:
         yield bad("its TLS settings cannot be used, so it is refused: ", *trust(g, (judgement, key)), why=judged.problem)
     else:

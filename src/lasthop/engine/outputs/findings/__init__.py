@@ -1,1 +1,1 @@
-"""Findings: what is not as its author wants it, what follows from what, and what to do about it."""
+"""Findings: problems of objects, grouped by root cause, with remedies."""

@@ -1,4 +1,4 @@
-"""Collects all findings, and tells which have appeared and which have gone; the cost does not grow with how many there are."""
+"""Collects all findings, and reports the new and fixed ones at a cost independent of their number."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from lasthop.engine.plan.finding import Finding, FindingChanges
 
 
 class FindingCollection:
-    """Holds each finding once: several hops may say the same of one Service."""
+    """Collects findings without duplicates, because several hops may report the same finding of a Service."""
 
     def __init__(self) -> None:
-        self._said: dict[Hashable, tuple[Finding, ...]] = {}
-        self._voices: dict[Finding, int] = {}
-        """How many say it."""
+        self._by_source: dict[Hashable, tuple[Finding, ...]] = {}
+        self._counts: dict[Finding, int] = {}
+        """Number of sources of each finding."""
         self._before: dict[Finding, bool] = {}
-        """Whether those that were said or withdrawn since the last `changes` were there then."""
+        """Findings that were added or removed since the last `changes`, and whether they existed then."""
         self._sorted: list[Finding] | None = None
 
-    def say(self, who: Hashable, findings: tuple[Finding, ...]) -> None:
-        """Takes what one of many has found now, in place of what it found before."""
-        old = self._said.pop(who, ())
+    def replace(self, source: Hashable, findings: tuple[Finding, ...]) -> None:
+        """Replaces the findings of one source."""
+        old = self._by_source.pop(source, ())
         if findings:
-            self._said[who] = findings
+            self._by_source[source] = findings
         if old == findings:
             return
         for finding in findings:
@@ -31,24 +31,24 @@ class FindingCollection:
             self._count(finding, -1)
 
     def changes(self) -> FindingChanges:
-        """Returns what is other than at the last call, in the order in which people read it."""
+        """Returns the new and fixed findings since the last call, sorted by text."""
         was, self._before = self._before, {}
-        new = sorted((each for each, there in was.items() if not there and each in self._voices), key=str)
-        gone = sorted((each for each, there in was.items() if there and each not in self._voices), key=str)
+        new = sorted((finding for finding, existed in was.items() if not existed and finding in self._counts), key=str)
+        gone = sorted((finding for finding, existed in was.items() if existed and finding not in self._counts), key=str)
         if new or gone:
             self._sorted = None
         return FindingChanges(tuple(new), tuple(gone))
 
     def sorted(self) -> Sequence[Finding]:
-        """Returns all that there were at the last `changes`. Kept until then: a page that is open asks every second."""
+        """Returns all findings. The list is cached until the next `changes`, because an open page requests it every second."""
         if self._sorted is None:
-            self._sorted = sorted(self._voices)
+            self._sorted = sorted(self._counts)
         return self._sorted
 
     def _count(self, finding: Finding, by: int) -> None:
-        voices = self._voices.get(finding, 0)
-        self._before.setdefault(finding, voices > 0)
-        if voices + by:
-            self._voices[finding] = voices + by
+        count = self._counts.get(finding, 0)
+        self._before.setdefault(finding, count > 0)
+        if count + by:
+            self._counts[finding] = count + by
         else:
-            del self._voices[finding]
+            del self._counts[finding]

@@ -1,4 +1,4 @@
-"""Findings: ports of Services and ServiceImports that a route leads to and that have no endpoint."""
+"""Findings on ports of Services and ServiceImports that a route uses but that have no endpoint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lasthop.engine.resolve.backends.endpoint_slices import missing_endpoints
 from lasthop.engine.resolve.settings import settings
 from lasthop.engine.store.graph import Graph
 
-REMEDY = "Write an EndpointSlice with the label {} and a port of the same name as the {}'s, or correct the one that is there."
+REMEDY = "Create an EndpointSlice with the label {} and a port of the same name as the {}'s, or correct the existing one."
 IN_CLUSTER = {
     "Service": "Correct the Service's selector and port name, or wait until a Pod is ready.",
     "ServiceImport": "Look at what the other clusters export (ServiceExport), or wait until a Pod there is ready.",
@@ -23,7 +23,7 @@ IN_CLUSTER = {
 
 
 def endpoint_findings(g: Graph, key: Key, service: AnyService, port: int, protocol: Protocol) -> Iterator[Finding]:
-    """Yields an error where people write the endpoints themselves; in a cluster, where they come and go, a warning."""
+    """Yields an error for handwritten endpoints; in a cluster, where endpoints come and go, a warning."""
     transport = protocol.transport
     count = len(endpoints(g, key, port, transport).endpoints)
     if 0 < count < MAX_ENDPOINTS:

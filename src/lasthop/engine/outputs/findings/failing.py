@@ -1,4 +1,4 @@
-"""Findings: backends that connections fail to, as proxies have seen it."""
+"""Findings on backends to which connections fail, as observed by proxies."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from lasthop.engine.plan.problem import Problem
 
 
 def backend_failing(key: Key, gateway: Key, problem: Problem) -> Finding:
-    """Returns the finding on the object that decides how a backend is connected to."""
+    """Returns the finding on the object that decides the connection to a backend."""
     remedy = f"See which check fails with: {probe_command(key)}"
     if key.kind in SERVICE_GROUPS and problem.reason == reasons.REQUESTS_FAILED:
-        remedy = "See the backend's log: perhaps it speaks TLS, or another protocol."
+        remedy = "Check the backend's log: it may serve TLS or another protocol."
     elif key.kind in SERVICE_GROUPS:
         remedy = "Start the backend, or correct the addresses and ports of its EndpointSlice."
     return make_finding(

@@ -1,4 +1,4 @@
-"""Every finding that the objects themselves give rise to, as outputs of the graph."""
+"""All findings on objects, as outputs of the graph."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _of_traffic_policy(g: Graph, key: Key) -> Iterator[Finding]:
     for gateway in reached.gateways:
         yield from (problem.on(key) for problem in judgement(g, key, gateway).problems)
     for gateway in reached.without_room:
-        message = f"its status has no room for {gateway}, which does not apply it."
+        message = f"its status has no free entry for {gateway}, which does not apply it."
         yield make_finding(key, reasons.INVALID, message, severity=Severity.WARNING, about=(gateway,))
 
 
@@ -89,7 +89,7 @@ def _of_telemetry_policy(g: Graph, key: Key) -> Iterator[Finding]:
     for gateway in reached.gateways:
         yield from _at_gateway(g, key, obj, gateway)
     for gateway in reached.without_room:
-        message = f"its status has no room for {gateway}, which traces nothing."
+        message = f"its status has no free entry for {gateway}, which traces nothing."
         yield make_finding(key, reasons.INVALID, message, severity=Severity.WARNING, about=(gateway,))
 
 
@@ -99,7 +99,7 @@ def _at_gateway(g: Graph, key: Key, obj: XTelemetryPolicy, gateway: Key) -> Iter
         return
     wrong = tracing_problems(g, key, gateway)
     yield from (problem.on(key) for problem in wrong)
-    yield from (replace(each, severity=Severity.WARNING).on(key) for each in unknown_attributes(obj))
+    yield from (replace(problem, severity=Severity.WARNING).on(key) for problem in unknown_attributes(obj))
     if not wrong and (problem := collector_problem(g, key, gateway)):
         yield problem.within("nothing is exported").at(COLLECTOR).on(key)
     yield from failing(key, gateway, policy_report(g, key).conditions.get(gateway, ()))
@@ -120,19 +120,20 @@ def hop_findings(g: Graph, gateway: Key, backend: Key, port: int, protocol: Prot
 
 
 def _plaintext(hop: Hop, service: AnyService) -> Iterator[Finding]:
-    """Warns of a plaintext port that probably speaks TLS: an annotation for another gateway says so, or its name or number."""
+    """Warns about a plaintext port that probably serves TLS, by an annotation for another gateway, or by its name or
+    number."""
     port = service.port(hop.port) if hop.protocol.policed else None
     if port is None:
         return
     annotation, looks = annotation_for_tls(service, port), looks_like_tls(port)
     if annotation:
-        why, field = f"annotation {annotation} asks other gateways for TLS, and has no effect here", "metadata.annotations"
+        why, field = f"annotation {annotation} enables TLS at other gateways, but has no effect here", "metadata.annotations"
     elif looks:
-        why, field = f"{looks}, and no BackendTLSPolicy names it", "spec.ports"
+        why, field = f"{looks}, but no BackendTLSPolicy names it", "spec.ports"
     else:
         return
-    remedy = f"Create a BackendTLSPolicy {policy_to_write(hop.backend, port)}; or if plaintext is meant, give the port "
-    remedy += "appProtocol: http."
+    remedy = f"Create a BackendTLSPolicy {policy_to_write(hop.backend, port)}; or if plaintext is intended, set "
+    remedy += "appProtocol: http on the port."
     yield make_finding(hop.backend, reasons.PLAINTEXT_BACKEND, f"port {hop.port} uses plaintext: {why}.", remedy, field)
 
 
@@ -141,13 +142,13 @@ def waiver_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     found = waiver(g, key)
     if isinstance(found, Problem) or found.expires is None or g.before(found.expires - SOON.total_seconds()):
         return ()
-    message = f"ends on {minute(found.expires)}, and connections that need it fail from then on."
+    message = f"ends on {minute(found.expires)}; connections that need it fail from then on."
     return (make_finding(key, reasons.WAIVER_EXPIRES_SOON, message, field="spec.expires"),)
 
 
 @query
 def unserved_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
-    """Warns of those that are meant for us; others may be another controller's."""
+    """Warns about unsupported kinds for this controller; others may belong to another controller."""
     obj = read(g, key, Unserved)
     if obj is None or obj.spec.controller_name != CONTROLLER_NAME:
         return ()

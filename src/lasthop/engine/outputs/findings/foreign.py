@@ -1,6 +1,6 @@
-"""Findings: Gateways, ListenerSets and routes that this controller does not serve, because of what they refer to.
+"""Findings on Gateways, ListenerSets and routes that this controller does not serve, because of their references.
 
-In a cluster another controller may serve them, so that little is said. In a folder there is no other one.
+In a cluster, another controller may serve them, so only warnings are given. In a folder, no other controller exists.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.problem import Problem
-from lasthop.engine.resolve.gateways.ours import not_ours, strange_parents
+from lasthop.engine.resolve.gateways.ours import not_ours, unserved_parents
 from lasthop.engine.resolve.settings import settings
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.stages import Output
@@ -27,7 +27,7 @@ LISTENER_SET = "its parentRef names no Gateway of this controller; the ListenerS
 
 @query
 def class_finding(g: Graph, key: Key) -> Finding | None:
-    """Reports a Gateway whose class does not exist, or is another controller's."""
+    """Reports a Gateway whose class does not exist or belongs to another controller."""
     obj = read(g, key, Gateway)
     if obj is None:
         return None
@@ -47,18 +47,18 @@ def class_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 
 
 def unattached(g: Graph, route: Key, *, served: bool) -> Iterator[Finding]:
-    """Parents of a route that are not ours; `served`: some other is."""
-    strange = list(strange_parents(g, route))
-    if settings(g).pods or not strange:
+    """Reports parents of a route that this controller does not serve. With `served`, it serves another parent."""
+    foreign = list(unserved_parents(g, route))
+    if settings(g).pods or not foreign:
         if not served:
             yield make_finding(route, reasons.NO_MATCHING_PARENT, ROUTE, severity=Severity.WARNING)
         return
-    for number, parent in strange:
+    for number, parent in foreign:
         yield _sentence(not_ours(g, parent, f"it has no effect there: {parent}")).at(f"spec.parentRefs[{number}]").on(route)
 
 
-def unheld(g: Graph, listener_set: Key) -> Finding:
-    """Reports a ListenerSet whose Gateway is not ours."""
+def unserved_set(g: Graph, listener_set: Key) -> Finding:
+    """Reports a ListenerSet whose Gateway this controller does not serve."""
     if settings(g).pods:
         return make_finding(
             listener_set, reasons.NO_MATCHING_PARENT, LISTENER_SET, field="spec.parentRef", severity=Severity.WARNING

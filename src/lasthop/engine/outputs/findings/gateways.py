@@ -7,7 +7,7 @@ from typing import Final
 
 from lasthop.base.api.gateway import Gateway
 from lasthop.base.api.meta import Key
-from lasthop.engine.outputs.findings.foreign import unheld
+from lasthop.engine.outputs.findings.foreign import unserved_set
 from lasthop.engine.outputs.status.gateways import class_conditions, gateway_conditions, listener_programmed, set_conditions
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition
@@ -21,14 +21,14 @@ from lasthop.engine.resolve.gateways.listener_sets import listener_set
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.store import read
 
-SAID_ELSEWHERE: Final = frozenset(
+REPORTED_ELSEWHERE: Final = frozenset(
     (reasons.LISTENERS_NOT_VALID, reasons.PARENT_NOT_ACCEPTED, reasons.PARENT_NOT_PROGRAMMED, reasons.NOT_ASSIGNED)
 )
 """Reasons of Gateways and ListenerSets that only point to the listeners, to the Gateway or to other conditions, which have
 their own findings."""
 
-SAID_BY_GATEWAYS: Final = frozenset({reasons.INVALID, reasons.NO_VALID_CA_CERTIFICATE})
-"""Reasons of listeners that the Gateway gives too."""
+REPORTED_BY_GATEWAYS: Final = frozenset({reasons.INVALID, reasons.NO_VALID_CA_CERTIFICATE})
+"""Reasons of listeners that the Gateway reports too."""
 
 
 @query
@@ -52,7 +52,7 @@ def gateway_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 def listener_set_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     found = listener_set(g, key)
     if found is None:
-        return (unheld(g, key),)
+        return (unserved_set(g, key),)
     return tuple(dict.fromkeys(_findings(g, key, found.gateway, set_conditions(g, found), found.listeners)))
 
 
@@ -72,26 +72,26 @@ def _findings(
     for number, listener in enumerate(listeners):
         own = (*listener_conditions(g, listener), listener_programmed(g, gateway, listener))
         yield from _of_listener(key, listener.name, own, f"spec.listeners[{number}]")
-        said |= {c.message for c in own if c.problem and c.reason not in SAID_BY_GATEWAYS}
+        said |= {c.message for c in own if c.problem and c.reason not in REPORTED_BY_GATEWAYS}
     references = tuple(condition for condition in conditions if condition.type == reasons.RESOLVED_REFS)
     yield from _warnings(key, references, "", "spec.tls.backend.clientCertificateRef")
     for condition in conditions:
         if condition.type == reasons.INSECURE_FRONTEND_VALIDATION_MODE:
             yield make_finding(key, condition.type, condition.message, field="spec.tls.frontend")
     # A port that cannot be bound is reported on the listener; a Gateway with no other port repeats it.
-    yield from (p.on(key) for p in _problems(conditions) if p.reason not in SAID_ELSEWHERE and p.text not in said)
+    yield from (p.on(key) for p in _problems(conditions) if p.reason not in REPORTED_ELSEWHERE and p.text not in said)
 
 
 def _of_listener(key: Key, name: str, own: tuple[Condition, ...], field: str) -> Iterator[Finding]:
     where = f"listener {name}"
     for problem in _problems(own):
-        if problem.reason not in SAID_BY_GATEWAYS:
+        if problem.reason not in REPORTED_BY_GATEWAYS:
             yield problem.within(where).at(field).on(key)
     yield from _warnings(key, own, f"{where}: ", f"{field}.tls")
 
 
 def _warnings(key: Key, conditions: tuple[Condition, ...], where: str, field: str) -> Iterator[Finding]:
-    """Yields what a condition says where nothing is wrong: a certificate that should soon, or now, no longer be used."""
+    """Yields the messages of positive conditions: warnings about certificates that expire soon or are out of date."""
     for condition in conditions:
         if condition.type in (reasons.ACCEPTED, reasons.RESOLVED_REFS) and condition.status and condition.message:
             yield make_finding(key, reasons.WARNING, f"{where}{condition.message}", field=field)

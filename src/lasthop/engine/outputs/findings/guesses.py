@@ -1,4 +1,4 @@
-"""Suggests the name that a reference to a missing object was probably meant to have."""
+"""Suggests the closest existing name for a reference to a missing object."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lasthop.base.text.suggestions import closest
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.store.store import Store
 
-FEW: Final = 2000
-"""Names among which a near one is looked for."""
+MAX_NAMES: Final = 2000
+"""Limit of names to compare."""
 
 
-def guessed(finding: Finding, store: Store) -> Finding:
+def with_suggestion(finding: Finding, store: Store) -> Finding:
     """Returns the finding with a suggestion, if an object of that kind and namespace has nearly the missing name."""
     missing = next((key for key in finding.missing if key.name and store.get(key) is None), None)
     if missing is None or any(key[:2] == missing[:2] and key != missing for key in finding.about):
@@ -26,5 +26,5 @@ def guessed(finding: Finding, store: Store) -> Finding:
 
 def _close(missing: Key, store: Store) -> str:
     known = [key.name for key in store.keys(missing.kind) if key.namespace == missing.namespace]
-    # An object of that name is there, and cannot be read.
-    return "" if len(known) > FEW or missing.name in known else closest(missing.name, known)
+    # An object of that name exists but cannot be read.
+    return "" if len(known) > MAX_NAMES or missing.name in known else closest(missing.name, known)

@@ -51,13 +51,13 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
     for gateway in reached.gateways:
         yield from _at_gateway(g, key, gateway)
     for gateway in reached.without_room:
-        message = f"its status has no room for {gateway}; connections from there fail."
-        remedy = "Let that Gateway use a second Service for the same backend, with a policy of its own."
+        message = f"its status has no free entry for {gateway}; connections from there fail."
+        remedy = "Use a second Service for the same backend at that Gateway, with a separate policy."
         yield make_finding(key, reasons.INVALID, message, remedy, about=(gateway,))
 
 
 def _judged(key: Key, judged: Judgement, field: str) -> Iterator[Finding]:
-    """Yields what is wrong with the trust that a policy or an XBackend asks for, whichever Gateway it is for."""
+    """Yields the problems of a policy or XBackend that are common to all Gateways."""
     if problem := judged.problem or judged.unresolved:
         yield problem.on(key)
     yield from (make_finding(key, reasons.WARNING, warning, field=field) for warning in judged.warnings)
@@ -79,7 +79,7 @@ def _of_target(g: Graph, key: Key, target: PolicyTargetReference, problem: Probl
 
 
 def _at_gateway(g: Graph, key: Key, gateway: Key) -> Iterator[Finding]:
-    """Yields what differs from Gateway to Gateway: whether its operator permits what the policy asks for."""
+    """Yields the findings at one Gateway: permissions, waivers in effect, and failing connections."""
     stated = policy_report(g, key).conditions.get(gateway, ())
     refused = any(condition.type == reasons.ACCEPTED and condition.problem for condition in stated)
     if refused and isinstance(permitted := permitted_tls(g, gateway, key), Problem):
@@ -96,7 +96,7 @@ def _weakened(key: Key, gateway: Key, conditions: tuple[Condition, ...], field: 
 
 
 def failing(key: Key, gateway: Key, conditions: tuple[Condition, ...]) -> Iterator[Finding]:
-    """Reports what happens on the wire: the handshakes that a policy or an XBackend asks for fail."""
+    """Reports failing connections under a policy or an XBackend."""
     for condition in conditions:
         if condition.type == reasons.BACKEND_CONNECTED and condition.problem:
             yield backend_failing(key, gateway, condition.problem)
@@ -126,8 +126,8 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
     for gateway in gateways:
         yield from _xbackend_at_gateway(g, key, obj, gateway, valid=valid)
     if obj.spec.type == EXTERNAL_HOSTNAME and obj.spec.tls.mode == PLAINTEXT and not own:
-        message = f"nothing verifies who answers as {obj.spec.external_hostname.hostname}: it uses plaintext."
-        remedy = "Give it tls: ServerOnly, or ClientAndServer."
+        message = f"nothing verifies the server behind {obj.spec.external_hostname.hostname}: it uses plaintext."
+        remedy = "Set tls.mode to ServerOnly or ClientAndServer."
         yield make_finding(key, reasons.PLAINTEXT_BACKEND, message, remedy, field="spec.tls")
 
 

@@ -1,8 +1,7 @@
-"""Findings as a list of mistakes: what only follows from another finding is listed there, in one line, and not counted.
+"""Groups findings by root cause: a finding that follows from another one is listed beneath it and not counted.
 
-Which causes a finding may have is in its entry in engine/plan/reasons.py (`Kind.follows`); this module looks for them. In a
-cluster something may also be missing only because the user may not see it (`unseen`).
-"""
+The entry of a reason in engine/plan/reasons.py (`ReasonEntry.follows`) lists possible causes; this module looks for them. In a
+cluster, an object may also seem missing because the user may not read it (`unseen`)."""
 
 from __future__ import annotations
 
@@ -18,20 +17,20 @@ from lasthop.engine.plan.finding import Finding, Severity
 from lasthop.engine.plan.reasons import Cause, entry_of
 
 DEPTH: Final = 3
-"""Causes in a row: a local file, the policy that needs it, the route that needs the policy."""
+"""Length of a chain of causes: a local file, the policy that needs it, the route that needs the policy."""
 
 
 class Mistake(msgspec.Struct, frozen=True):
     finding: Finding
     follows: tuple[Finding, ...] = ()
-    """What would be right if this were."""
+    """Findings that disappear with this one."""
 
 
 def mistakes(
     findings: Iterable[Finding], broken: Mapping[Key, str], unseen: Callable[[Finding], Finding | None] = lambda _: None
 ) -> list[Mistake]:
-    """Groups findings by their causes. `findings` have their places; `broken`: the objects that seem to be in files which are
-    not applied; `unseen`: what of a cluster could not be read, if a finding may be due to that."""
+    """Groups findings by their causes. `findings` have file and line. `broken` maps objects to the file that is not applied
+    and probably contains them. `unseen` returns the finding on an unreadable kind that may cause a finding."""
     found = list(dict.fromkeys(findings))
     known = CauseIndex(found, broken)
     causes = {each: cause for each in found if (cause := unseen(each) or known.cause(each)) and cause != each}
@@ -49,7 +48,7 @@ def _place(finding: Finding) -> tuple[str, int, str, str]:
 
 
 class _FindingIndex(dict[Hashable, dict[Finding, None]]):
-    """Findings by a key, in the order in which they came; `first` returns the oldest that is left."""
+    """Findings by a key, in order of arrival; `first` returns the oldest one."""
 
     def put(self, key: Hashable, finding: Finding, present: bool) -> None:
         if present:
@@ -64,10 +63,11 @@ class _FindingIndex(dict[Hashable, dict[Finding, None]]):
 
 
 class CauseIndex:
-    """Indexes errors by what may follow from them. Adding, removing and looking one up costs the same among many."""
+    """Indexes errors by the findings that may follow from them. The cost of an update or a lookup is independent of their
+    number."""
 
     def __init__(self, findings: Iterable[Finding] = (), broken: Mapping[Key, str] = MappingProxyType({})) -> None:
-        """`broken` maps the objects in files that are not applied to those files."""
+        """`broken` maps objects to the files, not applied, that contain them."""
         self._of_object, self._of_file, self._local, self._mistargeted = (
             _FindingIndex(),
             _FindingIndex(),
@@ -127,7 +127,7 @@ class CauseIndex:
 
     def _unread_policy(self, finding: Finding) -> Finding | None:
         namespaces = ("", *(policy.namespace for policy in finding.missing))
-        return self._in_file(opaque.file for each in namespaces if (opaque := self._opaque.first(each)))
+        return self._in_file(opaque.file for namespace in namespaces if (opaque := self._opaque.first(namespace)))
 
     def _at_gateway(self, finding: Finding) -> Finding | None:
         gateways = set(_gateways(finding))
@@ -135,7 +135,7 @@ class CauseIndex:
         return next((error for error in found if gateways.intersection(_gateways(error))), None)
 
     def _missing(self, finding: Finding) -> Finding | None:
-        """Returns the error of the first missing object that is in a broken file or lacks a local one."""
+        """Returns the error of the first missing object that is in a broken file, or whose local file is missing."""
         for key in finding.missing:
             if key in self._broken:
                 return self._of_file.first(self._broken[key])
@@ -152,13 +152,13 @@ class CauseIndex:
 
 
 def _not_accepted(finding: Finding) -> bool:
-    """Returns whether it only says that a Gateway is not programmed because it is not accepted, which is a finding of its
-    own."""
+    """Returns whether a finding only reports that a Gateway is not programmed because it is not accepted, which is a separate
+    finding."""
     return finding.object is not None and (finding.object.kind, finding.reason) == ("Gateway", reasons.INVALID)
 
 
 def _names_nothing(finding: Finding) -> bool:
-    """Returns whether something unnamed may be its cause: an error of an object is judged by what it names."""
+    """Returns whether a finding names no other object, so that an unnamed one may be its cause."""
     return not finding.about and (finding.object is None or finding.severity is Severity.WARNING)
 
 

@@ -17,12 +17,12 @@ from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.listener import ListenerPlan
 from lasthop.engine.plan.routing import Parent
-from lasthop.engine.resolve.gateways.listener_sets import holder
+from lasthop.engine.resolve.gateways.listener_sets import route_parent
 from lasthop.engine.resolve.gateways.listeners import listeners, table_listener
 from lasthop.engine.resolve.routing.attachment import parents, route_hostname
 from lasthop.engine.resolve.routing.budgets import verdict_at
 from lasthop.engine.resolve.routing.hostnames import intersection, most_specific
-from lasthop.engine.resolve.routing.routes import PROTOCOLS, read_route, unkept_sessions
+from lasthop.engine.resolve.routing.routes import PROTOCOLS, read_route, unsupported_sessions
 from lasthop.engine.resolve.routing.streams import owner
 from lasthop.engine.store.graph import Graph, query
 
@@ -36,7 +36,9 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
         return ()
     found = list(ignored_scope(key, "useDefaultGateways", obj.spec.use_default_gateways))
     found += unattached(g, key, served=bool(known))
-    found += [replace(problem, severity=Severity.WARNING).on(key) for problem in (unkept_sessions(g, key) if known else ())]
+    found += [
+        replace(problem, severity=Severity.WARNING).on(key) for problem in (unsupported_sessions(g, key) if known else ())
+    ]
     for parent in known:
         if parent.problem:
             found.append(parent.problem.at("spec.parentRefs").on(key))
@@ -50,9 +52,9 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 
 
 def _taken(g: Graph, key: Key, obj: Route, parent: Parent) -> Iterator[Finding]:
-    """Finds hostnames of a route that a ListenerSet of another namespace serves, by a more specific listener. The spec has it
-    so, and who opened the Gateway to ListenerSets may not know."""
-    found = holder(g, parent.owner) if parent.problem is None else None
+    """Finds hostnames of a route that a ListenerSet of another namespace serves with a more specific listener. The spec
+    permits that, but the Gateway's author may not expect it."""
+    found = route_parent(g, parent.owner) if parent.problem is None else None
     for listener in found.listeners if found else ():
         if listener.name in parent.listeners and listener.served:
             for own in obj.spec.hostnames or ("",):
@@ -66,8 +68,8 @@ def _taken_at(g: Graph, key: Key, gateway: Key, listener: ListenerPlan, hostname
     if taker is None or taker.kind != "ListenerSet" or taker.namespace in (key.namespace, listener.owner.namespace):
         return
     what = f"requests for {hostname or 'any hostname'} at port {listener.port} of {gateway}"
-    remedy = "Give the Gateway a listener of its own for the hostname, or narrow allowedListeners."
-    # The route's author may not see the set.
+    remedy = "Add a listener for the hostname to the Gateway, or narrow allowedListeners."
+    # The route's author may not be allowed to see the ListenerSet.
     for where, whose, about in (
         (key, "a ListenerSet of another namespace", (gateway,)),
         (gateway, str(taker), (gateway, taker)),
@@ -84,13 +86,13 @@ def _holder_of(g: Graph, gateway: Key, listener: ListenerPlan, hostname: str) ->
 
 
 def _shadowed(g: Graph, key: Key, parent: Parent) -> Iterator[Finding]:
-    """Finds routes that get no connection, because a connection has one route. No condition is for that: the spec has the
-    others accepted all the same."""
+    """Finds routes without connections, because each connection has only one route. No condition reports that: the spec
+    accepts all of them."""
     for table, hostname in parent.hosts:
         other, listener = owner(g, parent.gateway, table, hostname), table_listener(g, parent.gateway, table)
         if listener and other and other != key:
             own, others = route_hostname(g, key, hostname), route_hostname(g, other, hostname)
-            why = "which is older, or first by name" if own == others else "which has the more specific hostname"
+            why = "which is older or first by name" if own == others else "which has the more specific hostname"
             what = f"everything for {hostname}" if hostname else "everything"
             named = listener.name if listener.owner == parent.gateway else f"{listener.owner.path}/{listener.name}"
             message = f"{what} on listener {named} of {parent.gateway} goes to {other}, {why}."

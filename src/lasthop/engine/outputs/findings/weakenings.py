@@ -1,6 +1,6 @@
-"""Backends that are verified less than they were: a policy was deleted, its target or the port renamed, its trust replaced.
+"""Findings on backends with weakened verification: a policy was deleted, its target or the port renamed, its trust replaced.
 
-The spec requires plaintext where no policy applies, and that is rarely what the author of the last edit wants.
+The spec requires plaintext without a policy, which is rarely the intent of the edit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lasthop.engine.store.stages import Output
 
 @query
 def weakening_findings(g: Graph, route: Key, gateway: Key) -> tuple[Finding, ...]:
-    """Reports it on the route, whose requests are what is sent there. Several Gateways say the same of one route."""
+    """Reports weakenings on the route, whose requests they expose. Several Gateways may report the same weakening."""
     found = dict.fromkeys(WEAKENED_ROUTES.of(g, route, gateway))
     return tuple(_finding(route, each) for each in found)
 
@@ -28,4 +28,4 @@ def _finding(route: Key, found: Weakening) -> Finding:
 
 WEAKENINGS = Output("findings-weakenings", WEAKENED_ROUTES, weakening_findings)
 WEAKENED_BACKENDS = Output("weakened-backends", WEAKENED_PORTS, port_weakening)
-"""By Gateway, backend and port."""
+"""Weakenings by Gateway, backend and port."""

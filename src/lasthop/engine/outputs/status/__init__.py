@@ -1,1 +1,1 @@
-"""The answer as the objects' status."""
+"""Renders the statuses of objects."""

@@ -1,4 +1,4 @@
-"""Conditions as a status has them: with the generation they are about, and with the time of their last change."""
+"""Conditions of a status, with generation and lastTransitionTime."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lasthop.engine.plan.messages import limited
 
 
 def stated(conditions: Iterable[Condition], obj: Object) -> tuple[ConditionStatus, ...]:
-    """Conditions about `obj`, none longer than an API server takes; their time is set when they are merged with what was there
-    before."""
+    """Converts conditions for the status of `obj`, within the API server's length limit. The merge with the old status sets
+    their time."""
     generation = obj.metadata.generation
     return tuple(
         ConditionStatus(c.type, _status(c), c.reason, limited(c.message), generation)
@@ -27,7 +27,7 @@ def stated(conditions: Iterable[Condition], obj: Object) -> tuple[ConditionStatu
 
 @functools.lru_cache(maxsize=1024)
 def _silent(type: str, status: str, reason: str, generation: int) -> ConditionStatus:
-    """Returns a condition without a message: one and the same for the many objects that are all right."""
+    """Returns a condition without a message. The cache shares it among the many valid objects."""
     return ConditionStatus(type, status, reason, "", generation)
 
 
@@ -36,7 +36,7 @@ def _status(condition: Condition) -> str:
 
 
 def transition_time(status: str | None, since: str | None, new: str, now: str) -> str:
-    """Returns the lastTransitionTime of a condition: it moves only with the status, in a cluster and on a host alike."""
+    """Returns the lastTransitionTime of a condition, which changes only with its status."""
     return since if since and status == new else now
 
 

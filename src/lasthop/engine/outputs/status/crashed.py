@@ -1,6 +1,6 @@
-"""Statuses of what could not be computed: a bug, or unforeseen bytes, closes what it concerns and says so.
+"""Statuses of objects whose query crashed: a bug, or unexpected input, closes the object and reports it.
 
-A status without a word would leave the old one, which may say that all is well.
+Without a new status, the old one would remain, which may report success.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from lasthop.engine.store.store import OBJECTS
 
 
 def or_crashed(status: Query[Key, api.Status | None]) -> Query[Key, api.Status | None]:
-    """Returns a query of the same name, with a status of its own for an object of which the other cannot say anything. The
-    other is called as a part of it, or each status would be kept twice."""
+    """Returns a query of the same name that replaces a crash by a status. It calls the other as a plain function, so that
+    statuses are not cached twice."""
 
     @query
     @functools.wraps(status.fn)
@@ -52,17 +52,17 @@ def or_crashed(status: Query[Key, api.Status | None]) -> Query[Key, api.Status |
 
 
 def crashed_status(g: Graph, key: Key) -> api.Status | None:
-    """Returns None where it is not ours, or no Gateway of this controller uses it."""
+    """Returns the status of a crashed object; None if this controller does not serve it."""
     obj = OBJECTS.of(g, key)
     match obj:
         case GatewayClass():
             ours = obj.spec.controller_name == CONTROLLER_NAME
             return api.GatewayClassStatus(_said(obj)) if ours else None
         case Gateway():
-            return api.GatewayStatus((), _said_of_listeners(obj)) if _ours(g, key) else None
+            return api.GatewayStatus((), _crashed_listeners(obj)) if _ours(g, key) else None
         case ListenerSet():
             parent = parent_gateway(g, key)
-            said = _said_of_listeners(obj)
+            said = _crashed_listeners(obj)
             return api.ListenerSetStatus(said) if parent and _ours(g, parent) else None
         case BackendTLSPolicy() | RejectedPolicy():
             return _of_backend(g, obj, *named_services(obj))
@@ -82,12 +82,12 @@ def _said(obj: Object) -> tuple[api.ConditionStatus, ...]:
     return stated((failed(reasons.ACCEPTED, internal_error()),), obj)
 
 
-def _said_of_listeners(obj: Object) -> tuple[api.ConditionStatus, ...]:
+def _crashed_listeners(obj: Object) -> tuple[api.ConditionStatus, ...]:
     return (*_said(obj), *stated((failed(reasons.PROGRAMMED, internal_error()),), obj))
 
 
 def _ours(g: Graph, gateway: Key | None) -> bool:
-    """Decides by the objects alone."""
+    """Decides without queries that may crash."""
     found = OBJECTS.of(g, gateway) if gateway else None
     of_class = OBJECTS.of(g, Key("GatewayClass", "", found.spec.gateway_class_name)) if isinstance(found, Gateway) else None
     return isinstance(of_class, GatewayClass) and of_class.spec.controller_name == CONTROLLER_NAME
@@ -103,7 +103,7 @@ def _parent(ref: ParentReference, owner: Key, route: Object) -> api.ParentStatus
 
 
 def _of_backend(g: Graph, obj: Object, *backends: Key) -> api.PolicyStatus | None:
-    """Returns an entry for every Gateway from which routes lead to the backends."""
+    """Returns an entry for every Gateway whose routes use the backends."""
     return _at_gateways(obj, sorted({hop.gateway for backend in backends for hop in REACH.of(g, backend)}))
 
 
@@ -117,21 +117,21 @@ def _at_gateways(obj: Object, gateways: Iterable[Key]) -> api.PolicyStatus | Non
 
 
 def crash_finding(id: NodeId) -> Finding:
-    """Reports a crash on the object that the query at fault was about; a Gateway is so only where there is no other."""
+    """Reports a crash on the object of the query; on a Gateway only if the query has no other object."""
     _, *args = id
     about = [found for arg in args for found in _objects(arg)]
     refs = [Key(b.kind, a, b.name) for a, b in pairwise(args) if isinstance(a, str) and isinstance(b, LocalObjectReference)]
-    message = f"Lasthop failed in {query_name(id)}, so what depends on it is closed."
-    remedy = "Edit the object, and please report this, with the line of the log that says why."
+    message = f"Lasthop failed in {query_name(id)}, so everything that depends on it fails closed."
+    remedy = "Edit the object, and please report this with the error from the log."
     found = sorted((*about, *refs), key=lambda key: key.kind == "Gateway")
     return make_finding(found[0] if found else None, reasons.INTERNAL_ERROR, message, remedy)
 
 
 def query_name(id: NodeId) -> str:
     """Returns a name such as `resolve.certificates.key_pair(Secret shop/web)`."""
-    asked, *args = id
-    told = ", ".join(str(arg) for arg in args if isinstance(arg, Key | str | int))
-    return f"{asked}({told})"
+    query, *args = id
+    shown = ", ".join(str(arg) for arg in args if isinstance(arg, Key | str | int))
+    return f"{query}({shown})"
 
 
 def _objects(arg: Any) -> list[Key]:

@@ -34,7 +34,7 @@ from lasthop.engine.store.store import read
 
 
 def listener_status(g: Graph, gateway: Key, listener: ListenerPlan, obj: Object) -> ListenerStatus:
-    """Returns the status of a listener; `obj` is the object that has it in its spec."""
+    """Returns the status of a listener; `obj` is the object with the listener in its spec."""
     conditions = (*listener_conditions(g, listener), listener_programmed(g, gateway, listener))
     kinds = tuple(RouteGroupKind(kind) for kind in listener.supported_kinds)
     attached = ATTACHED.size(g, listener.owner, listener.name)
@@ -59,12 +59,12 @@ def listener_programmed(g: Graph, gateway: Key, listener: ListenerPlan) -> Condi
 
 
 def blocked_ports(problems: list[Problem]) -> Problem:
-    """Returns what is wrong with several ports; Pending as long as one of them is."""
+    """Joins the problems of several ports; Pending if any of them is."""
     return joined(problems, next((p.reason for p in problems if p.reason == reasons.PENDING), None))
 
 
 SHOWN: Final = 3
-"""Policies that a message names."""
+"""Limit of policies that a message names."""
 
 
 @query
@@ -77,7 +77,7 @@ def class_status(g: Graph, key: Key) -> GatewayClassStatus | None:
 
 
 def class_conditions(g: Graph, key: Key) -> tuple[Condition, ...]:
-    """Returns None where the class is not ours."""
+    """Returns the conditions of a class; empty if it belongs to another controller."""
     accepted = gateway_class(g, key)
     return (accepted, supported_version(g)) if accepted else ()
 
@@ -108,24 +108,27 @@ def gateway_conditions(g: Graph, owner: GatewayPlan) -> tuple[Condition, ...]:
 
 
 def _addresses(g: Graph, owner: GatewayPlan) -> tuple[tuple[str, ...], ...]:
-    """Returns where clients reach it: what its proxy binds on a shared host, what its Services were given in a cluster."""
+    """Returns the addresses for clients: those that the proxy binds on a shared host, those of its Services in a cluster."""
     if settings(g).host_network:
         inside = owner.requested.inside
         outside = owner.requested.outside if inside else owner.addresses
         return (*(("IPAddress", each) for each in outside), *(("IPAddress", each, CLUSTER) for each in inside))
     around = INFRASTRUCTURE.of(g, owner.key) or Infrastructure()
-    return tuple((*each, CLUSTER) if each[1] in around.inside else each for each in around.addresses)
+    return tuple((*address, CLUSTER) if address[1] in around.inside else address for address in around.addresses)
 
 
 def _assigned(g: Graph, owner: GatewayPlan) -> tuple[Condition, ...]:
-    """Returns whether every address could be had with the routability that was asked for; nothing where none was."""
+    """Returns AddressesAssigned if the Gateway requests a routability, otherwise nothing."""
     if not owner.requested.scoped:
         return ()
     have, around = _addresses(g, owner), INFRASTRUCTURE.of(g, owner.key) or Infrastructure()
-    lacking = [*owner.requested.unassigned, *(f"{each} is not given" for each in _still_wanted(g, owner.key, around.missing))]
+    lacking = [
+        *owner.requested.unassigned,
+        *(f"{each} is not assigned" for each in _still_wanted(g, owner.key, around.missing)),
+    ]
     for wanted, scope in ((owner.requested.outside, ""), (owner.requested.inside, CLUSTER)):
         if wanted and not any(each[2:] == ((scope,) if scope else ()) for each in have):
-            lacking.append(f"no address of routability {scope} is given yet" if scope else "its Service has no address yet")
+            lacking.append(f"no address of routability {scope} is assigned yet" if scope else "its Service has no address yet")
     if not lacking and owner.accepted.status:
         return (true(reasons.ADDRESSES_ASSIGNED, "", reasons.ASSIGNED),)
     reason = reasons.PARTIALLY_ASSIGNED if have and owner.accepted.status else reasons.NOT_ASSIGNED
@@ -134,7 +137,7 @@ def _assigned(g: Graph, owner: GatewayPlan) -> tuple[Condition, ...]:
 
 @query
 def programmed(g: Graph, key: Key) -> Condition:
-    """Returns True as soon as the proxy serves at least one listener as it is written now."""
+    """Returns Programmed: True once the proxy serves at least one listener in its current form."""
     owner = gateway(g, key)
     proxy = PROXY.of(g, key) or ProxyState()
     if owner is None or not owner.accepted.status:
@@ -145,13 +148,13 @@ def programmed(g: Graph, key: Key) -> Condition:
     if not settings(g).host_network:
         around = INFRASTRUCTURE.of(g, owner.key)
         if around is None:
-            return failed(reasons.PROGRAMMED, pending("nothing is known of its Service yet"))
+            return failed(reasons.PROGRAMMED, pending("its Service is not read yet"))
         missing = ", ".join(_still_wanted(g, key, around.missing))
-        if not around.addresses:  # as long as none is given, the others may just not have been looked at yet
-            message = around.problem or (f"not given yet: {missing}" if missing else "its Service has no address yet")
+        if not around.addresses:  # without any address, the Service may not be processed yet
+            message = around.problem or (f"not assigned yet: {missing}" if missing else "its Service has no address yet")
             return failed(reasons.PROGRAMMED, Problem(reasons.ADDRESS_NOT_ASSIGNED, message))
         if missing:
-            return failed(reasons.PROGRAMMED, Problem(reasons.ADDRESS_NOT_USABLE, f"not given: {missing}"))
+            return failed(reasons.PROGRAMMED, Problem(reasons.ADDRESS_NOT_USABLE, f"not assigned: {missing}"))
     served = [listener for listener in owner.listeners if listener.served]
     ports = {(listener.port, listener.transport) for listener in served}
     problems = {port: port_problem(g, owner.key, *port) for port in ports}
@@ -161,7 +164,7 @@ def programmed(g: Graph, key: Key) -> Condition:
     if not proxy.connected:
         return failed(reasons.PROGRAMMED, pending(proxy.problem or "no proxy is connected"))
     if any(proxy.serves(*port) for port in problems) or not served:
-        # Ports that only ListenerSets want are theirs to report.
+        # ListenerSets report ports that only they use.
         own = {(listener.port, listener.transport) for listener in served if listener.owner == key}
         return true(
             reasons.PROGRAMMED, "; ".join(problem.text for port, problem in problems.items() if problem and port in own)
@@ -170,14 +173,14 @@ def programmed(g: Graph, key: Key) -> Condition:
 
 
 def _still_wanted(g: Graph, key: Key, addresses: tuple[str, ...]) -> list[str]:
-    """Returns those that the Gateway asks for as it is written now; what is known of its Services may be older."""
+    """Returns the addresses that the Gateway's current spec still requests; the state of its Services may be older."""
     obj = read(g, key, api.Gateway)
     wanted = {canonical(address.value) for address in obj.spec.addresses} if obj else set()
     return [address for address in addresses if address in wanted]
 
 
 def _references(g: Graph, key: Key) -> tuple[Condition, ...]:
-    """Returns ResolvedRefs of the Gateway itself, which is about its client certificate, where it has one."""
+    """Returns ResolvedRefs of the Gateway itself, for its client certificate, if it has one."""
     own = client_certificate(g, key)
     if own is None:
         return ()
@@ -189,33 +192,33 @@ def _references(g: Graph, key: Key) -> tuple[Condition, ...]:
 
 
 def _insecure(g: Graph, key: Key) -> tuple[Condition, ...]:
-    """Returns the condition that is there only while some waiver is in effect."""
+    """Returns the condition of a Gateway with a waiver in effect."""
     count = WAIVED.size(g, key)
     if not count:
         return ()
     what = "1 backend is" if count == 1 else f"{count} backends are"
-    message = f"{what} not fully verified, by a VerificationWaiver; `lasthop audit` lists what, why and until when"
+    message = f"{what} not fully verified because of a VerificationWaiver; see `lasthop audit`"
     return (true(reasons.INSECURE_BACKEND_VERIFICATION, message),)
 
 
 def _weakened(g: Graph, key: Key) -> tuple[Condition, ...]:
-    """Returns the condition that is there only while some backend is verified less than it was, and nobody has acknowledged
-    it."""
+    """Returns the condition of a Gateway with weakened backends that are not acknowledged."""
     count = WEAKENED.size(g, key)
     if not count:
         return ()
     what = "1 backend is" if count == 1 else f"{count} backends are"
-    message = f"{what} verified less than before, which nobody has acknowledged; `lasthop audit --since 24h` lists the edits"
+    message = f"{what} verified less than before, without an acknowledgement; `lasthop audit --since 24h` lists the edits"
     return (true(reasons.BACKENDS_WEAKENED, message, reasons.NO_LONGER_VERIFIED),)
 
 
 def _without_room(g: Graph, key: Key) -> tuple[Condition, ...]:
-    """Returns the condition that is there only while policies cannot tell of this Gateway, which then cannot use them. The
-    spec wants it on the ancestor, because the policy has no place to say it."""
+    """Returns the condition of a Gateway for which policies have no free ancestor entry. The spec requires it on the ancestor,
+    because the policy's status is full."""
     full = sorted(set(WITHOUT_ROOM.of(g, key)))
     if not full:
         return ()
-    message = f"no room for this Gateway in the status of {some(list(map(str, full)), SHOWN)}, so their backends get 500"
+    policies = some(list(map(str, full)), SHOWN)
+    message = f"the status of {policies} has no free entry for this Gateway, so requests to their backends get 500"
     return (true(reasons.POLICY_STATUS_FULL, message, reasons.NO_ROOM),)
 
 
@@ -237,7 +240,7 @@ def set_conditions(g: Graph, found: ListenerSetPlan) -> tuple[Condition, ...]:
 
 
 def _programmed(g: Graph, found: ListenerSetPlan) -> Condition:
-    """Returns True as soon as the Gateway's proxy serves one of its listeners as it is written now."""
+    """Returns Programmed: True once the Gateway's proxy serves one of the ListenerSet's listeners in its current form."""
     accepted = found.accepted
     if problem := accepted.problem:
         of_parent = problem.reason == reasons.PARENT_NOT_ACCEPTED

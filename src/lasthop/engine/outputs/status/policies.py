@@ -1,4 +1,4 @@
-"""Status of policies and XBackends: one entry for each Gateway that reaches them."""
+"""Statuses of policies and XBackends: one entry per Gateway that uses them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from lasthop.engine.store.store import OBJECTS
 
 
 class PolicyReport(msgspec.Struct, frozen=True):
-    """What is the case with a policy: for its status, and with the problems behind the conditions for its findings."""
+    """The conditions of a policy, for its status and its findings."""
 
     status: Status | None
     conditions: Mapping[Key, tuple[Condition, ...]] = {}
-    """By Gateway."""
+    """Conditions by Gateway."""
 
 
 class _Reported(NamedTuple):
@@ -55,7 +55,7 @@ _REPORTED: Final = {
 
 @query
 def policy_report(g: Graph, key: Key) -> PolicyReport:
-    """Returns the conditions at each Gateway. One query has those and the status, because both are read together."""
+    """Returns the status and the conditions at each Gateway. One query computes both, because they are read together."""
     found = g.shielded(_report, key)
     return PolicyReport(crashed_status(g, key)) if isinstance(found, Crash) else found
 
@@ -73,7 +73,7 @@ def _report(g: Graph, key: Key) -> PolicyReport:
 
 
 def _rejected_status(g: Graph, key: Key, obj: RejectedPolicy) -> PolicyStatus | None:
-    """Returns the status of a policy that cannot be read whole: invalid wherever what it names is reached."""
+    """Returns the status of a policy that cannot be read completely: invalid at every Gateway that reaches its targets."""
     services = ((service, t.section_name) for t in obj.targets if (service := service_of(key, t)))
     reached = {gateway for service, section in services for gateway, _ in reached_by(g, service, section)}
     refused = (failed(reasons.ACCEPTED, invalid(f"could not be read: {obj.message}")),)

@@ -1,6 +1,6 @@
-"""READY of an object of a running gateway, with the objects at fault.
+"""READY of an object in a running gateway, with the objects at fault.
 
-The API, the page and `lasthop status` show this one answer.
+The API, the page and `lasthop status` show this result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def class_owners(store: Store) -> dict[str, str]:
 
 
 def older_texts(refused: Iterable[NotApplied]) -> dict[Key, str]:
-    """Returns the objects of which an older text is in force, with the place of the text that is not applied."""
+    """Returns the objects whose older text is in force, with file and line of the new text that is not applied."""
     return {key: f"{each.file}:{each.line}" for each in refused for key in each.objects}
 
 
@@ -39,28 +39,28 @@ def readiness(g: Graph, key: Key, document: Json, owners: Mapping[str, str], old
     """Returns READY of an object; `document` is the object with its status."""
     found = summary(document, owners)
     if found.ready == "True" and (place := older.get(key)):
-        # The status says nothing about the text that was written last.
+        # The status describes the older text.
         why = f"an older version is in force; {place} is not applied"
         return Summary("Unknown", why, reason=OLDER_TEXT_IN_FORCE)
     return found._replace(because=found.because or _culprits(g, key, found))
 
 
 def _culprits(g: Graph, key: Key, found: Summary) -> tuple[str, ...]:
-    """Returns the policies, XBackends and Services for which hops of exactly this route, or to exactly this collector, are
-    refused or fail."""
+    """Returns the policies, XBackends and Services at fault for refused or failing hops of this route, or to this
+    collector."""
     refused = found.reason == reasons.INVALID_BACKEND_TLS
     if not (refused or found.condition == reasons.BACKEND_CONNECTED):
         return ()
     troubles = [hop_trouble.attempt(g, *hop) for hop in _hops(g, key)]
-    known = [each for each in troubles if not isinstance(each, Crash)]
+    known = [trouble for trouble in troubles if not isinstance(trouble, Crash)]
     return tuple(sorted({each.culprit.argument for each in known if each.culprit and (each.failure is None) == refused}))
 
 
 def _hops(g: Graph, key: Key) -> set[Hop]:
-    """Returns the hops over which a route or a telemetry policy sends anything."""
+    """Returns the hops that a route or a telemetry policy uses."""
     if key.kind == TELEMETRY.kind:
         to = (collector_hop(g, key, gateway) for gateway in TELEMETRY.ancestors(g, key).gateways)
         return {hop for hop in to if hop and key in HOPS.of(g, *hop)}
     found = parents.attempt(g, key) if key.kind in ROUTE_KINDS else ()
     accepted = () if isinstance(found, Crash) else (parent for parent in found if parent.problem is None)
-    return {each.hop for parent in accepted for each in route_hops(g, key, parent) if each.used}
+    return {route_hop.hop for parent in accepted for route_hop in route_hops(g, key, parent) if route_hop.used}

@@ -1,4 +1,4 @@
-"""Status of routes: one entry for each parentRef that names a Gateway of ours or one of its ListenerSets."""
+"""Statuses of routes: one entry per parentRef to a Gateway of this controller or one of its ListenerSets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lasthop.engine.plan.condition import Condition, failed, true
 from lasthop.engine.plan.problem import joined
 from lasthop.engine.plan.routing import Parent
 from lasthop.engine.resolve.gateways.gateways import without_effect
-from lasthop.engine.resolve.gateways.listener_sets import holder
+from lasthop.engine.resolve.gateways.listener_sets import route_parent
 from lasthop.engine.resolve.gateways.ports import port_problem, serves_nothing
 from lasthop.engine.resolve.hops.failing import hop_trouble, unconnected
 from lasthop.engine.resolve.hops.weakening import weakened
@@ -30,7 +30,7 @@ from lasthop.engine.store.node import Crash
 from lasthop.engine.store.stages import Output
 
 REFUSAL = {"HTTPRoute": "500", "GRPCRoute": "UNAVAILABLE"}
-"""What the client gets from a rule that cannot be done as it asks."""
+"""The response of a refused rule."""
 
 
 @query
@@ -56,9 +56,9 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
 
 
 def unserved_at(g: Graph, parent: Parent) -> tuple[Condition, ...]:
-    """Returns why clients do not reach a route at a Gateway, or not on every port of it: the ports cannot be had. `Accepted`
-    is about the route, so this is a condition of its own, absent otherwise."""
-    owner = holder(g, parent.owner)
+    """Returns why clients cannot reach a route on some or all ports of a Gateway. It is a separate condition because
+    `Accepted` describes the route; it is absent otherwise."""
+    owner = route_parent(g, parent.owner)
     ports = {(each.port, each.transport) for each in (owner.listeners if owner else ()) if each.name in parent.listeners}
     problems = [port_problem(g, parent.gateway, *port) for port in sorted(ports)]
     blocked = [problem for problem in problems if problem and problem.reason != reasons.PENDING]
@@ -71,7 +71,7 @@ def _troubled(g: Graph, key: Key, parent: Parent) -> tuple[Condition, ...]:
     for hop, used in route_hops(g, key, parent):
         found = hop_trouble.attempt(g, *hop)
         if isinstance(found, Crash):
-            continue  # it has a finding of its own
+            continue  # a crash has a separate finding
         weaker += [found.weakening] if found.weakening else []
         failing += [found.failure] if found.failure and used else []
     return (*weakened(tuple(weaker)), *unconnected(tuple(failing)))
@@ -79,7 +79,7 @@ def _troubled(g: Graph, key: Key, parent: Parent) -> tuple[Condition, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _reference(owner: Key, section_name: str, port: int) -> ParentReference:
-    """Returns what a status calls a parent: one and the same for the many routes of a Gateway."""
+    """Returns the parentRef of a status. The cache shares it among the routes of a Gateway."""
     return ParentReference(owner.name, kind=owner.kind, namespace=owner.namespace, section_name=section_name, port=port)
 
 
@@ -88,8 +88,8 @@ def _conditions(kind: str, parent: Parent, judged: RouteVerdict, said: str) -> t
     found = [accepted, _resolved(judged)]
     problems = (*judged.left_out, *judged.refused)
     if problems and accepted.status:
-        # "Dropped Rule" is how the spec wants it to begin.
-        answer = f", so that it answers {REFUSAL[kind]}" if judged.refused and kind in REFUSAL else ""
+        # The spec requires the prefix "Dropped Rule".
+        answer = f", so that it returns {REFUSAL[kind]}" if judged.refused and kind in REFUSAL else ""
         found.append(failed(reasons.PARTIALLY_INVALID, joined(problems, fields=True).within(f"Dropped Rule{answer}")))
     return tuple(found)
 

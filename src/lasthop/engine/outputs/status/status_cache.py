@@ -27,9 +27,9 @@ class StatusCache:
         self._store = store
         self._statuses: dict[Key, Status] = {}
         self._names: dict[str, Key] = {}
-        """The keys of the statuses by how they are written."""
+        """The keys of the statuses by their text."""
         self._errors: dict[Key, set[Finding]] = {}
-        """What is wrong with objects: no status may be there to carry it, or no condition is for that."""
+        """Errors of objects, which may have no status or no condition to report them."""
 
     def take(self, changes: Mapping[Key, Status | None], now: float) -> None:
         stamp = rfc3339(now)
@@ -56,15 +56,15 @@ class StatusCache:
         return self._statuses.get(key)
 
     def key_of(self, name: str) -> Key | None:
-        """Returns the object with a status that is written like this, as `HTTPRoute shop/api`."""
+        """Returns the key of an object with a status by its text, for example `HTTPRoute shop/api`."""
         return self._names.get(name)
 
     def keys(self) -> list[Key]:
         return sorted(self._statuses)
 
     def document(self, key: Key) -> Json | None:
-        """Returns the object as a cluster would show it: what was written, with its status. A policy is shown as rejected,
-        unless an older text of it is in force."""
+        """Returns the object with its status, as a cluster would show it. An unreadable policy is shown as rejected, unless an
+        older text is in force."""
         obj = self._store.get(key)
         if obj is None:
             return None
@@ -84,7 +84,7 @@ class StatusCache:
 
 
 def timed_status(new: Status, old: Status | None, now: str) -> Status:
-    """Returns the new status, with the times of those conditions whose status is as it was."""
+    """Returns the new status, with the times of conditions whose status is unchanged."""
     match new, old:
         case api.RouteStatus(), api.RouteStatus() | None:
             parents = {p.parent_ref: p.conditions for p in old.parents} if old else {}

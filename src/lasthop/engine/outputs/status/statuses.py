@@ -1,4 +1,4 @@
-"""Every status that is written, as outputs of the graph."""
+"""All statuses, as outputs of the graph."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ STATUS: Final = (
     *POLICY_STATUS,
 )
 STATUS_OF: Final = {stage.domain: stage.value for stage in STATUS}
-"""By kind: the query that ends in an object's status."""
+"""The query for the status of each kind."""

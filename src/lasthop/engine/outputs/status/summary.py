@@ -1,5 +1,5 @@
-"""READY of an object, and WHY not, from its conditions: the same for a status that a cluster keeps and for one that was just
-computed. Imports nothing heavy, so that `lasthop status` starts quickly.
+"""Computes READY and WHY of an object from its conditions, for statuses of a cluster and of a running gateway. It has no slow
+imports, so that `lasthop status` starts quickly.
 
 conditions (decided per hop by the engine) ──> summary ──> ready.py adds the objects at fault ──> API, page, `lasthop status`
 """
@@ -18,26 +18,26 @@ NO_STATUS = "has no status"
 
 class Summary(NamedTuple):
     ready: str
-    """`True`, `False` or `Unknown`; `-`: another controller's, or of a kind without a status."""
+    """`True`, `False` or `Unknown`; `-` for objects of other controllers and kinds without a status."""
     why: str
     brief: str = ""
-    """WHY where there is no room for all of it: what is wrong, and not where."""
+    """A short WHY: the cause without the place."""
     reason: str = ""
-    """Of the condition or finding that decides."""
+    """The reason of the deciding condition or finding."""
     because: tuple[str, ...] = ()
-    """The other objects that are at fault, as commands take them: `backendtlspolicy/shop/api`."""
+    """The other objects at fault, as command arguments: `backendtlspolicy/shop/api`."""
     condition: str = ""
-    """The type of the condition that decides; empty: none does."""
+    """The type of the deciding condition; empty if there is none."""
 
 
 def summary(document: Json, owners: Mapping[str, str] | None = None) -> Summary:
-    """Returns True if no condition in our part of the status is bad news, otherwise the first bad news. `owners`: the
-    controller of each GatewayClass, because a Gateway's status does not say who has written it."""
+    """Returns True if no condition in our part of the status reports a problem, otherwise the first problem. `owners` maps
+    GatewayClasses to controllers, because a Gateway's status does not name its controller."""
     return _others(document, owners or {}) or _ours(document)
 
 
 def _others(document: Json, owners: Mapping[str, str]) -> Summary | None:
-    """Returns `-` for what is not this controller's to judge."""
+    """Returns `-` for objects that this controller does not serve."""
     from lasthop.base.api.kinds import KINDS, has_status  # here, so that the CLI starts quickly
 
     kind = document.get("kind", "")
@@ -58,7 +58,7 @@ def _controllers(document: Json, owners: Mapping[str, str]) -> list[str]:
         return [owner]
     judged = any(_conditions(document)) or "rejected" in document or "problem" in document
     entries = () if judged else _entries(document)
-    return sorted({each.get("controllerName", CONTROLLER_NAME) for each in entries} - {CONTROLLER_NAME})
+    return sorted({entry.get("controllerName", CONTROLLER_NAME) for entry in entries} - {CONTROLLER_NAME})
 
 
 def _ours(document: Json) -> Summary:
@@ -68,13 +68,13 @@ def _ours(document: Json) -> Summary:
     if not found:
         return _by_finding(document) or Summary("Unknown", _without_status(document.get("kind", "")))
     if bad := [each for each in found if _is_bad(each[1])]:
-        return _bad_news(document, bad, found)
+        return _first_problem(document, bad, found)
     weakened = dict.fromkeys(c["message"] for _, c in found if condition_type(c["type"]).weakened)
     return _out_of_date(document, found) or _by_finding(document) or Summary("True", "; ".join(weakened))
 
 
 def _by_finding(document: Json) -> Summary | None:
-    """Returns what is wrong with an object that no condition is for."""
+    """Returns the problem of an object that no condition reports."""
     problem = document.get("problem")
     return Summary("False", f"{problem['reason']}: {problem['message']}", reason=problem["reason"]) if problem else None
 
@@ -86,14 +86,16 @@ def _is_bad(condition: Json) -> bool:
     return bool(condition["status"] == "True") == type.negative
 
 
-def _out_of_date(document: Json, found: list[tuple[Place, Json]]) -> Summary | None:
+def _out_of_date(document: Json, found: list[tuple[ConditionPlace, Json]]) -> Summary | None:
     seen, now = min(c.get("observedGeneration", 0) for _, c in found), document["metadata"].get("generation", 0)
     if seen >= now:
         return None
-    return Summary("Unknown", f"its status is out of date: of generation {seen}, and the object has generation {now}")
+    return Summary("Unknown", f"its status is out of date: it has generation {seen}, the object has {now}")
 
 
-def _bad_news(document: Json, bad: list[tuple[Place, Json]], found: list[tuple[Place, Json]]) -> Summary:
+def _first_problem(
+    document: Json, bad: list[tuple[ConditionPlace, Json]], found: list[tuple[ConditionPlace, Json]]
+) -> Summary:
     place, condition = min(bad, key=lambda each: each[1]["status"] == "Unknown")
     where = f"{place.name}: " if place.name else ""
     others = sorted({other.name for other, _ in bad} - {place.name, ""}) if place.name else []
@@ -109,7 +111,7 @@ def _bad_news(document: Json, bad: list[tuple[Place, Json]], found: list[tuple[P
     )
 
 
-def _unserved(document: Json, place: Place, condition: Json) -> tuple[str, ...]:
+def _unserved(document: Json, place: ConditionPlace, condition: Json) -> tuple[str, ...]:
     """Returns the Gateway or ListenerSet that keeps an object from being served."""
     if condition["type"] != PROGRAMMED or condition["reason"] != PARENT_NOT_PROGRAMMED:
         return ()
@@ -127,24 +129,24 @@ def _without_status(kind: str) -> str:
 
 
 def _words_of_failure(condition: Json) -> str:
-    """Returns why connections fail, of a condition that says so."""
+    """Returns the cause from a condition that reports failing connections."""
     from lasthop.engine.plan.observation import failure_words  # here, so that the CLI starts quickly
 
     return failure_words(condition["message"]) if condition_type(condition["type"]).observed else ""
 
 
 def _untried(condition: Json) -> bool:
-    """Returns whether nothing has happened yet, which is not bad news."""
+    """Returns whether no traffic was observed yet, which does not count as a problem."""
     return condition["status"] == "Unknown" and condition_type(condition["type"]).observed
 
 
 def observed(document: Json) -> str:
-    """Returns what is known of connections to its backends, of an object that nothing is wrong with."""
+    """Returns the observed state of connections, for an object without problems."""
     return next((c["message"] or _words(c["reason"]) for c in _conditions(document) if condition_type(c["type"]).observed), "")
 
 
 def _words(reason: str) -> str:
-    """Writes `HandshakesSucceed` as `handshakes succeed`."""
+    """Converts `HandshakesSucceed` to `handshakes succeed`."""
     return "".join(f" {c.lower()}" if c.isupper() else c for c in reason).strip()
 
 
@@ -152,31 +154,31 @@ def _conditions(document: Json) -> Iterator[Json]:
     return (condition for _, group in _groups(document) for condition in group.get("conditions") or ())
 
 
-def _besides(name: str, found: list[tuple[Place, Json]]) -> str:
-    """Returns what is weakened elsewhere, of an object that is refused at one Gateway: both are worth knowing."""
+def _besides(name: str, found: list[tuple[ConditionPlace, Json]]) -> str:
+    """Returns a weakening at another Gateway, for an object that is refused at one."""
     weakened = ((other.name, c) for other, c in found if condition_type(c["type"]).weakened)
     return next((f"; {other}: {c['message']}" for other, c in weakened if other != name), "")
 
 
-class Place(NamedTuple):
-    """What conditions are about: the object itself, one of its listeners, or a parent or ancestor."""
+class ConditionPlace(NamedTuple):
+    """The subject of conditions: the object itself, one of its listeners, a parent or an ancestor."""
 
     name: str = ""
     argument: str = ""
-    """Of a parent or ancestor, as commands take it."""
+    """The parent or ancestor as a command argument."""
 
 
-def _place(ref: Json, namespace: str = "") -> Place:
+def _place(ref: Json, namespace: str = "") -> ConditionPlace:
     path = f"{ref.get('namespace') or namespace}/{ref.get('name', '')}".lstrip("/")
-    return Place(path, f"{(ref.get('kind') or 'Gateway').lower()}/{path}")
+    return ConditionPlace(path, f"{(ref.get('kind') or 'Gateway').lower()}/{path}")
 
 
-def _groups(document: Json) -> Iterator[tuple[Place, Json]]:
+def _groups(document: Json) -> Iterator[tuple[ConditionPlace, Json]]:
     from lasthop.base.api.kinds import CONTROLLER_NAME  # here, so that the CLI starts quickly
 
     status = document.get("status") or {}
-    yield Place(), status
-    yield from ((Place(listener["name"]), listener) for listener in status.get("listeners") or ())
+    yield ConditionPlace(), status
+    yield from ((ConditionPlace(listener["name"]), listener) for listener in status.get("listeners") or ())
     for entry in _entries(document):
         if entry.get("controllerName", CONTROLLER_NAME) == CONTROLLER_NAME:
             yield _place(entry.get("parentRef") or entry["ancestorRef"]), entry

@@ -1,4 +1,4 @@
-"""Where clients reach a Gateway: URLs that can be tried."""
+"""URLs at which clients reach a Gateway."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from lasthop.engine.resolve.routing.attachment import ATTACHED, parents
 from lasthop.engine.store.graph import Graph
 
 SHOWN: Final = 3
-"""Hostnames of a listener that are named."""
+"""Limit of hostnames per listener."""
 _SCHEMES: Final = {"HTTP": ("http", 80), "HTTPS": ("https", 443)}
 _EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
 
 
 def served_urls(g: Graph, key: Key) -> Iterator[str]:
-    """Yields what a Gateway serves: a URL for each hostname of a listener, or for its address; `tcp://...` and the like for
-    listeners of connections and datagrams."""
+    """Yields the URLs of a Gateway, for each hostname of a listener or for its address; `tcp://...` and the like for
+    streams."""
     owner = gateway(g, key)
     for listener in owner.listeners if owner and owner.accepted.status else ():
         if not listener.served or port_problem(g, key, listener.port, listener.transport):
@@ -36,7 +36,7 @@ def served_urls(g: Graph, key: Key) -> Iterator[str]:
 
 
 def _hostnames(g: Graph, key: Key, listener: ListenerPlan) -> set[str]:
-    """Returns the names that its routes are served under; a route for any name needs none."""
+    """Returns the hostnames of a listener's routes; empty if a route serves any hostname."""
     found = set()
     for route in ATTACHED.of(g, listener.owner, listener.name):
         for parent in parents(g, route):

@@ -1,1 +1,1 @@
-"""Backends: what a backendRef names, its endpoints and protocol, and which routes lead to it."""
+"""Backends: targets of backendRefs, their endpoints and protocols, and the routes that lead to them."""

@@ -1,9 +1,7 @@
-"""What a Service, or a ServiceImport, says about TLS on its ports: by `appProtocol`, and by the annotations that other
-gateways read.
+"""Detects TLS on ports of Services and ServiceImports, by `appProtocol` and by annotations of other gateways.
 
-`appProtocol` never starts TLS, because it does not say what to verify. A port that says TLS and has no BackendTLSPolicy is
-refused; one that says plaintext is known to mean it.
-"""
+`appProtocol` never starts TLS, because it does not define what to verify. A port with a TLS protocol and without
+BackendTLSPolicy is refused; a plaintext protocol is an explicit declaration."""
 
 from __future__ import annotations
 
@@ -25,8 +23,8 @@ PLAINTEXT: Final = frozenset(
         *("domain", "syslog"),
     )
 )
-"""Kubernetes' own names, and IANA's where the same protocol over TLS has a name of its own (https, wss, ldaps, secure-mqtt):
-naming one of these means plaintext."""
+"""Plaintext protocols: Kubernetes' own names, and IANA names whose protocol over TLS has a separate name (https, wss, ldaps,
+secure-mqtt)."""
 
 TLS: Final = frozenset(
     (
@@ -35,15 +33,15 @@ TLS: Final = frozenset(
         *("domain-s", "ircs-u", "msft-gc-ssl", "submissions", "smtps", "syslog-tls", "xmpps-client", "xmpps-server"),
     )
 )
-"""The same over TLS, and what other gateways call it, whatever the domain in front of it. Not `http2`, `h2` and `grpc`, which
-mean TLS to some and plaintext to others."""
+"""TLS protocols, also with the domain prefixes of other gateways. Without `http2`, `h2` and `grpc`, which mean TLS to some
+gateways and plaintext to others."""
 
 
-def says_plaintext(app_protocol: str) -> bool:
+def is_plaintext(app_protocol: str) -> bool:
     return app_protocol.lower() in PLAINTEXT
 
 
-def says_tls(app_protocol: str) -> bool:
+def is_tls(app_protocol: str) -> bool:
     return app_protocol.lower().rpartition("/")[2] in TLS
 
 
@@ -51,10 +49,10 @@ HTTPS_PORT: Final = 443
 
 
 def looks_like_tls(port: ServicePort) -> str:
-    """Returns why a port that says nothing probably speaks TLS; empty if nothing says so."""
+    """Returns why a port without appProtocol probably serves TLS; empty if nothing indicates it."""
     if port.app_protocol:
         return ""
-    if says_tls(port.name.lower().partition("-")[0]):
+    if is_tls(port.name.lower().partition("-")[0]):
         return f"its name is {port.name}"
     return f"its number is {HTTPS_PORT}" if HTTPS_PORT in (port.port, port.target_port) else ""
 
@@ -62,34 +60,34 @@ def looks_like_tls(port: ServicePort) -> str:
 _BY_PORT: Final = ("projectcontour.io/upstream-protocol.tls", "projectcontour.io/upstream-protocol.h2")
 """Contour: names or numbers of ports."""
 _BY_PORT_NAME: Final = ("cloud.google.com/app-protocols", "service.alpha.kubernetes.io/app-protocols")
-"""GKE: a JSON object of protocols by port name, of which HTTP2 is over TLS too."""
+"""GKE: a JSON object of protocols by port name; HTTP2 means TLS too."""
 _BY_VALUE: Final = (
     "traefik.ingress.kubernetes.io/service.serversscheme",
     "nginx.ingress.kubernetes.io/backend-protocol",
     "alb.ingress.kubernetes.io/backend-protocol",
     "konghq.com/protocol",
 )
-"""Those whose value is a protocol, for all ports."""
+"""Annotations whose value is a protocol, for all ports."""
 _BY_PRESENCE: Final = (
     "service.beta.openshift.io/serving-cert-secret-name",
     "service.alpha.openshift.io/serving-cert-secret-name",
 )
-"""OpenShift issues a certificate for the Service, which its Pods are to show."""
+"""OpenShift issues a serving certificate for the Pods of the Service."""
 _BY_NAME: Final = ("nginx.org/ssl-services",)
-"""NGINX, at its Ingresses: names of Services."""
+"""NGINX: names of Services, on its Ingresses."""
 _BY_SWITCH: Final = ("haproxy.org/server-ssl",)
 
 
 def annotation_for_tls(service: AnyService, port: ServicePort) -> str:
-    """Returns the name of an annotation by which another gateway would use TLS on a port; empty if there is none."""
+    """Returns the name of an annotation that enables TLS on a port at another gateway; empty if there is none."""
     annotations = service.metadata.annotations
-    if says_plaintext(port.app_protocol):
+    if is_plaintext(port.app_protocol):
         return ""
     for name, value in annotations:
         if (
             (name in _BY_PORT and {port.name, str(port.port)} & _words(value))
             or (name in _BY_PORT_NAME and _by_port_name(value).get(port.name, "").upper() in ("HTTPS", "HTTP2"))
-            or (name in _BY_VALUE and says_tls(value.strip()))
+            or (name in _BY_VALUE and is_tls(value.strip()))
             or (name in _BY_PRESENCE and value)
             or (name in _BY_NAME and service.metadata.name in _words(value))
             or (name in _BY_SWITCH and value.strip().lower() == "true")
@@ -110,7 +108,7 @@ def _by_port_name(value: str) -> dict[str, str]:
 
 
 def policy_to_write(service: Key, port: ServicePort) -> str:
-    """Says where to write a BackendTLSPolicy for a port, and what it must target."""
+    """Describes the namespace and the targetRefs of a BackendTLSPolicy for a port."""
     section = f", sectionName: {port.name}" if port.name else ""
     group = SERVICE_GROUPS[service.kind] or '""'
     target = f"{{group: {group}, kind: {service.kind}, name: {service.name}{section}}}"

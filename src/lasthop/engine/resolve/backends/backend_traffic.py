@@ -1,10 +1,9 @@
-"""XBackendTrafficPolicies: which one applies to a backend, and the retry budget (GEP-3388) and sessions (GEP-1619) that it
-asks for.
+"""XBackendTrafficPolicies: the one that applies to a backend, with its retry budget (GEP-3388) and session persistence
+(GEP-1619).
 
-Of several that name a backend the oldest applies, then {namespace}/{name} decides, whatever state it is in. What it asks for
-is judged part by part: sessions that cannot be kept do not cost a backend its budget. For sessions, a rule of a route goes
-before an XBackend's own setting, and that before a policy.
-"""
+Of several policies for a backend, the oldest applies, then the first by {namespace}/{name}, even if it is invalid. Its parts
+are judged separately, so that an unsupported session setting does not disable the budget. For sessions, the rule of a route
+takes precedence over the XBackend's own setting, and that over a policy."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ from lasthop.engine.resolve.gateways.ports import serves_nothing
 from lasthop.engine.resolve.gateways.profiles import limits
 from lasthop.engine.resolve.policies.ancestors import Ancestors
 from lasthop.engine.resolve.policies.policy_kind import PolicyKind
-from lasthop.engine.resolve.policies.targets import service_meant
+from lasthop.engine.resolve.policies.targets import closest_service
 from lasthop.engine.resolve.routing.http_syntax import is_duration, seconds, shown
 from lasthop.engine.resolve.routing.refusals import long_session_name, session_problems
 from lasthop.engine.store.graph import Graph, query
@@ -41,18 +40,18 @@ from lasthop.engine.store.store import read
 KIND: Final = "XBackendTrafficPolicy"
 MAX_INTERVAL: Final = 3_600.0
 MAX_COUNT: Final = 1_000_000
-"""The CRD's own limits, these two."""
+"""The CRD's limits, both."""
 
 
 def backend_of(policy: Key, target: LocalPolicyTargetReference) -> Key | None:
-    """Returns the backend that a target names; None if it is of a kind that no policy applies to."""
+    """Returns the backend that a target names; None for kinds without traffic policies."""
     if target.kind == "Service" and target.group in ("", "core"):
         return Key("Service", policy.namespace, target.name)
     return Key(XBACKEND, policy.namespace, target.name) if (target.group, target.kind) == (XBACKEND_GROUP, XBACKEND) else None
 
 
 def hops_to(g: Graph, backend: Key) -> list[Hop]:
-    """Returns the hops of requests that lead to a target: connections are not retried, and have no cookies."""
+    """Returns the HTTP hops to a target. Streams have neither retries nor cookies."""
     return [hop for hop in REACH.of(g, backend) if hop.protocol.http]
 
 
@@ -63,11 +62,11 @@ def _gateways(g: Graph, policy: Key, obj: XBackendTrafficPolicy) -> set[Key]:
 TRAFFIC: Final = PolicyKind(KIND, XBackendTrafficPolicy, backend_of, _gateways, "name a Service or an XBackend")
 
 
-# --- what it asks for ------------------------------------------------------------------------------------------------
+# --- settings ------------------------------------------------------------------------------------------------
 
 
 class TrafficJudgement(msgspec.Struct, frozen=True):
-    """What a policy asks for and can have at one Gateway, and what it cannot have."""
+    """The settings of a policy that take effect at one Gateway, and the problems of the others."""
 
     budget: RetryBudget | None = None
     session: SessionPersistence | None = None
@@ -91,7 +90,7 @@ def judgement(g: Graph, policy: Key, gateway: Key) -> TrafficJudgement:
 
 
 def _constraint_problems(constraint: RetryConstraint) -> Iterator[Problem]:
-    """Yields what the CRD refuses too: an API server may hold objects that are older than it."""
+    """Repeats checks of the CRD, because an API server may store objects that are older than the CRD."""
     budget, rate, field = constraint.budget, constraint.min_retry_rate, "spec.retryConstraint"
     if not 0 <= budget.percent <= 100:
         yield unsupported_value(f"percent {budget.percent} is not between 0 and 100", f"{field}.budget.percent")
@@ -106,7 +105,7 @@ def _constraint_problems(constraint: RetryConstraint) -> Iterator[Problem]:
 
 
 def _budget(constraint: RetryConstraint) -> RetryBudget:
-    # Envoy knows no rate of retries, only how many are under way: those that begin within a second.
+    # Envoy limits concurrent retries, not a rate. The limit allows those that start within a second.
     rate = constraint.min_retry_rate.count / seconds(constraint.min_retry_rate.interval)
     minimum = min(max(1, math.ceil(rate)), MAX_COUNT)
     return RetryBudget(constraint.budget.percent, seconds(constraint.budget.interval), minimum)
@@ -117,52 +116,53 @@ def retry_budget(g: Graph, gateway: Key, backend: Key) -> RetryBudget | None:
     return judgement(g, policy, gateway).budget if policy else None
 
 
-class Kept(NamedTuple):
-    """Sessions that a backend asks for, and by which object."""
+class BackendSession(NamedTuple):
+    """Session persistence of a backend, and the object that configures it."""
 
     wanted: SessionPersistence
     by: Key
 
 
-def asked_session(g: Graph, backend: Key) -> Kept | None:
-    """Returns the sessions that an XBackend asks for itself, or those of its policy; whether they can be kept is open."""
+def configured_session(g: Graph, backend: Key) -> BackendSession | None:
+    """Returns the session persistence of an XBackend or of its policy, even if it is not supported."""
     own = xbackends.session(g, backend) if backend.kind == XBACKEND else None
     if own:
-        return Kept(own, backend)
+        return BackendSession(own, backend)
     policy = TRAFFIC.winner(g, backend)
     obj = read(g, policy, XBackendTrafficPolicy) if policy else None
-    return Kept(obj.spec.session_persistence, policy) if policy and obj and obj.spec.session_persistence else None
+    configured = obj.spec.session_persistence if obj else None
+    return BackendSession(configured, policy) if policy and configured else None
 
 
-def kept_session(g: Graph, gateway: Key, backend: Key) -> Kept | None:
-    """Returns the sessions of a backend that can be kept at a Gateway."""
-    asked = asked_session(g, backend)
-    if asked is None:
+def effective_session(g: Graph, gateway: Key, backend: Key) -> BackendSession | None:
+    """Returns the session persistence of a backend, if it is supported at a Gateway."""
+    session = configured_session(g, backend)
+    if session is None:
         return None
-    if asked.by == backend:
-        problems = (*session_problems(asked.wanted, ""), *long_session_name(asked.wanted, "", limits(g, gateway)))
-        return None if problems else asked
+    if session.by == backend:
+        problems = (*session_problems(session.wanted, ""), *long_session_name(session.wanted, "", limits(g, gateway)))
+        return None if problems else session
     policy = TRAFFIC.applied(g, gateway, backend)
-    return asked if policy and judgement(g, policy, gateway).session else None
+    return session if policy and judgement(g, policy, gateway).session else None
 
 
-# --- what is said of it ----------------------------------------------------------------------------------------------
+# --- status ----------------------------------------------------------------------------------------------
 
 
 def target_problem(g: Graph, policy: Key, target: LocalPolicyTargetReference) -> Problem | None:
-    """Returns why a policy has no effect on one of its targets."""
+    """Returns why a policy does not apply to one of its targets."""
     backend = backend_of(policy, target)
     if backend is None:
         return TRAFFIC.unsupported(policy, target)
     if backend.kind == "Service" and read(g, backend, Service) is None:
-        return not_found(reasons.TARGET_NOT_FOUND, backend, guess=service_meant(g, backend))
+        return not_found(reasons.TARGET_NOT_FOUND, backend, guess=closest_service(g, backend))
     if backend.kind == XBACKEND and read(g, backend, XBackend) is None:
         return not_found(reasons.TARGET_NOT_FOUND, backend)
     return TRAFFIC.conflict(g, policy, backend)
 
 
 def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
-    """Returns the conditions at one Gateway: accepted if anything that it asks for takes effect there."""
+    """Returns the conditions at one Gateway. The policy is accepted if any of its settings takes effect there."""
     obj = read(g, policy, XBackendTrafficPolicy)
     if obj is None:
         return ()
@@ -181,11 +181,11 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
         return (failed(reasons.ACCEPTED, joined((*here, *elsewhere))),)
     if judged.problems and judged.empty:
         return (failed(reasons.ACCEPTED, joined(judged.problems, reasons.INVALID, fields=True)),)
-    said = [str(problem) for problem in problems] or (["it asks for nothing"] if judged.empty else [])
+    notes = [str(problem) for problem in problems] or (["it has no settings"] if judged.empty else [])
     if judged.session:
-        own = [each for each in TRAFFIC.targets(policy, obj) if xbackends.session(g, each)]
-        said += [f"the sessions that {each} asks for itself go first" for each in own]
-    found = [true(reasons.ACCEPTED, "; ".join(dict.fromkeys(said)))]
+        own = [backend for backend in TRAFFIC.targets(policy, obj) if xbackends.session(g, backend)]
+        notes += [f"sessionPersistence of {backend} itself takes precedence" for backend in own]
+    found = [true(reasons.ACCEPTED, "; ".join(dict.fromkeys(notes)))]
     if problems:
         found.append(failed(reasons.PARTIALLY_INVALID, joined(problems, fields=True)))
     if unserved := serves_nothing(g, gateway):
@@ -194,7 +194,7 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
 
 
 def unreached(g: Graph, policy: Key) -> Problem | None:
-    """Returns why no Gateway uses a policy whose targets are all right."""
+    """Returns why no Gateway uses a policy with valid targets."""
     if TRAFFIC.ancestors(g, policy) != Ancestors():
         return None
     message = "no Gateway reaches its targets through an HTTPRoute or GRPCRoute, so the policy has no effect yet"

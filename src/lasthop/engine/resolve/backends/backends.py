@@ -1,4 +1,4 @@
-"""Backends: what a backendRef leads to, and where the endpoints of a Service port, ServiceImport or XBackend are."""
+"""Backends: the target of a backendRef, and the endpoints of a Service port, a ServiceImport or an XBackend."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lasthop.engine.plan.limits import MAX_ENDPOINTS
 from lasthop.engine.plan.problem import Problem, invalid_kind, ref_not_permitted
 from lasthop.engine.plan.upstream import EndpointAddress, Endpoints, EndpointsKind, Protocol
 from lasthop.engine.resolve.backends import xbackends
-from lasthop.engine.resolve.backends.app_protocols import H2C, says_plaintext
+from lasthop.engine.resolve.backends.app_protocols import H2C, is_plaintext
 from lasthop.engine.resolve.backends.grants import permitted
 from lasthop.engine.resolve.settings import installed
 from lasthop.engine.store.graph import Graph, query
@@ -28,13 +28,13 @@ from lasthop.engine.store.sources import Index
 from lasthop.engine.store.store import read
 
 SLICE_LABELS: Final = {"Service": "kubernetes.io/service-name", "ServiceImport": "multicluster.kubernetes.io/service-name"}
-"""The label of an EndpointSlice that says to which object of a kind it belongs. One slice may belong to one of each."""
+"""The labels by which an EndpointSlice belongs to a Service or a ServiceImport, or to one of each."""
 
 
 class ListedSlice(NamedTuple):
     key: Key
     names: bool
-    """Its addresses are DNS names."""
+    """Whether its addresses are DNS names."""
 
 
 SLICES = Index[Key, ListedSlice]("slice")
@@ -46,19 +46,19 @@ DNS_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?")
 
 
 class BackendTarget(msgspec.Struct, frozen=True):
-    """A permitted reference to a port of a Service or ServiceImport, or to an XBackend, whether or not that exists."""
+    """A permitted reference to a port of a Service or ServiceImport, or to an XBackend, which need not exist."""
 
     backend: Key
     port: int
 
 
 def target(g: Graph, route: Key, ref: BackendObjectReference, group: str = GROUP) -> BackendTarget | Problem:
-    """Returns what a backendRef names, or why it may not. `group` is that of the object that has it."""
+    """Returns the target of a backendRef, or why the reference is invalid. `group` is that of the referring object."""
     if (ref.group, ref.kind) == (XBACKEND_GROUP, XBACKEND):
         backend = Key(XBACKEND, ref.namespace or route.namespace, ref.name)
         if not permitted(g, group, route, XBACKEND_GROUP, backend):
             return ref_not_permitted(route, backend)
-        # Its own port, or none that there is: an XBackend has one, and a reference need not name it.
+        # An XBackend has one port, which a reference need not name.
         own = xbackends.port(g, backend)
         return BackendTarget(backend, own if ref.port in (0, own) else ref.port)
     if SERVICE_GROUPS.get(ref.kind) != ref.group or not installed(g, ref.kind):
@@ -71,7 +71,7 @@ def target(g: Graph, route: Key, ref: BackendObjectReference, group: str = GROUP
 
 @query
 def speaks_h2c(g: Graph, backend: Key, port: int) -> bool:
-    """Returns whether a backend says that it speaks HTTP/2 without TLS."""
+    """Returns whether a backend declares HTTP/2 without TLS."""
     if backend.kind == XBACKEND:
         xbackend = read(g, backend, XBackend)
         return xbackend is not None and xbackend.spec.protocol in xbackends.H2C
@@ -82,17 +82,17 @@ def speaks_h2c(g: Graph, backend: Key, port: int) -> bool:
 
 @query
 def declares_plaintext(g: Graph, backend: Key, port: int, protocol: Protocol) -> bool:
-    """Returns whether a backend says itself that it speaks plaintext. An XBackend's tls.mode None does not: it is the
+    """Returns whether a backend explicitly declares plaintext. An XBackend's tls.mode None does not, because it is the
     default."""
     if backend.kind == XBACKEND:
         return speaks_h2c(g, backend, port)
     service = read(g, backend, AnyService)
     found = service.port(port, protocol.transport) if service else None
-    return found is not None and says_plaintext(found.app_protocol)
+    return found is not None and is_plaintext(found.app_protocol)
 
 
 def endpoints_kind(g: Graph, backend: Key, port: int, transport: str) -> EndpointsKind:
-    """Returns the kind of the endpoints. It is known from the EndpointSlices that exist, unless some have names."""
+    """Returns the kind of the endpoints. The list of EndpointSlices decides it, unless some contain DNS names."""
     if backend.kind != XBACKEND and not any(listed.names for listed in SLICES.of(g, backend)):
         service = read(g, backend, AnyService)
         if not isinstance(service, Service) or service.spec.type != "ExternalName":
@@ -107,11 +107,12 @@ def _exact_kind(g: Graph, backend: Key, port: int, transport: str) -> EndpointsK
 
 @query
 def endpoints(g: Graph, backend: Key, port_number: int, transport: str) -> Endpoints:
-    """Returns those that can be connected to, as many as a port may have. One that Envoy would refuse must not take the others
-    along."""
+    """Returns the usable endpoints up to the limit. An endpoint that Envoy would refuse must not affect the others."""
     if backend.kind == XBACKEND:
         found = xbackends.endpoints(g, backend)
-        return Endpoints(found.kind, tuple(each for each in found.endpoints[:MAX_ENDPOINTS] if _sound(found.kind, each)))
+        return Endpoints(
+            found.kind, tuple(endpoint for endpoint in found.endpoints[:MAX_ENDPOINTS] if _sound(found.kind, endpoint))
+        )
     service = read(g, backend, AnyService)
     port = service.port(port_number, transport) if service else None
     if service is None or port is None:
@@ -143,7 +144,7 @@ def _from_slices(g: Graph, service: Key, port_name: str, transport: str) -> Endp
     if len(keys) == 1:
         only = _of_slice(g, keys[0], port_name, transport)
         return Endpoints(only.kind if only.endpoints else EndpointsKind.ADDRESSES, only.endpoints[:MAX_ENDPOINTS])
-    # Kubernetes keeps one addressType per slice. Where a Service has both, addresses are preferred: they need no resolver.
+    # Each slice has one addressType. If a Service has both, addresses are preferred, because they need no resolver.
     found: dict[EndpointsKind, set[EndpointAddress]] = {kind: set() for kind in EndpointsKind}
     for key in sorted(keys):
         of_slice = _one_of_many(g, key, port_name, transport)
@@ -156,7 +157,8 @@ def _from_slices(g: Graph, service: Key, port_name: str, transport: str) -> Endp
 
 @query
 def _one_of_many(g: Graph, key: Key, port_name: str, transport: str) -> Endpoints:
-    """Returns the endpoints of one slice. A query of its own: a Service with thousands of them changes slice by slice."""
+    """Returns the endpoints of one slice. It is a separate query, because a Service with thousands of endpoints changes slice
+    by slice."""
     return _of_slice(g, key, port_name, transport)
 
 
@@ -166,13 +168,13 @@ def _of_slice(g: Graph, key: Key, port_name: str, transport: str) -> Endpoints:
     named_so = [p.port for p in slice.ports if p.name == port_name and p.protocol == transport] if slice else []
     ports = {port for port in named_so if port and 0 < port < 65536}
     addresses = {address for e in slice.endpoints if e.usable for address in e.addresses[:1]} if slice and ports else set()
-    # Envoy refuses anything but an address here; an API server does too, unless its validation is off.
+    # Envoy accepts only IP addresses here, and so does an API server unless its validation is off.
     usable = [address for address in addresses if _kind_of(address) is kind]
     named = (EndpointAddress(address, port) for address in usable for port in ports)
     return Endpoints(kind, tuple(sorted(each for each in named if kind is not EndpointsKind.DNS or _sound(kind, each))))
 
 
 def slice_services(key: Key, found: EndpointSlice) -> list[Key]:
-    """Returns the Service and the ServiceImport that an EndpointSlice says it belongs to."""
+    """Returns the Service and the ServiceImport that the labels of an EndpointSlice name."""
     named = ((kind, found.metadata.labels.get(label)) for kind, label in SLICE_LABELS.items())
     return [Key(kind, key.namespace, name) for kind, name in named if name]

@@ -1,5 +1,5 @@
-"""EndpointSlices by all that they are looked up by, and why a port of a Service or ServiceImport has no endpoint: no status
-reports that, because to the spec it is a valid backend."""
+"""Indexes EndpointSlices, and explains why a port of a Service or ServiceImport has no endpoint. No status reports that,
+because the spec counts it as a valid backend."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lasthop.engine.store.store import read
 
 
 def missing_endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> str:
-    """Returns why a port of an existing Service has no ready endpoint; empty if it has one, or if that is as it should be."""
+    """Returns why a port of an existing Service has no ready endpoint; empty if it has one, or if it is scaled to zero."""
     service = read(g, service_key, AnyService)
     port = service.port(port_number, transport) if service else None
     if port is None or endpoints(g, service_key, port_number, transport).endpoints:
@@ -31,7 +31,7 @@ def missing_endpoints(g: Graph, service_key: Key, port_number: int, transport: s
     names = sorted({each.name for slice in written for each in slice.ports if each.protocol == transport and each.port})
     if port.name not in names:
         has = f"they have {', '.join(map(repr, names))}" if names else "they have none"
-        wanted = f"port named {port.name!r}" if port.name else "port without a name, as the Service's has none"
+        wanted = f"port named {port.name!r}" if port.name else "port without a name, although the Service's port has none"
         return f"its EndpointSlices have no {transport} {wanted} ({has})"
     known = [endpoint for slice in written for endpoint in slice.endpoints]
     if not known:
@@ -40,17 +40,16 @@ def missing_endpoints(g: Graph, service_key: Key, port_number: int, transport: s
 
 
 def _unlabelled(g: Graph, service: Key) -> str:
-    said = f"no EndpointSlice in namespace {service.namespace} has the label {SLICE_LABELS[service.kind]}: {service.name}"
+    missing = f"no EndpointSlice in namespace {service.namespace} has the label {SLICE_LABELS[service.kind]}: {service.name}"
     if settings(g).pods:
-        return said  # there they are not written by hand
-    strays = dict(STRAY_SLICES.of(g, service.kind, service.namespace))
-    guess = typo_of(service.name, strays)
-    return f"{said}; that of {strays[guess]} is {guess}, of which there is no {service.kind}" if guess else said
+        return missing  # in a cluster, controllers write them
+    orphans = dict(ORPHANED_SLICES.of(g, service.kind, service.namespace))
+    guess = typo_of(service.name, orphans)
+    return f"{missing}; {orphans[guess]} has the label {guess}, but no such {service.kind} exists" if guess else missing
 
 
-STRAY_SLICES = Index[str, str, tuple[str, Key]]("stray-slice")
-"""EndpointSlices of Services that do not exist, where people write them by hand, by the Service's kind and namespace: (its
-name, slice)."""
+ORPHANED_SLICES = Index[str, str, tuple[str, Key]]("orphaned-slice")
+"""Handwritten EndpointSlices whose Service does not exist, by the Service's kind and namespace: (Service name, slice)."""
 
 
 @indexer("EndpointSlice")
@@ -63,9 +62,9 @@ def index_slices(g: Graph, key: Key) -> Iterator[Entry]:
         yield SLICES.entry((service,), ListedSlice(key, found.address_type == FQDN))
     if settings(g).pods:
         return
-    # Where people write them by hand, an XBackend selects them by their labels, and some are of a Service that is not there.
+    # Handwritten slices can be selected by an XBackend, or name a Service that does not exist.
     for name, value in found.metadata.labels:
         yield LABELLED.entry((key.namespace, name, value), key)
     for service in services:
         if read(g, service, AnyService) is None:
-            yield STRAY_SLICES.entry((service.kind, service.namespace), (service.name, key))
+            yield ORPHANED_SLICES.entry((service.kind, service.namespace), (service.name, key))

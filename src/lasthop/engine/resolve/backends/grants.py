@@ -1,4 +1,4 @@
-"""ReferenceGrants: who may refer into another namespace."""
+"""ReferenceGrants: permitted references to objects in other namespaces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANY = ""
 
 
 class Reference(NamedTuple):
-    """From objects of one kind and namespace to those of another."""
+    """A reference from objects of one kind and namespace to those of another."""
 
     to_namespace: str
     from_group: str
@@ -27,11 +27,11 @@ class Reference(NamedTuple):
 
 
 GRANTS = Index[str, str, str, str, str, str, frozenset[str]]("grant")
-"""By `Reference`: the names that each ReferenceGrant permits, `ANY` for all."""
+"""The names that each ReferenceGrant permits (`ANY` for all), by `Reference`."""
 
 
 def references(key: Key, grant: ReferenceGrant) -> Iterator[tuple[Reference, str]]:
-    """Yields what a grant permits, each with the name, or `ANY`."""
+    """Yields the references that a grant permits, each with a name or `ANY`."""
     for source in grant.spec.from_:
         for target in grant.spec.to:
             reference = Reference(key.namespace, source.group, source.kind, source.namespace, target.group, target.kind)
@@ -49,7 +49,7 @@ def index_grants(g: Graph, key: Key) -> Iterator[Entry]:
 
 
 def permitted(g: Graph, group: str, source: Key, target_group: str, target: Key) -> bool:
-    """Returns whether an object may refer to `target`: always in its own namespace, elsewhere by a grant of that namespace."""
+    """Returns whether an object may refer to `target`: always in its own namespace, otherwise by a ReferenceGrant there."""
     if source.namespace == target.namespace:
         return True
     granted = GRANTS.of(g, target.namespace, group, source.kind, source.namespace, target_group, target.kind)

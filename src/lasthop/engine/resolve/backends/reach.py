@@ -1,4 +1,4 @@
-"""Reach: which routes lead over a hop, which hops lead to a backend, and which of them to one of its ports."""
+"""Indexes routes by hop, and hops by backend and port."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from lasthop.engine.store.sources import Entry, Index
 from lasthop.engine.store.stages import indexer
 
 HOPS = Index[Key, Key, int, Protocol, Key]("hop")
-"""The routes that lead over a hop."""
+"""The routes that use a hop."""
 REFUSED = Index[Key, Key, int, Key]("refused-reference")
-"""By Gateway, backend and port: routes whose reference to it no ReferenceGrant permits."""
+"""Routes whose reference lacks a ReferenceGrant, by Gateway, backend and port."""
 REACH = Index[Key, Hop]("reach")
 """The hops to a Service, a ServiceImport or an XBackend."""
 PORTS = Index[Key, Key, int, Protocol]("hop-port")

@@ -1,4 +1,4 @@
-"""The conditions of an XBackend at one Gateway that routes lead from."""
+"""The conditions of an XBackend at each Gateway whose routes use it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def hops(g: Graph, key: Key) -> tuple[Hop, ...]:
 
 @query
 def gateways(g: Graph, key: Key) -> tuple[Key, ...]:
-    """Returns the Gateways that reach an XBackend, as far as its status has room. The others use it all the same."""
+    """Returns the Gateways that reach an XBackend, up to the limit of its status. The others use it without a status entry."""
     obj = read(g, key, XBackend)
     reached = sorted({hop.gateway for hop in hops(g, key)}, key=lambda gateway: age(g, gateway))
     foreign = sum(1 for entry in obj.status.ancestors if entry.controller_name != CONTROLLER_NAME) if obj else 0
@@ -38,7 +38,7 @@ def gateways(g: Graph, key: Key) -> tuple[Key, ...]:
 
 
 def conditions(g: Graph, key: Key, gateway: Key) -> tuple[Condition, ...]:
-    """Returns the conditions for one Gateway: accepted only if no hop from there is refused."""
+    """Returns the conditions for one Gateway. The XBackend is accepted only if no hop from there is refused."""
     resolved = _resolved(g, key)
     own, judged = spec_problem(g, key), judgement(g, key)
     if own:
@@ -61,12 +61,13 @@ def _warnings(g: Graph, key: Key, found: list[HopTLS]) -> tuple[str, ...]:
     obj, judged = read(g, key, XBackend), judgement(g, key)
     warnings = [*judged.warnings, *judged.notes] if judged else []
     if obj and obj.spec.type == EXTERNAL_HOSTNAME and any(isinstance(tls, Plaintext) for tls in found):
-        warnings.append(f"nothing verifies that {obj.spec.external_hostname.hostname} is who answers: the gateway adds no TLS")
+        name = obj.spec.external_hostname.hostname
+        warnings.append(f"nothing verifies the server behind {name}, because the gateway adds no TLS")
     return tuple(warnings)
 
 
 def _resolved(g: Graph, key: Key) -> Condition:
-    """Judges the references of its TLS."""
+    """Returns ResolvedRefs, for the references of its TLS."""
     judged, certificate = judgement(g, key), client_certificate(g, key)
     if judged and judged.unresolved:
         return failed(reasons.RESOLVED_REFS, judged.unresolved)

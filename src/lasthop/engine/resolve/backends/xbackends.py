@@ -1,9 +1,8 @@
-"""XBackends: their endpoints, their protocol, and what in them cannot be served.
+"""XBackends: their endpoints, protocols and errors.
 
-An external hostname leads wherever its owner in DNS says, the metadata service of a cloud or the API server included. In a
-cluster, where the author of an XBackend need not be the operator, such a name is therefore used only over verified TLS,
-unless a GatewayProfile says otherwise. It is looked up as it is written, never completed by the search list of a Pod.
-"""
+The owner of an external hostname can point it at any address in DNS, even the metadata service of a cloud or the API server.
+The author of an XBackend in a cluster need not be the operator, so such a name is used only over verified TLS unless a
+GatewayProfile allows it. It is resolved as an absolute name, without the search list of a Pod."""
 
 from __future__ import annotations
 
@@ -38,23 +37,23 @@ PLAINTEXT: Final = "None"
 MUTUAL: Final = "ClientAndServer"
 MODES: Final = (PLAINTEXT, "ServerOnly", MUTUAL)
 ALPN: Final = {"HTTP2": "h2", "GRPC": "h2", "HTTP11": "http/1.1", "WSS": "http/1.1"}
-"""What is offered over TLS for a protocol; all others leave it to the route."""
+"""The ALPN offer of each protocol; for other protocols, the route decides."""
 H2C: Final = frozenset({"H2C", "GRPC"})
-"""HTTP/2 where there is no TLS."""
+"""Protocols that mean HTTP/2 without TLS."""
 PROTOCOLS: Final = frozenset({"", "TCP", "HTTP", "H2C", "MCP", *ALPN})
 CLUSTER_DOMAIN: Final = ".cluster.local"
 
 
 @query
 def port(g: Graph, key: Key) -> int:
-    """Returns the XBackend's port; 0 while there is no such XBackend."""
+    """Returns the XBackend's port; 0 if the XBackend does not exist."""
     obj = read(g, key, XBackend)
     return obj.spec.port.number if obj else 0
 
 
 def absent(g: Graph, key: Key) -> Problem:
-    """Returns why there is no XBackend. An API server of a newer bundle may hold one all the same; then a finding on it names
-    the field that is not known here."""
+    """Reports a missing XBackend. An API server with newer CRDs may have one with fields that Lasthop does not know; a finding
+    on it then names the field."""
     missing = problems.backend_not_found(key)
     if not settings(g).pods:
         return missing
@@ -63,7 +62,7 @@ def absent(g: Graph, key: Key) -> Problem:
 
 @query
 def spec_problem(g: Graph, key: Key) -> Problem | None:
-    """Returns what is wrong with an XBackend for every route, its TLS aside."""
+    """Returns the problem of an XBackend for all routes, apart from its TLS."""
     obj = read(g, key, XBackend)
     if obj is None:
         return absent(g, key)
@@ -71,16 +70,16 @@ def spec_problem(g: Graph, key: Key) -> Problem | None:
     if spec.type not in (EXTERNAL_HOSTNAME, ENDPOINT_SELECTOR):
         return problems.unsupported_value(f"type {spec.type} is not supported", remedy=f"use {EXTERNAL_HOSTNAME}")
     if not spec.port.number:
-        return problems.unsupported_value("port has no number", remedy="give it one")
+        return problems.unsupported_value("port has no number", remedy="set port.number")
     if spec.protocol not in PROTOCOLS:
         known = ", ".join(sorted(filter(None, PROTOCOLS)))
         return problems.unsupported_protocol(f"protocol {spec.protocol} is not supported; known are {known}")
     if spec.tls.mode not in MODES or (spec.tls.mode == PLAINTEXT) == (spec.tls.validation is not None):
-        message = f"tls.mode {spec.tls.mode} is not understood together with the rest of tls"
+        message = f"tls.mode {spec.tls.mode} does not match the other fields of tls"
         return problems.invalid(message, remedy="correct it")
     if obj.selects:
-        # The schema asks for a label; without one, everything in the namespace would be meant.
-        return None if spec.endpoint_selector.match_labels else problems.unsupported_value("it selects by no label")
+        # The schema requires a label; without one, the selector would match the whole namespace.
+        return None if spec.endpoint_selector.match_labels else problems.unsupported_value("endpointSelector has no labels")
     name = spec.external_hostname.hostname.lower().rstrip(".")
     if is_address(name):
         remedy = "use a name, or a Service with EndpointSlices"
@@ -93,16 +92,17 @@ def spec_problem(g: Graph, key: Key) -> Problem | None:
 
 
 def is_address(name: str) -> bool:
-    """Recognizes also the spellings that resolvers take for one: 127.1, 0x7f000001, 2130706433. No name ends in a number."""
+    """Recognizes also spellings that resolvers accept as addresses: 127.1, 0x7f000001, 2130706433. DNS names never end in a
+    number."""
     return is_ip(name) or re.fullmatch(r"\d+|0x[0-9a-f]*", name.rpartition(".")[2]) is not None
 
 
 def problem(g: Graph, key: Key, number: int, protocol: Protocol) -> Problem | None:
-    """Returns why an XBackend cannot be used on a hop, its TLS aside."""
+    """Returns why an XBackend cannot be used on a hop, apart from its TLS."""
     if own := spec_problem(g, key):
         return own if own.reason == reasons.BACKEND_NOT_FOUND else own.within(str(key), key)
     if number != port(g, key):
-        message = f"{key} has port {port(g, key)} and not {number}"
+        message = f"{key} has port {port(g, key)}, not {number}"
         return Problem(reasons.BACKEND_NOT_FOUND, message, remedy="remove the port from the backendRef", about=(key,))
     return protocol_problem(g, key, protocol)
 
@@ -113,43 +113,44 @@ def protocol_problem(g: Graph, key: Key, asked: Protocol) -> Problem | None:
     if asked is Protocol.UDP:
         return problems.unsupported_protocol(f"{key} cannot be used over UDP", "use a Service", key)
     if asked.http and protocol == "TCP":
-        return problems.unsupported_protocol(f"{key} has protocol TCP, and the route speaks HTTP", "use a TCPRoute", key)
+        return problems.unsupported_protocol(f"{key} has protocol TCP, but the route needs HTTP", "use a TCPRoute", key)
     if asked is Protocol.H2 and protocol in ALPN and ALPN[protocol] != "h2":
-        return problems.unsupported_protocol(f"{key} has protocol {protocol}, and gRPC needs HTTP/2", "use GRPC or HTTP2", key)
+        return problems.unsupported_protocol(f"{key} has protocol {protocol}, but gRPC needs HTTP/2", "use GRPC or HTTP2", key)
     return None
 
 
 def external_hostname_problem(g: Graph, gateway: Key, key: Key, tls: HopTLS) -> Problem | None:
-    """Returns why the GatewayProfile, or its absence, does not permit an external hostname."""
+    """Returns why an external hostname is not permitted, by a GatewayProfile or without one."""
     obj = read(g, key, XBackend)
     if obj is None or obj.spec.type != EXTERNAL_HOSTNAME:
         return None
     rules, name = backend_rules(g, gateway), obj.spec.external_hostname.hostname
     if rules.external_hostnames or (rules.external_hostnames is None and settings(g).external_names):
         return None
-    # Of what a waiver may leave out only the dates say nothing about who answers.
+    # A waiver of Expiry still verifies the identity of the server, other waivers do not.
     if rules.external_hostnames is None and isinstance(tls, BackendTLS) and tls.strength >= Strength.WAIVED_EXPIRY:
         return None
     if rules.external_hostnames is None:
-        why = "in a cluster an external hostname is used only over TLS that the gateway verifies"
-        message = f"{name} could lead anywhere: {why}"
-        how = "remove the waiver" if isinstance(tls, BackendTLS) else "give it tls"
-        remedy = f"{how}, or let a GatewayProfile say externalHostnames: Allow"
+        why = "in a cluster, an external hostname requires TLS that the gateway verifies"
+        message = f"{name} could resolve to any address: {why}"
+        how = "remove the waiver" if isinstance(tls, BackendTLS) else "set tls"
+        remedy = f"{how}, or set externalHostnames: Allow in a GatewayProfile"
     else:
-        who = f"({rules.by})" if rules.profiles else "(its GatewayProfile cannot be read)"
-        message, remedy = f"{name} is external, and external hostnames are denied here {who}", "ask the operator"
+        by = f"({rules.by})" if rules.profiles else "(its GatewayProfile cannot be read)"
+        message, remedy = f"{name} is external, but external hostnames are denied here {by}", "ask the operator"
     return Problem(reasons.EXTERNAL_HOSTNAME_NOT_PERMITTED, message, remedy=remedy)
 
 
 @query
 def client_certificate(g: Graph, key: Key) -> Key | Problem | None:
-    """Returns the Secret that is shown to the backend (`tls.clientCertificateRef`), or why it cannot be; None: none is."""
+    """Returns the Secret with the client certificate (`tls.clientCertificateRef`), or why it cannot be used; None without
+    one."""
     obj = read(g, key, XBackend)
     if obj is None or obj.spec.tls.mode != MUTUAL:
         return None
     ref, field = obj.spec.tls.client_certificate_ref, "tls.clientCertificateRef"
     if ref is None:
-        return Problem(reasons.INVALID_CLIENT_CERTIFICATE_REF, "it has none", remedy="use a Secret")
+        return Problem(reasons.INVALID_CLIENT_CERTIFICATE_REF, f"{field} is missing", remedy="refer to a Secret")
     if (ref.group, ref.kind) != ("", "Secret"):
         return problems.invalid_kind(ref.kind, ref.group, "a Secret", reasons.INVALID_CLIENT_CERTIFICATE_REF).within(field)
     secret = Key("Secret", ref.namespace or key.namespace, ref.name)
@@ -175,8 +176,8 @@ def endpoints(g: Graph, key: Key) -> Endpoints:
 
 
 def _selected(g: Graph, key: Key, obj: XBackend) -> Iterator[str]:
-    """Yields the addresses of Pods. A folder has none: there the selector is for the EndpointSlices themselves, of which the
-    addresses count; the port is the XBackend's."""
+    """Yields the addresses of the selected Pods. A folder has no Pods: there the selector matches EndpointSlices, whose
+    addresses are used with the XBackend's port."""
     labels = obj.spec.endpoint_selector.match_labels
     first = min(labels, key=lambda each: LABELLED.size(g, key.namespace, *each), default=None)
     for each in LABELLED.of(g, key.namespace, *first) if first else ():
@@ -194,7 +195,7 @@ def _pod_address(g: Graph, key: Key, labels: StringMap) -> tuple[str, ...]:
 
 
 LABELLED = Index[str, str, str, Key]("labelled")
-"""Pods by namespace, label and value; where there are none, EndpointSlices."""
+"""Pods by namespace, label and value; in a folder, EndpointSlices."""
 
 
 @indexer(POD.kind)

@@ -1,1 +1,1 @@
-"""Gateways, GatewayClasses, ListenerSets and listeners: who owns them, what they bind, what the operator permits."""
+"""Gateways, GatewayClasses, ListenerSets and listeners: ownership, addresses and ports, and the operator's rules."""

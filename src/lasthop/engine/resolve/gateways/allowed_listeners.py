@@ -1,4 +1,4 @@
-"""The ListenerSets of a Gateway: which ones it allows, by namespace as with routes, and in which order they come."""
+"""Decides which ListenerSets a Gateway allows, by namespace as for routes, and their order of precedence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lasthop.engine.store.store import read
 
 
 def parent_gateway(g: Graph, key: Key) -> Key | None:
-    """Returns the Gateway that a ListenerSet names, whether or not there is one; None if it names something else."""
+    """Returns the Gateway that a ListenerSet names, which need not exist; None if it names another kind."""
     obj = read(g, key, ListenerSet)
     ref = obj.spec.parent_ref if obj else None
     if ref is None or (ref.group, ref.kind) != (GROUP, "Gateway"):
@@ -29,7 +29,7 @@ def parent_gateway(g: Graph, key: Key) -> Key | None:
 
 
 LISTENER_SETS = Index[Key, tuple[tuple[str, str], Key, int]]("listener-set")
-"""By the Gateway that they name: (age, ListenerSet, how many listeners it has)."""
+"""(age, ListenerSet, number of its listeners) by the Gateway that the ListenerSet names."""
 
 
 @indexer("ListenerSet", keeps=True)
@@ -41,7 +41,7 @@ def index_listener_sets(g: Graph, key: Key) -> Iterator[Entry]:
 
 @query
 def allowed_sets(g: Graph, gateway: Key) -> tuple[Key, ...]:
-    """Returns the ListenerSets whose listeners the Gateway takes, the older first, then by {namespace}/{name}."""
+    """Returns the ListenerSets that the Gateway allows, the oldest first, then by {namespace}/{name}."""
     obj = read(g, gateway, Gateway)
     if obj is None:
         return ()
@@ -49,7 +49,7 @@ def allowed_sets(g: Graph, gateway: Key) -> tuple[Key, ...]:
     taken: Counter[str] = Counter()
     found = []
     for _, key, count in sorted(LISTENER_SETS.of(g, gateway)):
-        # One that goes over the limit is left out whole, and takes nothing from those after it.
+        # A ListenerSet that exceeds the limit is left out completely, and does not count against later ones.
         if allows_set(g, gateway, key.namespace) and taken[key.namespace] + count <= most:
             taken[key.namespace] += count
             found.append(key)
@@ -57,21 +57,21 @@ def allowed_sets(g: Graph, gateway: Key) -> tuple[Key, ...]:
 
 
 def allows_set(g: Graph, gateway: Key, namespace: str) -> bool:
-    """Returns whether the Gateway takes ListenerSets of a namespace."""
+    """Returns whether the Gateway allows ListenerSets of a namespace."""
     obj = read(g, gateway, Gateway)
     return obj is not None and allows_namespace(g, gateway, obj.spec.allowed_listeners.namespaces, namespace)
 
 
 def unusable_rule(g: Graph, gateway: Key) -> Problem | None:
-    """Returns why a Gateway takes no ListenerSets, although its author wanted some."""
+    """Returns why the rule of a Gateway for ListenerSets is invalid and allows none."""
     obj = read(g, gateway, Gateway)
     wrong = namespaces_problem(obj.spec.allowed_listeners.namespaces) if obj else None
-    return wrong.within("no ListenerSet is taken").at("spec.allowedListeners.namespaces") if wrong else None
+    return wrong.within("no ListenerSet is allowed").at("spec.allowedListeners.namespaces") if wrong else None
 
 
 def allows_namespace(g: Graph, owner: Key, rule: RouteNamespaces, namespace: str) -> bool:
-    """Returns whether a rule lets a namespace in. `Same` is the namespace of the object that holds the rule: a ListenerSet's
-    own for its listeners."""
+    """Returns whether a rule allows a namespace. `Same` is the namespace of the object with the rule: for listeners of a
+    ListenerSet, that of the ListenerSet."""
     match rule.from_:
         case "All":
             return True
@@ -85,12 +85,12 @@ def allows_namespace(g: Graph, owner: Key, rule: RouteNamespaces, namespace: str
 
 
 def namespaces_problem(rule: RouteNamespaces) -> Problem | None:
-    """Returns why a rule lets no namespace in, although its author wanted some."""
+    """Returns why a rule is invalid and allows no namespace."""
     match rule.from_:
         case "All" | "Same" | "None":
             return None
         case "Selector" if rule.selector is None:
-            return unsupported_value("from is Selector, and there is no selector", remedy="add one")
+            return unsupported_value("from is Selector, but selector is missing", remedy="add one")
         case "Selector" if rule.selector is not None:
             wrong = invalid_selector(rule.selector)
             return unsupported_value(f"selector.{wrong}", remedy="correct it") if wrong else None
@@ -101,11 +101,11 @@ def namespaces_problem(rule: RouteNamespaces) -> Problem | None:
 # --- label selectors -------------------------------------------------------------------------------------------------
 
 _WITH_VALUES: Final = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
-"""Operators, and whether they need values or must not have any."""
+"""Operators, and whether they require values or forbid them."""
 
 
 def selects(selector: LabelSelector, labels: StringMap) -> bool:
-    """Selects by labels. A selector that asks for nothing selects everything, an invalid one nothing."""
+    """Returns whether a selector matches labels. An empty selector matches everything, an invalid one nothing."""
     if invalid_selector(selector):
         return False
     have = dict(labels)
@@ -119,8 +119,8 @@ def selects(selector: LabelSelector, labels: StringMap) -> bool:
 
 
 def invalid_selector(selector: LabelSelector) -> str:
-    """Returns what Kubernetes calls invalid in a selector (apimachinery's LabelSelectorAsSelector, which the CRDs do not
-    repeat), with its place; empty if nothing is."""
+    """Returns the first error of a selector, with its place; empty if it is valid. The rules are those of apimachinery's
+    LabelSelectorAsSelector, which the CRDs do not repeat."""
     for key, value in selector.match_labels:
         if wrong := _invalid_key(key) or _invalid_values((value,)):
             return f"matchLabels: {wrong}"

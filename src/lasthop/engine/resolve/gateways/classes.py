@@ -1,4 +1,4 @@
-"""GatewayClasses: which Gateways are ours."""
+"""GatewayClasses: whether this controller serves a class, and the CRD versions that it supports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def gateway_class(g: Graph, key: Key) -> Condition | None:
 
 
 def supported_version(g: Graph) -> Condition:
-    """Returns whether the CRDs are of releases that we know. If not, what we understand is served all the same."""
+    """Returns whether Lasthop knows the releases of the installed CRDs. It serves the known fields of others."""
     versions = CRD_VERSIONS.of(g) or ()
     unread = [f"{crd} cannot be read: {version.unread}" for crd, version in versions if version.unread]
     if unread:
@@ -36,10 +36,10 @@ def supported_version(g: Graph) -> Condition:
     strange = [f"{crd} is of {release or 'an unknown release'}" for crd, release in releases if not known(release)]
     if not strange:
         return true(reasons.SUPPORTED_VERSION)
-    message = f"{'; '.join(strange)}. Lasthop knows {KNOWN} and serves what it understands of others"
+    message = f"{'; '.join(strange)}. Lasthop knows {KNOWN} and serves the known fields of others"
     return failed(reasons.SUPPORTED_VERSION, Problem(reasons.UNSUPPORTED_VERSION, message, remedy="install one of those"))
 
 
 def class_features(g: Graph) -> tuple[str, ...]:
-    """Returns what we claim to support, by the names that the installed CRDs' release has for it."""
+    """Returns the supported features, by their names in the release of the installed CRDs."""
     return supported_features(CRD_VERSIONS.of(g) or ())

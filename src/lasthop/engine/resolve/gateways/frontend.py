@@ -1,4 +1,4 @@
-"""What a Gateway asks of the certificates that clients show it (GEP-91): by default, and for each port.
+"""Validation of client certificates at a Gateway (GEP-91), by default and per port.
 
 Fails closed: a listener that requests client certificates but has no usable CA accepts no connections.
 """
@@ -24,11 +24,11 @@ from lasthop.engine.store.store import read
 
 INSECURE = "AllowInsecureFallback"
 RANK = (reasons.INVALID_CA_CERTIFICATE_KIND, reasons.REF_NOT_PERMITTED, reasons.INVALID_CA_CERTIFICATE_REF)
-"""Which of several faults gives a condition its reason; its message names all."""
+"""Ranks faults: the first one present sets the reason of the condition, whose message lists all."""
 
 
 class FrontendVerdict(msgspec.Struct, frozen=True):
-    """Conditions only where something is wrong."""
+    """The result for one port. Conditions are set only for errors."""
 
     clients: ClientCertificates | None = None
     accepted: Condition | None = None
@@ -37,7 +37,7 @@ class FrontendVerdict(msgspec.Struct, frozen=True):
 
 @query
 def frontend(g: Graph, key: Key, port: int) -> FrontendVerdict:
-    """Returns what applies to the HTTPS listeners of a port, those of ListenerSets included."""
+    """Returns the validation for the HTTPS listeners of a port, including those of ListenerSets."""
     obj = read(g, key, api.Gateway)
     wanted, field = validation_of(obj, port) if obj else (None, "")
     if wanted is None:
@@ -63,11 +63,11 @@ def frontend(g: Graph, key: Key, port: int) -> FrontendVerdict:
     faults = joined(bad, reason)
     resolved = failed(reasons.RESOLVED_REFS, faults)
     if not usable:
-        where = "no CA is left to verify clients with, so the listener is closed"
+        where = "no valid CA remains to verify clients, so the listener is closed"
         closed = faults.within(where, reason=reasons.NO_VALID_CA_CERTIFICATE)
         return FrontendVerdict(None, failed(reasons.ACCEPTED, closed), resolved)
     if reason == reasons.INVALID_CA_CERTIFICATE_KIND or revoking:
-        # An unknown kind, or a revocation list, might have narrowed whom to trust.
+        # An unknown kind, or a revocation list, might have narrowed the trust.
         closed = faults.within("the listener is closed", reason=reasons.INVALID)
         return FrontendVerdict(None, failed(reasons.ACCEPTED, closed), resolved)
     return FrontendVerdict(clients, None, resolved)
@@ -80,7 +80,8 @@ def _too_large(g: Graph, key: Key, clients: ClientCertificates) -> str:
 
 
 def validation_of(obj: api.Gateway, port: int) -> tuple[FrontendTLSValidation | None, str]:
-    """Returns what is asked of clients on a port, and its field. An entry for the port replaces the default, even if empty."""
+    """Returns the validation of clients on a port, and its field. An entry for the port replaces the default, even if
+    empty."""
     found = obj.spec.tls.frontend if obj.spec.tls else None
     if found is None:
         return None, ""
@@ -91,7 +92,7 @@ def validation_of(obj: api.Gateway, port: int) -> tuple[FrontendTLSValidation | 
 
 
 @query
-def asks_clients(g: Graph, key: Key, port: int) -> bool:
+def validates_clients(g: Graph, key: Key, port: int) -> bool:
     obj = read(g, key, api.Gateway)
     return bool(obj and validation_of(obj, port)[0])
 
@@ -100,14 +101,14 @@ def _problem(g: Graph, key: Key, ref: api.ObjectReference, namespace: str) -> Pr
     if (ref.group, ref.kind) not in CA_KINDS:
         return invalid_kind(ref.kind, ref.group, f"a {KNOWN_CA_KINDS}", reasons.INVALID_CA_CERTIFICATE_KIND)
     target = Key(ref.kind, namespace, ref.name)
-    # Permission before existence, so that no one learns what another namespace holds.
+    # Permission before existence, so that the message reveals nothing about another namespace.
     if namespace and not permitted(g, GROUP, key, ref.group, target):
         return ref_not_permitted(key, target)
     return ref_state(g, namespace, LocalObjectReference(ref.group, ref.kind, ref.name)).problem
 
 
 def insecure_mode(g: Graph, key: Key) -> Condition | None:
-    """Returns the condition of a Gateway that accepts clients without a valid certificate; None if it does not."""
+    """Returns the condition of a Gateway that accepts clients without a valid certificate, else None."""
     obj = read(g, key, api.Gateway)
     found = obj.spec.tls.frontend if obj and obj.spec.tls else None
     if found is None:

@@ -1,4 +1,4 @@
-"""Gateways: whose they are, what they bind, the certificate they show to backends, and who holds a contested port."""
+"""Gateways: their class, addresses, client certificate for backends, and conflicts over ports of a shared host."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WILDCARDS = frozenset({"0.0.0.0", "::"})
 
 class Addresses(msgspec.Struct, frozen=True):
     bound: tuple[str, ...]
-    """What the proxy binds."""
+    """Addresses that the proxy binds."""
     requested: RequestedAddresses = RequestedAddresses()
     problem: Problem | None = None
     """Why the Gateway cannot be accepted."""
@@ -55,7 +55,7 @@ def addresses(g: Graph, obj: api.Gateway) -> Addresses:
         elif address.routability != CLUSTER:
             unassigned.append(f"{where}: routability {address.routability} is not known here")
         elif here.host_network and value and not ipaddress.ip_address(value).is_loopback:
-            unassigned.append(f"{where}: {value} can be reached from other hosts, which routability {CLUSTER} rules out")
+            unassigned.append(f"{where}: {value} can be reached from other hosts, which routability {CLUSTER} forbids")
         else:
             inside.append(value or (_loopback(here) if here.host_network else ""))
     requested = RequestedAddresses(_each(outside), _each(inside), tuple(unassigned))
@@ -65,13 +65,13 @@ def addresses(g: Graph, obj: api.Gateway) -> Addresses:
 
 
 def _bound(here: Settings, requested: RequestedAddresses) -> tuple[str, ...]:
-    """Returns the addresses to bind. In a pod they belong to the Services in front of it; the proxy binds whatever the pod
-    has."""
+    """Returns the addresses to bind. In a cluster, the requested addresses belong to Services, and the proxy binds all
+    addresses of its Pod."""
     wanted = requested.outside + requested.inside
     if not here.host_network or not wanted:
         return (here.default_address,)
     covered = {ipaddress.ip_address(each).version for each in wanted if each in WILDCARDS}
-    # What is bound for all addresses is bound for the loopback one, and could not be bound again.
+    # A wildcard address includes the loopback address, which could not be bound again.
     return _each(a for a in wanted if a in requested.outside or ipaddress.ip_address(a).version not in covered)
 
 
@@ -99,7 +99,7 @@ def age(g: Graph, key: Key) -> tuple[str, str]:
 
 @query
 def gateway(g: Graph, key: Key) -> GatewayPlan | None:
-    """Returns the Gateway as it is to be served; None if it is not ours."""
+    """Returns the plan of a Gateway; None if another controller serves it."""
     obj = read(g, key, api.Gateway)
     if obj is None:
         return None
@@ -116,8 +116,8 @@ def gateway(g: Graph, key: Key) -> GatewayPlan | None:
     elif wanted.problem:
         accepted = failed(reasons.ACCEPTED, wanted.problem)
     else:
-        # The mistakes of its ListenerSets are theirs to report; and as long as one of them can be served, a Gateway whose
-        # own listeners cannot is no reason to close theirs.
+        # ListenerSets report their own errors. While one of them can be served, invalid listeners of the Gateway do not close
+        # theirs.
         own = (listener for listener in merged if listener.owner == key)
         bad = [listener.name for listener in own if not all(c.status for c in listener.conditions)]
         invalid = listeners_not_valid(bad)
@@ -132,8 +132,8 @@ def gateway(g: Graph, key: Key) -> GatewayPlan | None:
 
 @query
 def gateway_accepted(g: Graph, key: Key) -> Condition | None:
-    """Returns the condition by itself, so that those who ask no more are not asked again whenever a listener changes. None if
-    it is not ours."""
+    """Returns only the Accepted condition, so that its readers do not run again when a listener changes. None if another
+    controller serves the Gateway."""
     found = gateway(g, key)
     return found.accepted if found else None
 
@@ -147,7 +147,8 @@ def without_effect(field: str, scope: str) -> str:
 
 @query
 def client_certificate(g: Graph, key: Key) -> Key | Problem | None:
-    """Returns the Secret that the Gateway shows to backends (`spec.tls.backend.clientCertificateRef`), or why it cannot."""
+    """Returns the Secret with the client certificate for backends (`spec.tls.backend.clientCertificateRef`), or why it cannot
+    be used."""
     obj = read(g, key, api.Gateway)
     backend = obj.spec.tls.backend if obj and obj.spec.tls else None
     ref = backend.client_certificate_ref if backend else None
@@ -165,7 +166,7 @@ def client_certificate(g: Graph, key: Key) -> Key | Problem | None:
 
 
 SOCKETS = Index[int, str, tuple[tuple[str, str], Key, tuple[str, ...]]]("socket")
-"""By port and transport, where Gateways share a host: (age, Gateway, addresses)."""
+"""(age, Gateway, addresses) by port and transport, for Gateways that share a host."""
 
 
 @indexer("Gateway", keeps=True)
@@ -173,7 +174,8 @@ def index_sockets(g: Graph, key: Key) -> Iterator[Entry]:
     found = gateway(g, key)
     if found is None or not found.accepted.status or not settings(g).host_network:
         return
-    # A port that only ListenerSets want is wanted since the oldest of these, or they could take it from others' Gateways.
+    # A port that only ListenerSets use has the age of the oldest of them, or a new ListenerSet could take it from another
+    # Gateway.
     claims: dict[tuple[int, str], tuple[str, str]] = {}
     for listener in found.listeners:
         if listener.served:
@@ -185,7 +187,7 @@ def index_sockets(g: Graph, key: Key) -> Iterator[Entry]:
 
 @query
 def port_holder(g: Graph, key: Key, port: int, transport: str) -> Key | None:
-    """Returns an older Gateway that has this Gateway's address and port already, on a host that they share."""
+    """Returns an older Gateway that uses the same address and port on a shared host."""
     sockets = sorted(SOCKETS.of(g, port, transport))
     own, mine = next(((since, addresses) for since, owner, addresses in sockets if owner == key), (age(g, key), ()))
     older = [(owner, addresses) for since, owner, addresses in sockets if (since, owner) < (own, key)]

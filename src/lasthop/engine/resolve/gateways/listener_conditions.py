@@ -1,8 +1,7 @@
-"""The conditions of a listener, with what is wrong with the servers that its filters refer to.
+"""The conditions of a listener, including problems of the servers that its filters refer to.
 
-Apart from the listener itself: whether a server can be used is decided by the policy of its Service, and a listener whose
-server cannot be used is served all the same. Its requests get 503.
-"""
+They are separate from the listener's plan, because the policy of a server's Service decides whether the server can be used. A
+listener with an unusable server is still served; its requests get 503."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from lasthop.engine.store.graph import Graph
 
 
 def listener_conditions(g: Graph, listener: ListenerPlan) -> tuple[Condition, ...]:
-    """Returns all but Programmed, which depends on the proxy."""
+    """Returns all conditions but Programmed, which depends on the proxy."""
     refused = unusable_servers(g, listener)
     if not refused or not listener.served:
         return listener.conditions

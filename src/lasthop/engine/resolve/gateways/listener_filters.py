@@ -1,8 +1,7 @@
-"""Filters of listeners, which act on every request before a route is chosen: servers that are asked who may pass.
+"""Filters of listeners: ExternalAuth servers that authorize every request before a route is chosen.
 
-Nothing may pass such a listener unasked. A filter that cannot be understood, or whose server may not be referred to, closes
-the listener; a server that cannot be connected to is its cluster's affair, as that of a route's filter is: requests get 503.
-"""
+No request may bypass such a filter. An unsupported filter, or one whose server reference is not permitted, closes the
+listener. If the server cannot be reached, requests get 503, as with filters of routes."""
 
 from __future__ import annotations
 
@@ -26,15 +25,15 @@ EXTERNAL_AUTH: Final = "ExternalAuth"
 
 class ListenerFilterPlan(msgspec.Struct, frozen=True):
     auth: tuple[ExternalAuth, ...] = ()
-    """The servers to ask, in this order."""
+    """The servers to call, in this order."""
     refused: Problem | None = None
-    """What cannot be done."""
+    """The problem of an unsupported filter."""
     unresolved: Problem | None = None
-    """The reference that may not be followed."""
+    """The problem of a server reference."""
 
 
 def listener_filters(g: Graph, gateway: Key, owner: Key, listener: api.Listener) -> ListenerFilterPlan:
-    """Returns what a listener asks for; `owner` is the Gateway or ListenerSet that has it, and needs the grants."""
+    """Returns the filters of a listener. `owner` is its Gateway or ListenerSet, whose references need grants."""
     found: list[ExternalAuth] = []
     if len(listener.filters.requests) > MAX_AUTH:
         message = f"filters.requests: {len(listener.filters.requests)} filters, of which at most {MAX_AUTH} are supported"

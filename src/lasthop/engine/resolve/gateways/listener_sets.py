@@ -1,4 +1,4 @@
-"""ListenerSets: whether the Gateway they name takes them, and what becomes of their listeners."""
+"""ListenerSets: whether their Gateway allows them, and the plan of their listeners."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lasthop.engine.store.stages import indexer
 
 @query
 def listener_set(g: Graph, key: Key) -> ListenerSetPlan | None:
-    """Returns the set as it is to be served; None if its Gateway is not ours."""
+    """Returns the plan of a ListenerSet; None if another controller serves its Gateway."""
     parent = parent_gateway(g, key)
     accepted = gateway_accepted(g, parent) if parent else None
     if parent is None or accepted is None:
@@ -49,8 +49,8 @@ def listener_set(g: Graph, key: Key) -> ListenerSetPlan | None:
 
 
 @query
-def holder(g: Graph, key: Key) -> RouteParent | None:
-    """Returns a Gateway or ListenerSet as a parent of routes; None if it is not ours."""
+def route_parent(g: Graph, key: Key) -> RouteParent | None:
+    """Returns a Gateway or ListenerSet as a parent of routes; None if another controller serves it."""
     if key.kind == "Gateway":
         return RouteParent(key, key, listeners_by_owner(g, key)[key]) if gateway_accepted(g, key) else None
     found = listener_set(g, key)
@@ -61,7 +61,7 @@ def holder(g: Graph, key: Key) -> RouteParent | None:
 
 
 ACCEPTED_SETS = Index[Key, Key]("accepted-set")
-"""By Gateway, counted for its status."""
+"""Accepted ListenerSets by Gateway, which its status counts."""
 
 
 @indexer("ListenerSet")

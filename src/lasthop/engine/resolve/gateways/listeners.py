@@ -1,4 +1,4 @@
-"""Listeners of a Gateway and its ListenerSets: conflicts, certificates, which routes they allow."""
+"""Listeners of a Gateway and its ListenerSets: conflicts, certificates and allowed route kinds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lasthop.engine.plan.listener import ListenerPlan
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.resolve.backends.grants import permitted
 from lasthop.engine.resolve.gateways.allowed_listeners import allowed_sets, namespaces_problem
-from lasthop.engine.resolve.gateways.frontend import asks_clients, frontend
+from lasthop.engine.resolve.gateways.frontend import frontend, validates_clients
 from lasthop.engine.resolve.gateways.listener_filters import ListenerFilterPlan, listener_filters
 from lasthop.engine.resolve.routing.hostnames import fitting
 from lasthop.engine.resolve.routing.http_syntax import MAX_PORT, is_hostname, shown
@@ -36,13 +36,13 @@ ROUTE_KINDS = {
     "TCP": ("TCPRoute",),
     "UDP": ("UDPRoute",),
 }
-"""Which routes each protocol that we serve takes."""
+"""The route kinds of each supported protocol."""
 
 SNI = "HTTPS or TLS"
-"""What shares a port because the client names what it wants before anything else."""
+"""Protocols that can share a port, because the client sends the server name first."""
 
 Socket = tuple[int, str]
-"""A port, and TCP or UDP."""
+"""(port, TCP or UDP)."""
 
 
 def _shared(protocol: str) -> str:
@@ -60,7 +60,7 @@ def spec_listeners(g: Graph, owner: Key) -> tuple[api.Listener, ...]:
 
 @query
 def own_listeners(g: Graph, owner: Key) -> tuple[ListenerPlan, ...]:
-    """Returns the listeners of a Gateway or a ListenerSet, each judged by itself."""
+    """Returns the listeners of a Gateway or a ListenerSet, without conflicts between them."""
     found = spec_listeners(g, owner)
     judged = [(listener, own_listener.attempt(g, owner, number)) for number, listener in enumerate(found)]
     return tuple(_closed(owner, each) if isinstance(result, Crash) else result for each, result in judged)
@@ -68,7 +68,7 @@ def own_listeners(g: Graph, owner: Key) -> tuple[ListenerPlan, ...]:
 
 @query
 def own_listener(g: Graph, owner: Key, number: int) -> ListenerPlan:
-    """Judges one listener by itself, so that one which cannot be judged is closed and the others are not."""
+    """Judges one listener in a separate query, so that its crash closes only this listener."""
     return _listener(g, owner, spec_listeners(g, owner)[number])
 
 
@@ -77,20 +77,20 @@ def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[ListenerPlan, 
     """Returns the listeners of a Gateway and of the ListenerSets that it allows, with their conflicts, in the order of
     precedence.
 
-    The Gateway's own come before those of its sets, and those of an older set before a younger's. The first one has the port
-    and the hostname, in whatever state it is otherwise: a broken certificate must not give a name to another listener.
-    """
+    The Gateway's own listeners come before those of its ListenerSets, and older ListenerSets before younger ones. The first
+    listener has the port and the hostname even if it is invalid: a broken certificate must not hand its hostname to another
+    listener."""
     taken = _Claims()
     found: dict[Key, tuple[ListenerPlan, ...]] = {}
     for owner in (gateway, *allowed_sets(g, gateway)):
         written = own_listeners(g, owner) if owner == gateway else own_listeners.attempt(g, owner)
-        # A set whose list cannot be read has none; its Gateway and the other sets go on.
+        # A ListenerSet whose query crashed has no listeners; its Gateway and other ListenerSets are not affected.
         read = () if isinstance(written, Crash) else written
         own = tuple(
             _with_clients(g, gateway, _without_refused(g, gateway, _with_filters(g, gateway, each, number)))
             for number, each in enumerate(read)
         )
-        # A protocol that is not served takes no port, and its listener says why by itself.
+        # An unsupported protocol claims no port; the condition of its listener reports it.
         claiming = [listener for listener in own if listener.protocol in ROUTE_KINDS]
         late = {listener: taken.conflict_with_earlier(listener) for listener in claiming}
         claims = _Claims()
@@ -106,19 +106,19 @@ def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[ListenerPlan, 
 
 @query
 def listeners(g: Graph, gateway: Key) -> tuple[ListenerPlan, ...]:
-    """Returns them as one list. A dict that differs only in its order would count as unchanged, so the order is read too."""
+    """Returns all listeners in order. Two dicts that differ only in order are equal, so the order is read separately."""
     found = listeners_by_owner(g, gateway)
     return tuple(listener for owner in (gateway, *allowed_sets(g, gateway)) for listener in found[owner])
 
 
 @query
 def table_listener(g: Graph, gateway: Key, table: str) -> ListenerPlan | None:
-    """Returns a listener that a route table serves; those that share one agree in port and protocol."""
+    """Returns a listener of a route table; all its listeners have the same port and protocol."""
     return next((listener for listener in listeners(g, gateway) if listener.table == table), None)
 
 
 class _Claims:
-    """What listeners take of a Gateway's ports: a protocol for the port, and hostnames on it."""
+    """The protocols and hostnames that listeners claim on each port of a Gateway."""
 
     def __init__(self) -> None:
         self._protocols: dict[Socket, set[str]] = {}
@@ -134,23 +134,25 @@ class _Claims:
         self._names.update(other._names)
 
     def conflict_among(self, listener: ListenerPlan) -> Problem | None:
-        """Returns a conflict with others of the same Gateway or ListenerSet, which all listeners of it lose."""
+        """Returns a conflict with another listener of the same Gateway or ListenerSet. All listeners in such a conflict
+        lose."""
         protocols = self._protocols[_socket(listener)]
         if len({_shared(protocol) for protocol in protocols}) > 1:
             message = f"port {listener.port} is also used with another protocol ({', '.join(sorted(protocols))})"
             return Problem(reasons.PROTOCOL_CONFLICT, message)
         if self._names[_socket(listener), listener.hostname] > 1:
-            message = f"another listener has port {listener.port} and {_hostname(listener)} too"
+            message = f"another listener also has port {listener.port} and {_hostname(listener)}"
             return Problem(reasons.HOSTNAME_CONFLICT, message, remedy="give each its own")
         return None
 
     def conflict_with_earlier(self, listener: ListenerPlan) -> Problem | None:
-        """Returns a conflict with those that have precedence. It does not name them: the author may not see them."""
+        """Returns a conflict with listeners that take precedence. It does not name them, because the author may not be allowed
+        to see them."""
         if {_shared(p) for p in self._protocols.get(_socket(listener), set())} - {_shared(listener.protocol)}:
             message = f"the Gateway or an older ListenerSet uses port {listener.port} with another protocol"
             return Problem(reasons.PROTOCOL_CONFLICT, message, remedy="use another port")
         if self._names[_socket(listener), listener.hostname]:
-            message = f"the Gateway or an older ListenerSet has port {listener.port} and {_hostname(listener)} already"
+            message = f"the Gateway or an older ListenerSet already has port {listener.port} and {_hostname(listener)}"
             return Problem(reasons.HOSTNAME_CONFLICT, message)
         return None
 
@@ -173,7 +175,7 @@ def own_filters(g: Graph, gateway: Key, owner: Key, number: int) -> ListenerFilt
 
 
 def _with_filters(g: Graph, gateway: Key, listener: ListenerPlan, number: int) -> ListenerPlan:
-    """Adds the servers that are asked before routing; a listener whose filters cannot act is closed."""
+    """Adds the ExternalAuth servers of a listener. A listener with invalid filters is closed."""
     if not listener.http:
         return listener
     found, (accepted, resolved) = own_filters.attempt(g, gateway, listener.owner, number), listener.conditions
@@ -188,7 +190,8 @@ def _with_filters(g: Graph, gateway: Key, listener: ListenerPlan, number: int) -
 
 
 def _without_refused(g: Graph, gateway: Key, listener: ListenerPlan) -> ListenerPlan:
-    """Returns the listener without certificates that the Gateway's Envoy has refused; with none left it is not served."""
+    """Removes certificates that the Gateway's Envoy has refused. Without a remaining certificate, the listener is not
+    served."""
     refused = {secret: problem for secret in listener.certificates if (problem := refused_pair(g, gateway, secret))}
     if not refused:
         return listener
@@ -200,10 +203,17 @@ def _without_refused(g: Graph, gateway: Key, listener: ListenerPlan) -> Listener
 
 
 def _with_clients(g: Graph, gateway: Key, listener: ListenerPlan) -> ListenerPlan:
-    """Adds what the Gateway asks of clients, which applies to the listeners of its sets, too."""
+    """Adds the Gateway's validation of clients, which also applies to listeners of its ListenerSets."""
     accepted, resolved = listener.conditions
-    if listener.protocol == "TLS" and accepted.status and not listener.passthrough and asks_clients(g, gateway, listener.port):
-        message = "clients are not asked for a certificate: the Gateway's tls.frontend is for listeners of protocol HTTPS"
+    if (
+        listener.protocol == "TLS"
+        and accepted.status
+        and not listener.passthrough
+        and validates_clients(g, gateway, listener.port)
+    ):
+        message = (
+            "this listener does not request client certificates: the Gateway's tls.frontend applies to protocol HTTPS only"
+        )
         return replace(listener, conditions=(true(reasons.ACCEPTED, message), resolved))
     if listener.protocol != "HTTPS":
         return listener
@@ -219,8 +229,8 @@ def _with_clients(g: Graph, gateway: Key, listener: ListenerPlan) -> ListenerPla
 
 
 def _overlapping(found: list[ListenerPlan]) -> frozenset[tuple[int, str]]:
-    """Returns (port, hostname) of HTTPS listeners that share names with another of their port. Those that lost a conflict have
-    none to share."""
+    """Returns (port, hostname) of HTTPS listeners whose hostnames overlap on the same port, without listeners that lost a
+    conflict."""
     names = {(x.port, x.hostname) for x in found if x.protocol == "HTTPS" and not x.conflicted}
     shared: set[tuple[int, str]] = set()
     for port, hostname in names:
@@ -233,7 +243,9 @@ def _overlapping(found: list[ListenerPlan]) -> frozenset[tuple[int, str]]:
 def _warned(listener: ListenerPlan, shared: frozenset[tuple[int, str]]) -> ListenerPlan:
     if listener.protocol != "HTTPS" or listener.conflicted or (listener.port, listener.hostname) not in shared:
         return listener
-    message = f"another HTTPS listener of port {listener.port} shares names with it; requests on the wrong connection get 421"
+    message = (
+        f"another HTTPS listener of port {listener.port} has an overlapping hostname; requests on the wrong connection get 421"
+    )
     warning = true(reasons.OVERLAPPING_TLS_CONFIG, message, reasons.OVERLAPPING_HOSTNAMES)
     return replace(listener, conditions=(*listener.conditions, warning))
 
@@ -258,7 +270,7 @@ def _listener(g: Graph, key: Key, listener: api.Listener) -> ListenerPlan:
 
 
 def _closed(key: Key, listener: api.Listener) -> ListenerPlan:
-    """Returns a listener that has not been judged, or cannot be: it is not served and keeps its name."""
+    """Returns a listener without a result, or whose query crashed: it is not served and its hostname stays reserved."""
     return ListenerPlan(
         *(key, listener.name, listener.port, listener.protocol, _hostname_of(listener), _table(key, listener)),
         conditions=(_crashed(), true(reasons.RESOLVED_REFS)),
@@ -280,13 +292,13 @@ def _misnamed(listener: api.Listener) -> bool:
 
 
 def _terminates(listener: api.Listener) -> bool:
-    """Returns whether it ends the client's TLS, for which it needs a certificate."""
+    """Returns whether the listener terminates TLS, and so needs a certificate."""
     return listener.protocol in ("HTTPS", "TLS") and (listener.tls is None or listener.tls.mode == "Terminate")
 
 
 def _kinds(listener: api.Listener) -> tuple[str, ...]:
-    """Returns the kinds of routes that a listener can have. What is encrypted for the backend can be told apart by its SNI
-    alone, which a TCPRoute does not have."""
+    """Returns the route kinds that a listener supports. Passthrough connections are routed by SNI, which a TCPRoute cannot
+    match."""
     kinds = ROUTE_KINDS.get(listener.protocol, ())
     return kinds if listener.protocol != "TLS" or _terminates(listener) else kinds[:1]
 
@@ -298,8 +310,8 @@ def _table(owner: Key, listener: api.Listener) -> str:
 
 
 def _refusal(g: Graph, listener: api.Listener) -> Problem | None:
-    """Returns why a listener is not accepted, whatever its certificates."""
-    if odd := _odd(listener):
+    """Returns why a listener is not accepted, apart from its certificates."""
+    if odd := _schema_problem(listener):
         return odd
     if listener.protocol not in ROUTE_KINDS:
         return problems.unsupported_protocol(f"protocol {listener.protocol} is not supported", f"use {', '.join(ROUTE_KINDS)}")
@@ -320,8 +332,8 @@ def _refusal(g: Graph, listener: api.Listener) -> Problem | None:
     return None
 
 
-def _odd(listener: api.Listener) -> Problem | None:
-    """Returns what Envoy would refuse the whole port for, in case no schema has checked it."""
+def _schema_problem(listener: api.Listener) -> Problem | None:
+    """Repeats checks of the schema whose violation would make Envoy refuse the whole port."""
     if not 1 <= listener.port <= MAX_PORT:
         return problems.unsupported_value(f"port {listener.port} is not between 1 and {MAX_PORT:,}", remedy="use another")
     if _misnamed(listener):
@@ -365,7 +377,7 @@ def _certificates(g: Graph, key: Key, listener: api.Listener) -> tuple[tuple[Key
 def _certificate_problem(g: Graph, key: Key, ref: api.SecretObjectReference, secret: Key) -> Problem | None:
     if (ref.group, ref.kind) != ("", "Secret"):
         return problems.invalid_kind(ref.kind, ref.group, "a Secret", reasons.INVALID_CERTIFICATE_REF)
-    # Permission before existence, so that no one learns what another namespace holds.
+    # Permission before existence, so that the message reveals nothing about another namespace.
     if not permitted(g, GROUP, key, "", secret):
         message = f"no ReferenceGrant in namespace {secret.namespace} lets {key.kind}s of {key.namespace} use {secret.name}"
         return Problem(reasons.REF_NOT_PERMITTED, message)

@@ -1,4 +1,5 @@
-"""Why something is not served by this controller: its Gateway, or the class of that, is missing or another's."""
+"""Explains why this controller does not serve an object: its Gateway or GatewayClass is missing or belongs to another
+controller."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from lasthop.base.api.routes import ParentReference
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.problem import DOES_NOT_EXIST, Problem
 from lasthop.engine.resolve.gateways.allowed_listeners import parent_gateway
-from lasthop.engine.resolve.gateways.listener_sets import holder
+from lasthop.engine.resolve.gateways.listener_sets import route_parent
 from lasthop.engine.resolve.routing.attachment import PARENT_KINDS, parent_key
 from lasthop.engine.resolve.routing.routes import read_route
 from lasthop.engine.store.graph import Graph
@@ -21,7 +22,7 @@ from lasthop.engine.store.store import read
 
 
 def not_ours(g: Graph, key: Key, subject: str = "it") -> Problem:
-    """Returns why a Gateway or ListenerSet, which is the subject of the sentence, is not served by this controller."""
+    """Returns why this controller does not serve a Gateway or ListenerSet. `subject` begins the sentence."""
     if read(g, key, ListenerSet if key.kind == "ListenerSet" else Gateway) is None:
         return _problem(f"{subject} {DOES_NOT_EXIST}", key, missing=(key,))
     if key.kind == "ListenerSet":
@@ -43,11 +44,11 @@ def _problem(message: str, *about: Key, missing: tuple[Key, ...] = ()) -> Proble
 
 
 def is_ours(g: Graph, route: Key, ref: ParentReference) -> bool:
-    return (ref.group, ref.kind) in PARENT_KINDS and holder(g, parent_key(route, ref)) is not None
+    return (ref.group, ref.kind) in PARENT_KINDS and route_parent(g, parent_key(route, ref)) is not None
 
 
-def strange_parents(g: Graph, route: Key) -> Iterator[tuple[int, Key]]:
-    """Yields the Gateways and ListenerSets that a route names and that this controller does not serve, by their number."""
+def unserved_parents(g: Graph, route: Key) -> Iterator[tuple[int, Key]]:
+    """Yields the parentRefs, by number, whose Gateway or ListenerSet this controller does not serve."""
     obj = read_route(g, route)
     for number, ref in enumerate(obj.spec.parent_refs if obj else ()):
         if (ref.group, ref.kind) in PARENT_KINDS and not is_ours(g, route, ref):

@@ -1,4 +1,4 @@
-"""Ports of the host: who has them, and what the edge found when it tried them."""
+"""Ports of the host: conflicts between Gateways, and the results of bind attempts."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from lasthop.engine.store.sources import Input
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """What came of trying to bind an address and port; an empty problem means that it is free or already ours."""
+    """The result of an attempt to bind an address and port. Without a problem, the port is free or already ours."""
 
     problem: str = ""
 
 
 PROBE: Final = Input[Key, str, int, str, Probe]("probe")
-"""By Gateway, address, port and transport; while it is not set the port has not been tried yet and is not served."""
+"""The probe by Gateway, address, port and transport. A port without a probe is not served yet."""
 
 
 @query
 def port_problem(g: Graph, key: Key, port: int, transport: str) -> Problem | None:
-    """Returns why a Gateway cannot serve a port of this host; Pending while it is about to be tried."""
+    """Returns why a Gateway cannot serve a port of this host; Pending before the first attempt."""
     owner = gateway(g, key)
     if owner is None or not settings(g).host_network:
         return None
     holder = port_holder(g, key, port, transport)
     if holder:
-        message = f"port {port} belongs to {holder}, which is older, or first by name"
+        message = f"port {port} belongs to {holder}, which is older or first by name"
         return Problem(reasons.ADDRESS_NOT_USABLE, message, remedy="use another port or address", about=(holder,))
     for address in owner.addresses:
         probe = PROBE.of(g, key, address, port, transport)
@@ -46,7 +46,7 @@ def port_problem(g: Graph, key: Key, port: int, transport: str) -> Problem | Non
 
 @query
 def serves_nothing(g: Graph, key: Key) -> Problem | None:
-    """Returns why no client can reach a Gateway, whatever its proxy does; None where some listener is to be served."""
+    """Returns why no client can reach a Gateway, independent of its proxy; None if some listener can be served."""
     owner, reason = gateway(g, key), reasons.PARENT_NOT_PROGRAMMED
     if owner is None:
         return None
@@ -55,6 +55,6 @@ def serves_nothing(g: Graph, key: Key) -> Problem | None:
     ports = sorted({(listener.port, listener.transport) for listener in owner.listeners if listener.served})
     if not ports:
         return Problem(reason, f"{key} has no listener that can be served", about=(key,))
-    problems = [port_problem(g, key, *port) for port in ports]
-    blocked = [problem for problem in problems if problem and problem.reason != reasons.PENDING]
+    problems = filter(None, (port_problem(g, key, *port) for port in ports))
+    blocked = [problem for problem in problems if problem.reason != reasons.PENDING]
     return joined(blocked).within(f"{key} serves no port", key, reason=reason) if len(blocked) == len(ports) else None

@@ -1,9 +1,7 @@
-"""GatewayProfiles: what the profile of a class and that of a Gateway come to together.
+"""GatewayProfiles: merges the profile of a GatewayClass with that of a Gateway.
 
-Of limits, of http and of what is permitted towards backends the stricter word holds, so that a Gateway may only tighten what
-its class says; of how proxies run the Gateway's own word holds. A reference that leads nowhere is an error, never "no
-profile".
-"""
+For limits, http and backendTLS the stricter value applies, so that a Gateway can only tighten the rules of its class. For
+proxy settings the Gateway's value applies. A reference to a missing profile is an error, never "no profile"."""
 
 from __future__ import annotations
 
@@ -37,37 +35,37 @@ KIND: Final = "GatewayProfile"
 LONGEST_IDLE: Final = 86_400
 LONGEST_HANDSHAKE: Final = 300
 MAX_ACKNOWLEDGED: Final = 256
-"""As many as the CRD admits."""
+"""The CRD's limit."""
 T = TypeVar("T")
 
 
-Found = tuple[Key, profiles.GatewayProfileSpec] | Problem | None
-"""A profile, why the parametersRef leads to none, or nothing where there is no such reference."""
+ResolvedProfile = tuple[Key, profiles.GatewayProfileSpec] | Problem | None
+"""A profile, the problem of the parametersRef, or None without a parametersRef."""
 
 
 @query
-def class_profile(g: Graph, gateway_class: Key) -> Found:
+def class_profile(g: Graph, gateway_class: Key) -> ResolvedProfile:
     obj = read(g, gateway_class, api.GatewayClass)
     ref = obj.spec.parameters_ref if obj else None
     return _find(g, "parametersRef", ref, ref.namespace) if ref else None
 
 
 @query
-def own_profile(g: Graph, gateway: Key) -> Found:
-    """Returns the profile of the Gateway itself, always from its own namespace."""
+def own_profile(g: Graph, gateway: Key) -> ResolvedProfile:
+    """Returns the profile that the Gateway itself refers to, always in its own namespace."""
     obj = read(g, gateway, api.Gateway)
     infrastructure = obj.spec.infrastructure if obj else None
     ref = infrastructure.parameters_ref if infrastructure else None
     return _find(g, "infrastructure.parametersRef", ref, gateway.namespace) if ref else None
 
 
-def _find(g: Graph, field: str, ref: api.ParametersReference, namespace: str) -> Found:
+def _find(g: Graph, field: str, ref: api.ParametersReference, namespace: str) -> ResolvedProfile:
     if (ref.group, ref.kind) != (profiles.GROUP, KIND):
         kind, use = f"{ref.kind}.{ref.group}" if ref.group else ref.kind, f"a {KIND} of group {profiles.GROUP}, or remove it"
         return invalid_kind(kind, None, use, reasons.INVALID_PARAMETERS).within(field)
     if not namespace:
-        message = f"{field}: {KIND} {ref.name} needs its namespace"
-        return Problem(reasons.INVALID_PARAMETERS, message, remedy="give one")
+        message = f"{field}: the reference to {KIND} {ref.name} has no namespace"
+        return Problem(reasons.INVALID_PARAMETERS, message, remedy="set it")
     key = Key(KIND, namespace, ref.name)
     obj = read(g, key, profiles.GatewayProfile)
     if obj is None:
@@ -75,7 +73,7 @@ def _find(g: Graph, field: str, ref: api.ParametersReference, namespace: str) ->
     return key, obj.spec
 
 
-def _both(g: Graph, gateway: Key) -> tuple[Found, Found]:
+def _both(g: Graph, gateway: Key) -> tuple[ResolvedProfile, ResolvedProfile]:
     obj = read(g, gateway, api.Gateway)
     of_class = class_profile(g, Key("GatewayClass", "", obj.spec.gateway_class_name)) if obj else None
     return of_class, own_profile(g, gateway)
@@ -83,82 +81,84 @@ def _both(g: Graph, gateway: Key) -> tuple[Found, Found]:
 
 @query
 def backend_rules(g: Graph, gateway: Key) -> BackendRules:
-    """Returns what is permitted. Where a profile cannot be found the Gateway is not accepted, and nothing is permitted."""
+    """Returns the rules for backends. If a profile is missing, the Gateway is not accepted, and nothing is permitted."""
     of_class, own = _both(g, gateway)
     if isinstance(of_class, Problem) or isinstance(own, Problem):
         return NOTHING
-    said = [found for found in (of_class, own) if found]
-    tls = [spec.backend_tls for _, spec in said]
+    specs = [profile for profile in (of_class, own) if profile]
+    tls = [spec.backend_tls for _, spec in specs]
     return BackendRules(
         waivers=_permitted([t.waivers for t in tls]) or False,
         max_waiver_days=min((t.max_waiver_days for t in tls if t.max_waiver_days is not None), default=None),
         plaintext=_plaintext([t.plaintext_backends for t in tls]),
-        # A word that is not known might keep a policy's certificate from being shown.
+        # An unknown value might forbid a policy's certificate.
         gateway_certificate_first=any(t.client_certificate not in ("", profiles.POLICY_FIRST) for t in tls),
         pinned_only=_permitted([t.pinned_only for t in tls]) is not False,
         weak=_permitted([t.weak_certificates for t in tls]) is not False,
         min_version=max((t.min_tls_version for t in tls), default=""),
-        external_names=_permitted([spec.external_name_services for _, spec in said]),
-        external_hostnames=_permitted([spec.external_hostnames for _, spec in said]),
-        acknowledged=tuple(dict.fromkeys(entry for key, spec in said for entry in _acknowledged(key, spec.backend_tls))),
-        profiles=tuple(dict.fromkeys(key.path for key, _ in said)),
-        denies_waivers=tuple(dict.fromkeys(key.path for key, spec in said if _permitted([spec.backend_tls.waivers]) is False)),
+        external_names=_permitted([spec.external_name_services for _, spec in specs]),
+        external_hostnames=_permitted([spec.external_hostnames for _, spec in specs]),
+        acknowledged=tuple(dict.fromkeys(entry for key, spec in specs for entry in _acknowledged(key, spec.backend_tls))),
+        profiles=tuple(dict.fromkeys(key.path for key, _ in specs)),
+        denies_waivers=tuple(
+            dict.fromkeys(key.path for key, spec in specs if _permitted([spec.backend_tls.waivers]) is False)
+        ),
     )
 
 
-def _acknowledged(key: Key, said: profiles.BackendTLSProfile) -> Iterator[Acknowledgement]:
-    """Yields the acknowledgements that count. Without a reason it is not one: an admission that does not insist must not make
-    it so."""
-    for each in said.acknowledged[:MAX_ACKNOWLEDGED]:
-        if why := " ".join(each.reason.split()):
-            yield Acknowledgement(each.kind, each.namespace, each.name, each.port, each.verification, why, str(key))
+def _acknowledged(key: Key, profile: profiles.BackendTLSProfile) -> Iterator[Acknowledgement]:
+    """Yields the valid acknowledgements. Without a reason an entry does not count, even if no admission has refused it."""
+    for entry in profile.acknowledged[:MAX_ACKNOWLEDGED]:
+        if why := " ".join(entry.reason.split()):
+            yield Acknowledgement(entry.kind, entry.namespace, entry.name, entry.port, entry.verification, why, str(key))
 
 
 @query
 def refused_edits(g: Graph, gateway: Key) -> frozenset[Refusal]:
-    """Returns what the webhook refuses: what either profile says. A word that is not known refuses nothing."""
-    said = (word for found in _both(g, gateway) if isinstance(found, tuple) for word in found[1].admission.refuse)
-    return frozenset(Refusal(word) for word in said if word in frozenset(Refusal))
+    """Returns the edits that the webhook refuses, by either profile. Unknown values are ignored."""
+    specs = (profile[1] for profile in _both(g, gateway) if isinstance(profile, tuple))
+    values = (value for spec in specs for value in spec.admission.refuse)
+    return frozenset(Refusal(value) for value in values if value in frozenset(Refusal))
 
 
 @query
 def limits(g: Graph, gateway: Key) -> Limits:
-    """Returns how much its routes and policies may ask for: the lower of both profiles' limits, or the default."""
-    said: dict[str, list[int]] = {}
-    for found in _both(g, gateway):
-        if isinstance(found, tuple):
-            for name, value in msgspec.structs.asdict(found[1].limits).items():
+    """Returns the limits of a Gateway: the lower ones of both profiles, or the defaults."""
+    configured: dict[str, list[int]] = {}
+    for profile in _both(g, gateway):
+        if isinstance(profile, tuple):
+            for name, value in msgspec.structs.asdict(profile[1].limits).items():
                 if value is not None:
-                    said.setdefault(name, []).append(value)
-    return Limits(**{name: clamped(name, min(values)) for name, values in said.items()})
+                    configured.setdefault(name, []).append(value)
+    return Limits(**{name: clamped(name, min(values)) for name, values in configured.items()})
 
 
 @query
 def http_rules(g: Graph, gateway: Key) -> HttpRules:
-    """Returns how requests of clients are read: the stricter of both profiles' settings. Unknown values are ignored."""
-    said = [found[1].http for found in _both(g, gateway) if isinstance(found, tuple)]
+    """Returns the HTTP settings of listeners: the stricter ones of both profiles. Unknown values are ignored."""
+    http = [profile[1].http for profile in _both(g, gateway) if isinstance(profile, tuple)]
     default = HttpRules()
-    merged = [each.merge_slashes for each in said if each.merge_slashes is not None]
-    idle = [each.idle_seconds for each in said if each.idle_seconds is not None]
-    handshake = [each.handshake_seconds for each in said if each.handshake_seconds is not None]
+    merged = [rules.merge_slashes for rules in http if rules.merge_slashes is not None]
+    idle = [rules.idle_seconds for rules in http if rules.idle_seconds is not None]
+    handshake = [rules.handshake_seconds for rules in http if rules.handshake_seconds is not None]
     return HttpRules(
-        _strictest(profiles.ESCAPED_SLASHES, [each.escaped_slashes for each in said]) or default.escaped_slashes,
+        _strictest(profiles.ESCAPED_SLASHES, [rules.escaped_slashes for rules in http]) or default.escaped_slashes,
         any(merged) if merged else default.merge_slashes,
-        _strictest(profiles.UNDERSCORES, [each.underscores_in_headers for each in said]) or default.underscores_in_headers,
+        _strictest(profiles.UNDERSCORES, [rules.underscores_in_headers for rules in http]) or default.underscores_in_headers,
         min(max(1, min(idle, default=default.idle_seconds)), LONGEST_IDLE),
         min(max(1, min(handshake, default=default.handshake_seconds)), LONGEST_HANDSHAKE),
     )
 
 
-def _strictest(words: tuple[str, ...], said: list[str]) -> str:
-    return next((word for word in words if word in said), "")
+def _strictest(order: tuple[str, ...], values: list[str]) -> str:
+    return next((value for value in order if value in values), "")
 
 
-def _plaintext(words: list[str]) -> PlaintextBackends:
-    """Returns the strictest word. One that is not known might forbid something, so it counts as Deny."""
+def _plaintext(values: list[str]) -> PlaintextBackends:
+    """Returns the strictest value. An unknown value might forbid something, so it counts as Deny."""
     strictness = tuple(PlaintextBackends)
-    said = (PlaintextBackends(word) if word in strictness else PlaintextBackends.DENY for word in words if word)
-    return max(said, key=strictness.index, default=PlaintextBackends.ALLOW)
+    known = (PlaintextBackends(value) if value in strictness else PlaintextBackends.DENY for value in values if value)
+    return max(known, key=strictness.index, default=PlaintextBackends.ALLOW)
 
 
 def _permitted(words: list[str]) -> bool | None:
@@ -168,7 +168,7 @@ def _permitted(words: list[str]) -> bool | None:
 
 @query
 def proxy_profile(g: Graph, gateway: Key) -> ProxyProfile:
-    """Returns how its proxies are to run, as far as a profile sets it."""
+    """Returns the proxy settings of a Gateway's profiles."""
     of_class, own = (found[1].proxy if isinstance(found, tuple) else ProxyProfile() for found in _both(g, gateway))
     return ProxyProfile(
         replicas=_first(own.replicas, of_class.replicas),
@@ -191,22 +191,22 @@ def _first(own: T | None, of_class: T | None) -> T | None:
 
 @query
 def proxy_settings(g: Graph, gateway: Key) -> profiles.ProxySettings:
-    said = msgspec.structs.asdict(proxy_profile(g, gateway))
-    known = {name: said[name] for name in profiles.ProxySettings.__struct_fields__}
+    fields = msgspec.structs.asdict(proxy_profile(g, gateway))
+    known = {name: fields[name] for name in profiles.ProxySettings.__struct_fields__}
     return profiles.ProxySettings(**{name: value for name, value in known.items() if value not in (None, "")})
 
 
 @query
 def access_log_mode(g: Graph, gateway: Key) -> AccessLog:
-    """Returns which requests its proxies log. A value that is not known is ignored."""
-    said = proxy_profile(g, gateway).access_log
-    return AccessLog(said) if said in frozenset(AccessLog) else settings(g).access_log
+    """Returns the requests that a Gateway's proxies log. An unknown value is ignored."""
+    configured = proxy_profile(g, gateway).access_log
+    return AccessLog(configured) if configured in frozenset(AccessLog) else settings(g).access_log
 
 
 @query
 def connect_rules(g: Graph, gateway: Key) -> ConnectRules:
-    """Returns what its proxies do about endpoints that cannot be connected to."""
-    said, default = proxy_profile(g, gateway), ConnectRules()
-    retries = default.retries if said.connect_retries is None else said.connect_retries
-    seconds = default.ejection_seconds if said.ejection_seconds is None else said.ejection_seconds
+    """Returns the rules of a Gateway's proxies for endpoints that refuse connections."""
+    profile, default = proxy_profile(g, gateway), ConnectRules()
+    retries = default.retries if profile.connect_retries is None else profile.connect_retries
+    seconds = default.ejection_seconds if profile.ejection_seconds is None else profile.ejection_seconds
     return ConnectRules(min(max(0, retries), MOST_RETRIES), min(max(0, seconds), LONGEST_EJECTION))

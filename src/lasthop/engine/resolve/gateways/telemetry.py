@@ -1,9 +1,8 @@
-"""XTelemetryPolicies (GEP-4768): which one applies to a Gateway, what it asks for, and the collector that is told.
+"""XTelemetryPolicies (GEP-4768): the one that applies to a Gateway, its tracing settings, and its collector.
 
-The oldest policy that names a Gateway applies, then {namespace}/{name} decides, whatever state it is in: one that is invalid
-means no tracing, not that of another. The collector is a hop like any other, so BackendTLSPolicies, GatewayProfiles, audit and
-what is remembered of verification hold for it. Whatever is wrong, requests are served.
-"""
+The oldest policy that names a Gateway applies, then the first by {namespace}/{name}, even if it is invalid: an invalid policy
+means no tracing, not that of another policy. The collector is a hop like any other, so BackendTLSPolicies, GatewayProfiles,
+audit and the memory of verification apply to it. Errors of telemetry never affect requests."""
 
 from __future__ import annotations
 
@@ -63,13 +62,13 @@ KNOWN_ATTRIBUTES: Final = frozenset(
 
 
 def gateway_of(policy: Key, target: LocalPolicyTargetReference) -> Key | None:
-    """Returns the Gateway that a target names; None if it is of another kind."""
+    """Returns the Gateway that a target names; None for other kinds."""
     return Key("Gateway", policy.namespace, target.name) if (target.group, target.kind) == (GROUP, "Gateway") else None
 
 
 def _gateways(g: Graph, policy: Key, obj: api.XTelemetryPolicy) -> list[Key]:
-    """Returns the Gateways that a policy names, except those of other controllers. One that does not exist belongs to no
-    controller: GEP-4768 reports its absence in the policy's status."""
+    """Returns the Gateways that a policy names, except those of other controllers. Missing Gateways are included, because the
+    policy's status reports them (GEP-4768)."""
     named = TELEMETRY.targets(policy, obj)
     return [key for key in named if read(g, key, ApiGateway) is None or gateway_accepted(g, key)]
 
@@ -79,13 +78,13 @@ TELEMETRY: Final = PolicyKind(
 )
 
 
-# --- what it asks for ------------------------------------------------------------------------------------------------
+# --- settings ------------------------------------------------------------------------------------------------
 
 
 @query
 def tracing_problems(g: Graph, policy: Key, gateway: Key) -> tuple[Problem, ...]:
-    """Returns what cannot be done, for which nothing is traced: an export without a header that was asked for would go to
-    nobody, or to somebody else."""
+    """Returns the unsupported settings. Any of them disables tracing, because an export without a required header could reach
+    the wrong tenant."""
     obj = read(g, policy, api.XTelemetryPolicy)
     return tuple(_problems(obj.spec.tracing, limits(g, gateway))) if obj else ()
 
@@ -96,14 +95,14 @@ def _problems(wanted: api.Tracing, limits: Limits) -> Iterator[Problem]:
         if mode not in MODES:
             yield unsupported_value(f"{word(mode)} is not one of {', '.join(MODES)}", f"{field}.{place}")
     if (wanted.mode == "Enabled") != (wanted.provider is not None):
-        message = "provider goes with mode Enabled, and only with that; write both or neither"
+        message = "provider requires mode Enabled, and mode Enabled requires provider; set both or neither"
         yield unsupported_value(message, f"{field}.provider")
     for rate, place in ((wanted.sampling_rate, "samplingRate"), (parents.sampling_rate, "parentBasedSampling.samplingRate")):
         if rate and not (rate.denominator >= 1 and 0 <= rate.numerator <= rate.denominator):
             yield unsupported_value(f"{rate.numerator}/{rate.denominator} is not between 0 and 1", f"{field}.{place}")
     for text, form, place in ((wanted.service_name, NAME, "serviceName"), (wanted.span_name, SPAN_NAME, "spanName")):
         if text and not form.fullmatch(text):
-            message = f"{shown(text)} has other characters than letters, digits and _.:/-, or too many"
+            message = f"{shown(text)} is too long, or has characters other than letters, digits and _.:/-"
             yield unsupported_value(message, f"{field}.{place}")
     yield from _header_problems(wanted, f"{field}.provider.headers", limits)
     yield from _attribute_problems(wanted.attributes, f"{field}.attributes")
@@ -120,7 +119,8 @@ def _header_problems(wanted: api.Tracing, field: str, limits: Limits) -> Iterato
         elif not HEADER_VALUE.fullmatch(header.value) or not header.value:
             yield unsupported_value(f"the value of header {shown(name)} is empty or has control characters", place)
         elif "%" in header.value:
-            # Envoy reads it as a format, which it may refuse, and then sends it as it stands, so that none can be escaped.
+            # Envoy parses the value as a format and may refuse it, but then sends it unchanged, so a percent sign cannot be
+            # escaped.
             yield unsupported_value(f"the value of header {shown(name)} has a percent sign, which Envoy cannot send", place)
         elif (length := len(header.value.encode())) > limits.header_value_length:
             message = f"the value of header {shown(name)} has {length:,} bytes; {over(limits, 'header_value_length')}"
@@ -133,7 +133,7 @@ def _attribute_problems(attributes: tuple[api.Attribute, ...], field: str) -> It
     for number, each in enumerate(attributes):
         place = f"{field}[{number}]"
         if not NAME.fullmatch(each.name):
-            message = f"the name {shown(each.name)} has other characters than letters, digits and _.:/-, or too many"
+            message = f"the name {shown(each.name)} is too long, or has characters other than letters, digits and _.:/-"
             yield unsupported_value(message, place)
         if each.source_type not in _VALUES:
             yield unsupported_value(f"sourceType {word(each.source_type)} is not one of {', '.join(_VALUES)}", place)
@@ -149,28 +149,28 @@ _VALUES: Final = {
     str(AttributeSource.LITERAL): "literal_value",
     str(AttributeSource.REQUEST): "attribute_key",
 }
-"""Sources, and the field that has the value of each."""
+"""The field with the value, by source."""
 
 
 def unknown_attributes(obj: api.XTelemetryPolicy) -> tuple[Problem, ...]:
-    """Returns the attributes that are left out because Envoy knows nothing by that name (GEP-4768: omit it, or say so)."""
+    """Returns the attributes that are left out because Envoy has no such value (GEP-4768 permits to omit and report them)."""
     return tuple(
         unsupported_value(
-            f"attribute {shown(each.attribute_key)} is not known and left out",
+            f"attribute {shown(each.attribute_key)} is unknown and left out",
             f"spec.tracing.attributes[{number}].attributeKey",
-            "see docs/telemetry.md for those that are",
+            "see docs/telemetry.md for the known ones",
         )
         for number, each in enumerate(obj.spec.tracing.attributes)
         if not _known(each)
     )
 
 
-# --- what comes of it ------------------------------------------------------------------------------------------------
+# --- result ------------------------------------------------------------------------------------------------
 
 
 @query
 def collector(g: Graph, policy: Key) -> BackendTarget | Problem | None:
-    """Returns what a policy exports to, or why it may not; None: it exports nothing."""
+    """Returns the collector of a policy, or why the reference is invalid; None if the policy exports nothing."""
     obj = read(g, policy, api.XTelemetryPolicy)
     if obj is None or obj.spec.tracing.mode != "Enabled" or obj.spec.tracing.provider is None:
         return None
@@ -179,11 +179,10 @@ def collector(g: Graph, policy: Key) -> BackendTarget | Problem | None:
 
 @query
 def tracing(g: Graph, gateway: Key) -> TracingPlan | None:
-    """Returns what a Gateway's proxies trace; None: nothing.
+    """Returns the tracing settings of a Gateway's proxies; None if they trace nothing.
 
-    It depends on the policy and on who may refer to the collector, and not on whether that can be connected to, which decides
-    what is behind the hop's name: listeners stay as they are when a BackendTLSPolicy, a Service or a CA changes.
-    """
+    They depend on the policy and the ReferenceGrants for the collector, but not on the collector's state, which only changes
+    its cluster. So listeners do not change with a BackendTLSPolicy, a Service or a CA."""
     policy = TELEMETRY.applied(g, gateway, gateway)
     obj = read(g, policy, api.XTelemetryPolicy) if policy else None
     if policy is None or obj is None:
@@ -200,7 +199,7 @@ def tracing(g: Graph, gateway: Key) -> TracingPlan | None:
         None if parents.mode == "Disabled" else _share(parents.sampling_rate),
         wanted.span_name,
         tuple(sorted(headers.items())),
-        tuple(_attribute(each) for each in wanted.attributes if _known(each)),
+        tuple(_attribute(attribute) for attribute in wanted.attributes if _known(attribute)),
     )
 
 
@@ -213,7 +212,7 @@ def _known(wanted: api.Attribute) -> bool:
 
 
 def _share(rate: Fraction | None) -> int:
-    """Returns a share in millionths, which is what Envoy has; what is not nothing stays more than nothing."""
+    """Returns a share in millionths, Envoy's finest unit. A share above zero stays above zero."""
     if rate is None:
         return SAMPLED
     return max(round(SAMPLED * rate.numerator / rate.denominator), 1 if rate.numerator else 0)
@@ -278,8 +277,7 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     found.append(true(reasons.RESOLVED_REFS))
     if hop := collector_hop(g, policy, gateway):
         seen = connected(g, [hop], tls=isinstance(hop_tls(g, *hop), BackendTLS))
-        weaker = weakening(g, hop)
-        found += [*([seen] if seen else ()), *weakened((weaker,) if weaker else ())]
+        found += [*filter(None, [seen]), *weakened(tuple(filter(None, [weakening(g, hop)])))]
     return tuple(found)
 
 

@@ -1,1 +1,1 @@
-"""Hops: how a Gateway connects to a backend port, how it was verified before, what was observed."""
+"""Hops: how a Gateway connects to a backend port, its earlier verification, and its observed health."""

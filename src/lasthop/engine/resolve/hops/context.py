@@ -1,7 +1,7 @@
-"""What surrounds the verdict on a hop: the policies that lose, the endpoints, and what was observed.
+"""The context of a verdict: the policies that do not apply, the endpoints, and the observed health.
 
-Read on demand, without a node of its own: it changes for other reasons than the verification does (`verdict.py`).
-"""
+It is computed on demand, without its own node in the graph, because it changes independently of the verification
+(`verdict.py`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.backends import endpoints
 from lasthop.engine.resolve.backends.endpoint_slices import missing_endpoints
 from lasthop.engine.resolve.hops.observed import PortState, hop_state, port_states
-from lasthop.engine.resolve.policies.targets import WHOLE, Claim, claims, port_winner, rule_of
+from lasthop.engine.resolve.policies.targets import WHOLE, TargetClaim, claims, port_winner, rule_of
 from lasthop.engine.resolve.settings import OBSERVES
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.store import read
@@ -27,33 +27,33 @@ from lasthop.engine.store.store import read
 
 class LostBy(StrEnum):
     NO_SUCH_PORT = "no such port"
-    """It names a port that the Service does not have."""
+    """The policy names a port that the Service does not have."""
     SECTION = "section"
-    """It names the whole Service, and the winner names the port."""
+    """The policy names the whole Service, and the winner names the port."""
     AGE = "age"
-    """The winner has the same target and is older, or as old and first by name."""
+    """The winner has the same target and is older, or equally old and first by name."""
 
 
 class Loser(msgspec.Struct, frozen=True):
-    """A policy that names the Service of a hop and does not apply to its port."""
+    """A policy that names the Service of a hop but does not apply to its port."""
 
     policy: Key
     rule: LostBy
     section: str = WHOLE
-    """The port that it names."""
-    winner: Claim | None = None
+    """The port that the policy names."""
+    winner: TargetClaim | None = None
     precedence: str = ""
-    """By age: why the winner comes first, as `is older`."""
+    """For AGE: why the winner takes precedence, for example `is older`."""
 
 
 class HopContext(msgspec.Struct, frozen=True):
     endpoints: tuple[str, ...]
     no_endpoints: str
-    """Why there are none."""
+    """Why the backend has no endpoints."""
     observed: PortState | None
-    """Over all protocols of the port; None: nothing observes it."""
+    """The state over all protocols of the port; None if nothing observes it."""
     certificates: tuple[LeafCertificate, ...] = ()
-    """What the backend has shown, the first to expire first."""
+    """Certificates that the backend presented, the first to expire first."""
 
 
 def hop_context(g: Graph, hop: Hop) -> HopContext:
@@ -70,12 +70,12 @@ def hop_context(g: Graph, hop: Hop) -> HopContext:
 
 def _no_endpoints(g: Graph, hop: Hop) -> str:
     if hop.backend.kind == XBACKEND:
-        return "nothing that its selector names is ready"
+        return "its selector matches no ready endpoint"
     return missing_endpoints(g, hop.backend, hop.port, hop.protocol.transport) or "it is scaled to zero"
 
 
 def losers(g: Graph, backend: Key, port_number: int) -> Iterator[Loser]:
-    """Yields the policies that name the Service and do not apply to this port. No policy names an XBackend."""
+    """Yields the policies that name the Service but do not apply to this port. Policies cannot name an XBackend."""
     service = read(g, backend, AnyService) if backend.kind in SERVICE_GROUPS else None
     port = service.port(port_number) if service else None
     if service is None or port is None:
@@ -90,7 +90,7 @@ def losers(g: Graph, backend: Key, port_number: int) -> Iterator[Loser]:
                     yield _lost(claim, winner, section, port.name)
 
 
-def _lost(claim: Claim, winner: Claim, section: str, port: str) -> Loser:
+def _lost(claim: TargetClaim, winner: TargetClaim, section: str, port: str) -> Loser:
     if section == WHOLE and port in winner.sections and port != WHOLE:
         return Loser(claim.policy, LostBy.SECTION, section, winner)
     return Loser(claim.policy, LostBy.AGE, section, winner, rule_of(winner.age, claim.age))

@@ -1,6 +1,6 @@
-"""Hops that carry no traffic, and the routes that lead over them: each such route has a condition of its own that says so.
+"""Failing hops, reported on each route that uses them.
 
-A status in a cluster is all that some readers see, so READY of a route has to follow from the route's own conditions.
+Some users see only statuses in a cluster, so READY of a route must follow from the route's own conditions.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from lasthop.engine.store.graph import Graph, query
 
 
 class HopTrouble(msgspec.Struct, frozen=True):
-    """What the routes that lead over a hop report of it."""
+    """The problems of a hop that its routes report."""
 
     failure: Problem | None = None
-    """Why connections fail; None also where the hop is refused, for which a route has other conditions."""
+    """Why connections fail; None also for refused hops, which a route reports by other conditions."""
     culprit: Key | None = None
-    """For what the hop fails or is refused: a policy, an XBackend or a Service."""
+    """The object at fault: a policy, an XBackend or a Service."""
     weakening: Weakening | None = None
-    """How the backend is verified less than before."""
+    """The weakening of the backend's verification."""
 
 
 NO_TROUBLE: Final = HopTrouble()
@@ -48,8 +48,8 @@ def hop_trouble(g: Graph, gateway: Key, backend: Key, port: int, protocol: Proto
 
 
 def failing_plaintext(g: Graph, hop: Hop) -> Problem | None:
-    """Returns why connections on a hop in plaintext fail, for a finding. An XBackend has a finding of its own, as what has a
-    policy has, and so has a port without endpoints."""
+    """Returns why connections on a plaintext hop fail, for a finding. XBackends, hops with a policy and ports without
+    endpoints have separate findings."""
     if hop.backend.kind == XBACKEND:
         return None
     problem = _observed(g, hop)
@@ -61,7 +61,7 @@ def _observed(g: Graph, hop: Hop) -> Problem | None:
 
 
 def _failure(g: Graph, hop: Hop, tls: HopTLS) -> tuple[Problem | None, Key | None]:
-    """Returns why connections on a hop fail, and the object at fault, also of a hop that is refused."""
+    """Returns why connections on a hop fail, and the object at fault. Refused hops have only the latter."""
     if isinstance(tls, Refused):
         return None, tls.source
     if problem := _without_endpoints(g, hop):
@@ -78,10 +78,10 @@ def _without_endpoints(g: Graph, hop: Hop) -> Problem | None:
 
 
 def _decides(hop: Hop, tls: HopTLS) -> Key:
-    """Returns the object that decides how a hop is connected, which has the finding if it fails."""
+    """Returns the object that decides the connection of a hop, and so has the finding."""
     return (tls.source if isinstance(tls, BackendTLS) else None) or hop.backend
 
 
 def unconnected(problems: tuple[Problem, ...]) -> tuple[Condition, ...]:
-    """Returns the condition of a route at one Gateway; none while no hop of it is known to fail."""
+    """Returns the condition of a route at one Gateway; empty unless one of its hops fails."""
     return (failed_to_connect(tuple(dict.fromkeys(problems))),) if problems else ()

@@ -1,4 +1,4 @@
-"""Indexes hops by how they are connected. One indexer serves all these indexes, because most hops appear in none."""
+"""Indexes hops by connection mode. One indexer serves all modes, because most hops appear in none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lasthop.engine.store.sources import Entry, Index
 from lasthop.engine.store.stages import Gate, indexer
 
 WITHOUT_ROOM = Index[Key, Key]("without-room")
-"""By Gateway: policies of its backends whose status has no room for it."""
+"""Policies whose status has no free ancestor entry, by Gateway."""
 
 
 def _lists_something(tls: HopTLS) -> bool:
@@ -28,8 +28,7 @@ def _lists_something(tls: HopTLS) -> bool:
 
 @indexer(HOPS, patient=True, only_where=Gate(hop_tls, _lists_something))
 def index_hops(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
-    """Lists the client certificate and the waiver that are used on a hop, what is weaker than it was, and a policy whose
-    status is full."""
+    """Lists the client certificate and the waiver of a hop, its weakening, and its policy if the policy's status is full."""
     tls, hop = hop_tls(g, gateway, backend, port, protocol), Hop(gateway, backend, port, protocol)
     match tls:
         case BackendTLS():

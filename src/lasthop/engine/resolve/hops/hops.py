@@ -1,13 +1,12 @@
-"""How a Gateway connects to a backend: in plaintext, with TLS as a BackendTLSPolicy or the XBackend asks, or not at all.
+"""Decides how a Gateway connects to a backend: in plaintext, with the TLS of a BackendTLSPolicy or XBackend, or not at all.
 
     claims on the port ──> winner ──┐
-                                    ├──> judgement ──> this Gateway's part ──> TLS ──> and the rest of the backend ──> hop_tls
+                                    ├──> judgement ──> this Gateway's part ──> TLS ──> other checks of the backend ──> hop_tls
     an XBackend's own tls ──────────┘   (permissions, room in the status,           (its type, protocol, endpoints)
                                          client certificate)
 
-`hop_tls` is the one final answer, for every kind of backend and every protocol: clusters, streams, Secrets, statuses, audit,
-explain and the prober are made from it. It is never plaintext for a port that a policy targets, whatever state that policy
-is in.
+`hop_tls` is the only final decision, for every kind of backend and every protocol: clusters, streams, Secrets, statuses,
+audit, explain and the prober read it. It is never plaintext for a port that a policy targets, even if the policy is invalid.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.engine.plan.upstream import EndpointsKind, Hop, Protocol
 from lasthop.engine.resolve.backends import xbackends
-from lasthop.engine.resolve.backends.app_protocols import policy_to_write, says_plaintext, says_tls
+from lasthop.engine.resolve.backends.app_protocols import is_plaintext, is_tls, policy_to_write
 from lasthop.engine.resolve.backends.backends import endpoints_kind
 from lasthop.engine.resolve.backends.reach import HOPS
 from lasthop.engine.resolve.gateways.profiles import backend_rules
 from lasthop.engine.resolve.policies.ancestors import MAX_ANCESTORS, ancestors
 from lasthop.engine.resolve.policies.judgement import judgement
 from lasthop.engine.resolve.policies.permissions import permitted_tls, plaintext_problem
-from lasthop.engine.resolve.policies.targets import port_winner, stray_text, strays
+from lasthop.engine.resolve.policies.targets import missed_target_text, missed_targets, port_winner
 from lasthop.engine.resolve.settings import ABSENCE_PROVEN, POLICIES_UNKNOWN, settings
 from lasthop.engine.resolve.trust.client_certificates import chain_digest, shown_certificate
 from lasthop.engine.store.graph import Graph, query
@@ -42,7 +41,7 @@ from lasthop.engine.store.store import read
 
 @query
 def hop_tls(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> HopTLS:
-    """Returns how a hop is connected in the end, or why it is refused."""
+    """Returns the connection of a hop, or why it is refused."""
     hop = Hop(gateway, backend, port, protocol)
     tls = _requested_tls(g, hop)
     if isinstance(tls, Refused) and tls.problem.reason == reasons.POLICIES_UNKNOWN and not _needs_proof(g, hop):
@@ -56,26 +55,27 @@ def hop_tls(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
         if isinstance(service_port, Problem):
             problem = service_port
         else:
-            problem = _service_problem(g, hop) or (_says_tls(hop, service_port) if isinstance(tls, Plaintext) else None)
+            problem = _service_problem(g, hop) or (_needs_tls(hop, service_port) if isinstance(tls, Plaintext) else None)
     if isinstance(tls, Refused):
         return Refused(problem or problems.invalid_backend_tls(backend, port, tls.problem), tls.source, tls.problem)
     return Refused(problem, tls.source if isinstance(tls, BackendTLS) else None) if problem else tls
 
 
 def _service_problem(g: Graph, hop: Hop) -> Problem | None:
-    """Returns why a Service cannot be used from this Gateway, its ports and its TLS aside."""
+    """Returns why a Service cannot be used from this Gateway, apart from its ports and TLS."""
     service = read(g, hop.backend, AnyService)
     by_name = isinstance(service, Service) and service.spec.type == "ExternalName"
     if not by_name and endpoints_kind(g, hop.backend, hop.port, hop.protocol.transport) is not EndpointsKind.DNS:
         return None
-    said = backend_rules(g, hop.gateway).external_names
-    if settings(g).external_names if said is None else said:
+    allowed = backend_rules(g, hop.gateway).external_names
+    if settings(g).external_names if allowed is None else allowed:
         return None
     if by_name:
-        message = f"{hop.backend} is of type ExternalName, which could point anywhere"
+        message = f"{hop.backend} is of type ExternalName, which could resolve to any address"
         return problems.unsupported_value(message, "", "use EndpointSlices", hop.backend)
-    # Names in EndpointSlices lead as far as ExternalName does; kube-proxy ignores them, and no API server looks behind them.
-    message = f"the EndpointSlices of {hop.backend} have addressType FQDN, which could point anywhere"
+    # DNS names in EndpointSlices can resolve to any address, as ExternalName can. kube-proxy ignores them, and API servers do
+    # not check them.
+    message = f"the EndpointSlices of {hop.backend} have addressType FQDN, which could resolve to any address"
     return problems.unsupported_value(message, "", "use addresses", hop.backend)
 
 
@@ -89,19 +89,19 @@ def _service_port(g: Graph, key: Key, number: int, transport: str = "TCP") -> Se
     return problems.backend_port_not_found(key, transport, number, ports)
 
 
-def _says_tls(hop: Hop, port: ServicePort) -> Problem | None:
-    """Returns why a port that says that it speaks TLS is not sent plaintext."""
-    if not hop.protocol.policed or not says_tls(port.app_protocol):
+def _needs_tls(hop: Hop, port: ServicePort) -> Problem | None:
+    """Returns why a port whose appProtocol means TLS gets no plaintext."""
+    if not hop.protocol.policed or not is_tls(port.app_protocol):
         return None
     message = f"{hop.backend} port {hop.port} has appProtocol {port.app_protocol} but no BackendTLSPolicy"
     remedy = f"create one {policy_to_write(hop.backend, port)}"
     if not hop.protocol.http:
-        remedy += ", or let the client's own TLS through with a TLSRoute on a Passthrough listener"
+        remedy += ", or pass the client's TLS through with a TLSRoute on a Passthrough listener"
     return problems.unsupported_protocol(message, remedy, hop.backend)
 
 
 def _requested_tls(g: Graph, hop: Hop) -> HopTLS:
-    """Returns what is asked for on a hop. Where the TLS is the client's own, or none is possible, no policy applies."""
+    """Returns the required connection of a hop. Policies do not apply to passthrough and UDP."""
     if hop.protocol.policed:
         found = g.shielded(_port_tls, hop.gateway, hop.backend, hop.port)
         return Refused(problems.internal_error()) if isinstance(found, Crash) else found
@@ -109,7 +109,7 @@ def _requested_tls(g: Graph, hop: Hop) -> HopTLS:
 
 
 def _port_tls(g: Graph, gateway: Key, backend: Key, number: int) -> HopTLS:
-    """Returns the same for every protocol that policies apply to."""
+    """Returns the required connection of a port, for all protocols that policies apply to."""
     if backend.kind == XBACKEND:
         return _own_tls(g, gateway, backend, number)
     port = _service_port(g, backend, number)
@@ -125,7 +125,7 @@ def _port_tls(g: Graph, gateway: Key, backend: Key, number: int) -> HopTLS:
     if isinstance(wanted, Refused):
         return wanted
     if gateway in ancestors(g, policy).without_room:
-        message = f"{policy} has no room in its status for {gateway} (at most {MAX_ANCESTORS} entries)"
+        message = f"the status of {policy} has no free entry for {gateway} (at most {MAX_ANCESTORS} entries)"
         return Refused(problems.invalid(message, policy, gateway), policy)
     shown = shown_certificate(g, gateway, wanted)
     if isinstance(shown, Problem):
@@ -143,14 +143,14 @@ def _permitted(g: Graph, gateway: Key, source: Key) -> BackendTLS | Refused:
         return Refused(wanted.within(f"{source} is not permitted at {gateway}", source, gateway), source)
     if wanted is None:
         judged = judgement(g, source)
-        problem = (judged.problem if judged else None) or problems.invalid("it is gone")
+        problem = (judged.problem if judged else None) or problems.invalid("it was deleted")
         return Refused(problem.within(f"{source} is invalid", source), source)
     return wanted
 
 
 def _own_tls(g: Graph, gateway: Key, key: Key, port: int) -> HopTLS:
-    """Returns the TLS that an XBackend asks for itself. The Gateway's own certificate is not shown to it: `ServerOnly` means
-    that."""
+    """Returns the TLS of an XBackend's own spec. The Gateway's client certificate is not presented, because `ServerOnly`
+    excludes it."""
     obj = read(g, key, XBackend)
     if obj is None:
         return Refused(xbackends.absent(g, key), key)
@@ -173,9 +173,9 @@ def _plaintext(g: Graph, hop: Hop) -> HopTLS:
 
 def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
     # A port that was renamed, or one mistyped letter in a sectionName, must not turn a verified hop into plaintext.
-    if not says_plaintext(port.app_protocol) and (missing := strays(g, hop.backend)):
+    if not is_plaintext(port.app_protocol) and (missing := missed_targets(g, hop.backend)):
         policy = missing[0].policy
-        message = f"{policy} misses its target: {stray_text(g, hop.backend, missing[0])}"
+        message = f"{policy} does not match its target: {missed_target_text(g, hop.backend, missing[0])}"
         return Refused(Problem(reasons.TARGET_NOT_FOUND, message, about=(policy, hop.backend)), policy)
     tls = _plaintext(g, hop)
     if isinstance(tls, Plaintext) and (unknown := policies_unknown(g, hop)):
@@ -184,15 +184,15 @@ def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
 
 
 def _needs_proof(g: Graph, hop: Hop) -> bool:
-    """Returns whether a hop whose policies are unknown is closed. One over which no route leads has no cluster, so nobody
-    proves anything of it, and a route that is not attached is not to blame for that."""
+    """Returns whether a hop with unknown policies is closed. A hop without an attached route has no cluster and gets no proof,
+    so it must not report a closed port."""
     unknown = policies_unknown(g, hop)
     return unknown is None or not unknown.provable or HOPS.size(g, *hop) > 0
 
 
 def policies_unknown(g: Graph, hop: Hop) -> Unknown | None:
-    """Returns why it is not known whether a policy names the port; None: absence is proven."""
+    """Returns the unread input that may contain a policy for the port; None if absence is proven."""
     if ABSENCE_PROVEN.of(g, hop.backend, hop.port):
         return None
-    # An unprovable one goes first, because it decides.
+    # An unprovable one takes precedence, because no proof can open the port.
     return min(filter(None, (POLICIES_UNKNOWN.of(g, ""), POLICIES_UNKNOWN.of(g, hop.backend.namespace))), default=None)

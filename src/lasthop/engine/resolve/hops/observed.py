@@ -1,5 +1,4 @@
-"""What has happened on hops, as far as it concerns what is configured now: `OBSERVED` under the present configuration of the
-hop, without endpoints that are gone.
+"""The observed health of hops: `OBSERVED` for the current configuration of each hop, without removed endpoints.
 
 OBSERVED ──> hop_state ──> port_states (all protocols of a port together) ──> condition BackendConnected, findings, audit
 """
@@ -37,7 +36,7 @@ TRAFFIC: Final = {
     Protocol.PASSTHROUGH: "connections that are passed through",
     Protocol.UDP: "datagrams",
 }
-NOT_TRIED: Final = "no connection has been tried yet, or none for long"
+NOT_TRIED: Final = "no connection was tried yet, or none for a long time"
 NOTHING_SEEN: Final = HopState()
 _WORST_FIRST: Final = (
     reasons.HANDSHAKE_FAILED,
@@ -49,7 +48,7 @@ UNTRIED: Final = unknown(reasons.BACKEND_CONNECTED, reasons.NOT_TRIED, NOT_TRIED
 
 
 class PortState(msgspec.Struct, frozen=True):
-    """What is known of a port of a backend, seen from a Gateway, over all protocols of its routes."""
+    """The observed state of a backend's port from one Gateway, over all protocols of its routes."""
 
     backend: Key
     port: int
@@ -58,7 +57,7 @@ class PortState(msgspec.Struct, frozen=True):
     failures: tuple[Failure, ...]
     endpoints: int
     ejected: tuple[str, ...] = ()
-    """Endpoints that get no traffic for `ejection_seconds` at a time."""
+    """Ejected endpoints: they get no traffic for `ejection_seconds` at a time."""
     ejection_seconds: int = 0
 
     @property
@@ -67,9 +66,9 @@ class PortState(msgspec.Struct, frozen=True):
 
     @property
     def problem(self) -> Problem:
-        """Returns why connections fail. It names no counts and no time, so it changes only if the reason does."""
-        found = {_reason(failure) for failure in self.failures}
-        reason = next(each for each in _WORST_FIRST if each in found)
+        """Returns why connections fail. The text contains no counts and times, so it changes only with the reason."""
+        present = {_reason(failure) for failure in self.failures}
+        reason = next(reason for reason in _WORST_FIRST if reason in present)
         return Problem(reason, SEPARATOR.join(self._sentences()), about=(self.backend,))
 
     def _sentences(self) -> Iterator[str]:
@@ -101,16 +100,16 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def hop_state(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> HopState:
-    """Returns what is known of a hop and its endpoints as they are now."""
+    """Returns the observed state of a hop with its current endpoints."""
     hop = Hop(gateway, backend, port, protocol)
     return _states(g, hop, (hop,))[0]
 
 
 def _states(g: Graph, hop: Hop, observed_as: Iterable[Hop]) -> list[HopState]:
-    """Returns what is known of the connections of a hop, under each of the names that they are observed as."""
+    """Returns the observed states of a hop's connections, for each name under which they are observed."""
     tls = hop_tls(g, *hop)
     found = {} if isinstance(tls, Refused) else OBSERVED.of(g, hop.gateway, hop.backend, hop.port, identity(tls)) or {}
-    return [_present(g, each, found.get(each.protocol, NOTHING_SEEN)) for each in observed_as]
+    return [_present(g, name, found.get(name.protocol, NOTHING_SEEN)) for name in observed_as]
 
 
 def _present(g: Graph, hop: Hop, state: HopState) -> HopState:
@@ -119,28 +118,28 @@ def _present(g: Graph, hop: Hop, state: HopState) -> HopState:
 
 
 def seen_now(g: Graph, hop: Hop, seen: HopSeen) -> HopSeen:
-    """Returns the figures with what was seen of endpoints under the present configuration of the hop alone."""
+    """Returns the figures with only the endpoints that were observed under the hop's current configuration."""
     tls = hop_tls(g, *hop)
     config = "" if isinstance(tls, Refused) else identity(tls)
-    endpoints = tuple(each for each in seen.endpoints if config and each.config == config)
+    endpoints = tuple(endpoint for endpoint in seen.endpoints if config and endpoint.config == config)
     return msgspec.structs.replace(
         seen,
         endpoints=endpoints,
-        last_success=max((each.last_success for each in endpoints), default=0.0),
-        last_failure=max((each.last_failure for each in endpoints), default=0.0),
+        last_success=max((endpoint.last_success for endpoint in endpoints), default=0.0),
+        last_failure=max((endpoint.last_failure for endpoint in endpoints), default=0.0),
     )
 
 
 def present_endpoints(g: Graph, backend: Key, port: int, protocol: Protocol) -> frozenset[str] | None:
-    """Returns the endpoints that there are now; None if there are none, or only the proxies know (DNS)."""
+    """Returns the current endpoints; None if there are none, or if only the proxies know them (DNS)."""
     found = endpoints(g, backend, port, protocol.transport)
     if found.kind is EndpointsKind.DNS or not found.endpoints:
         return None
-    return frozenset(with_port(each.address, each.port) for each in found.endpoints)
+    return frozenset(with_port(endpoint.address, endpoint.port) for endpoint in found.endpoints)
 
 
 def among(state: HopState, present: frozenset[str]) -> HopState:
-    """Returns the state without endpoints that are gone; that there were none is over, too."""
+    """Removes endpoints that no longer exist, and failures without endpoints."""
     failures = []
     for failure in state.failures:
         if here := tuple(address for address in failure.endpoints if address in present):
@@ -158,12 +157,12 @@ def among(state: HopState, present: frozenset[str]) -> HopState:
 
 
 def port_states(g: Graph, hops: Iterable[Hop]) -> tuple[PortState, ...]:
-    """Returns what is known of the ports that these hops of one Gateway lead to."""
+    """Returns the observed states of the ports of these hops of one Gateway."""
     ports: dict[tuple[Key, int], list[tuple[Protocol, HopState]]] = {}
     seconds = 0
     named = sorted(set(hops))
     for hop in named:
-        # Upgrades that have no cluster of their own go over this one.
+        # Upgrades without a separate cluster use this one.
         upgrades = hop.for_upgrades if hop.for_upgrades not in named else None
         observed_as = (hop, upgrades) if upgrades else (hop,)
         for each, state in zip(observed_as, _states(g, hop, observed_as), strict=True):
@@ -174,8 +173,7 @@ def port_states(g: Graph, hops: Iterable[Hop]) -> tuple[PortState, ...]:
 
 
 def _joined(backend: Key, port: int, states: list[tuple[Protocol, HopState]], ejection_seconds: int) -> PortState:
-    """Joins all protocols of a port into one state; where one of them fails at an endpoint where another works, it is
-    named."""
+    """Joins all protocols of a port into one state. A protocol is named if it fails at an endpoint where another works."""
     tried = [(protocol, state) for protocol, state in states if state.health is not Health.UNTRIED]
     if not tried:
         return PortState(backend, port, Health.UNTRIED, 0.0, (), 0)
@@ -192,16 +190,16 @@ def _joined(backend: Key, port: int, states: list[tuple[Protocol, HopState]], ej
     if bad:
         health = Health.PARTLY_FAILING if working else Health.FAILING
     since = min((state.since for _, state in tried if state.health.bad == health.bad and state.since), default=0.0)
-    told = (
+    sorted_failures = (
         Failure(words, tuple(sorted(where)), proxies, handshake, request)
         for (words, handshake, request, proxies), where in sorted(failures.items(), key=lambda item: (-len(item[1]), item[0]))
     )
     ejected = tuple(sorted({address for _, state in tried for address in state.ejected}))
-    return PortState(backend, port, health, since, tuple(told), len(everywhere), ejected, ejection_seconds)
+    return PortState(backend, port, health, since, tuple(sorted_failures), len(everywhere), ejected, ejection_seconds)
 
 
 def connected(g: Graph, hops: Iterable[Hop], *, tls: bool = True) -> Condition | None:
-    """Returns the condition BackendConnected of what these hops of one Gateway are made by; None if there are none."""
+    """Returns the condition BackendConnected of an object whose hops at one Gateway are `hops`; None without hops."""
     states = port_states(g, hops)
     if not states:
         return None
@@ -216,8 +214,8 @@ def connected(g: Graph, hops: Iterable[Hop], *, tls: bool = True) -> Condition |
 
 
 def failed_to_connect(bad: Collection[Problem]) -> Condition:
-    """Returns the condition BackendConnected where these ports fail."""
-    found = {problem.reason for problem in bad}
-    reason = next(each for each in _WORST_FIRST if each in found)
+    """Returns the condition BackendConnected for failing ports."""
+    present = {problem.reason for problem in bad}
+    reason = next(reason for reason in _WORST_FIRST if reason in present)
     about = tuple(dict.fromkeys(key for problem in bad for key in problem.about))
     return failed(reasons.BACKEND_CONNECTED, Problem(reason, SEPARATOR.join(p.message for p in bad), about=about))

@@ -1,14 +1,14 @@
-"""Computes the verdict on a hop, and who has acknowledged that it is weak.
+"""Computes the verdict on a hop, and the acknowledgement of weak verification.
 
     hop_tls ──> verdict, one node for each hop ──> memory, audit, metrics, page, log
     policies, endpoints, OBSERVED ──> hop_context, read on demand ──> explain
 
-The endpoints, the policies that lose and the observations are not part of the node: they change for other reasons than the
-verification does, and every change of a verdict is compared with what is remembered.
+Endpoints, losing policies and observations are not part of the verdict. They change independently of the verification, and the
+memory compares every change of a verdict.
 
 Weak verification is acknowledged in one of these places:
 - a VerificationWaiver, with its reason;
-- plaintext: an `appProtocol` of the Service's port that is a plaintext protocol;
+- plaintext: a plaintext protocol as `appProtocol` of the Service's port;
 - pins alone, or the plaintext of an XBackend: the annotation `lasthop.dev/acknowledged` of the policy or XBackend;
 - all of these: an entry in `backendTLS.acknowledged` of the Gateway's GatewayProfile, with its reason, for that Gateway.
 """
@@ -29,7 +29,7 @@ from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.plan.verdict import HopVerification, Verdict, refused, verification_of, weakest
-from lasthop.engine.resolve.backends.app_protocols import says_plaintext
+from lasthop.engine.resolve.backends.app_protocols import is_plaintext
 from lasthop.engine.resolve.backends.reach import HOPS, PORTS
 from lasthop.engine.resolve.gateways.profiles import backend_rules
 from lasthop.engine.resolve.hops.hops import hop_tls, policies_unknown
@@ -43,15 +43,15 @@ from lasthop.engine.store.stages import GONE, Changes, Gone, Output
 from lasthop.engine.store.store import read
 
 ACKNOWLEDGED: Final = f"{PREFIX}acknowledged"
-"""Annotation of a BackendTLSPolicy or XBackend: the weakest verification that is intended, as `PinnedOnly`."""
-Place = tuple[Key, Key, int]
-"""Gateway, backend and port."""
-NOT_REACHED: Final = HopVerification(Strength.PLAINTEXT, refused="no route leads there")
+"""Annotation of a BackendTLSPolicy or XBackend: the weakest intended verification, for example `PinnedOnly`."""
+GatewayPort = tuple[Key, Key, int]
+"""(Gateway, backend, port)."""
+NOT_REACHED: Final = HopVerification(Strength.PLAINTEXT, refused="no route leads to it")
 
 
 @query
 def verdict(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Verdict:
-    """Returns how a Gateway connects to a port of a backend by one protocol, and what it checks there."""
+    """Returns how a Gateway connects to a backend's port by one protocol, and what it verifies."""
     hop = Hop(gateway, backend, port, protocol)
     tls, service_port = hop_tls(g, *hop), _service_port(g, backend, port)
     if isinstance(tls, Refused):
@@ -65,21 +65,23 @@ def verdict(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
 
 def port_verification(g: Graph, gateway: Key, backend: Key, port: int) -> HopVerification:
     """Returns the weakest verification of a port, over the protocols that policies apply to."""
-    found = [verdict(g, gateway, backend, port, each).verification for each in PORTS.of(g, gateway, backend, port)]
-    return weakest(found) if found else NOT_REACHED
+    protocols = PORTS.of(g, gateway, backend, port)
+    verifications = [verdict(g, gateway, backend, port, protocol).verification for protocol in protocols]
+    return weakest(verifications) if verifications else NOT_REACHED
 
 
-def changed_ports(g: Graph, outputs: Changes) -> dict[Place, HopVerification | Gone | None]:
-    """Returns the ports of which a verdict has changed, as they are now; None: the verification could not be computed."""
-    places = dict.fromkeys((gateway, backend, port) for gateway, backend, port, by in VERDICTS.of(outputs) if by.policed)
-    return {place: _port_now(g, place) for place in places}
+def changed_ports(g: Graph, outputs: Changes) -> dict[GatewayPort, HopVerification | Gone | None]:
+    """Returns the current verification of ports with changed verdicts; None if the query crashed."""
+    changed = VERDICTS.of(outputs)
+    ports = dict.fromkeys((gateway, backend, port) for gateway, backend, port, protocol in changed if protocol.policed)
+    return {port: _current(g, port) for port in ports}
 
 
-def _port_now(g: Graph, place: Place) -> HopVerification | Gone | None:
-    if not PORTS.of(g, *place):
+def _current(g: Graph, port: GatewayPort) -> HopVerification | Gone | None:
+    if not PORTS.of(g, *port):
         return GONE
-    found = g.shielded(port_verification, *place)
-    return None if isinstance(found, Crash) else found
+    current = g.shielded(port_verification, *port)
+    return None if isinstance(current, Crash) else current
 
 
 def _connected(g: Graph, tls: BackendTLS | Plaintext, port_name: str) -> HopVerification:
@@ -95,22 +97,22 @@ def _refs(g: Graph, source: Key) -> tuple[str, ...]:
 
 
 def _required(g: Graph, hop: Hop, port_name: str, source: Key | None) -> HopVerification:
-    """Returns how a hop that fails closed is to be verified. A policy that misses its port closes others, and requires nothing
-    of them."""
+    """Returns the required verification of a hop that fails closed. A policy whose port does not exist closes other ports, but
+    requires no verification of them."""
     backend = hop.backend
     winner = port_winner(g, backend, port_name) if backend.kind != XBACKEND else None
     if source is None or (source != backend and (winner is None or winner.policy != source)):
         return HopVerification(Strength.PLAINTEXT, port_name=port_name)
     judged = judgement(g, source)
     if judged is None or judged.tls is None:
-        strength = _written(g, source) if source != backend or judged else Strength.PLAINTEXT
+        strength = _required_strength(g, source) if source != backend or judged else Strength.PLAINTEXT
         return HopVerification(strength, source, port_name=port_name)
     return verification_of(judged.tls, _refs(g, source), port_name)
 
 
-def _written(g: Graph, source: Key) -> Strength:
-    """Returns what a policy or XBackend requires that cannot be fulfilled. References to CAs alone require all checks; any
-    other reference could be one that requires less."""
+def _required_strength(g: Graph, source: Key) -> Strength:
+    """Returns the strength that an invalid policy or XBackend requires. References to CAs only require full verification; any
+    other reference could require less."""
     validation = validation_of(g, source)
     if validation is None or any((ref.group, ref.kind) not in CA_KINDS for ref in validation.ca_certificate_refs):
         return Strength.TLS
@@ -123,12 +125,12 @@ def _service_port(g: Graph, backend: Key, port: int) -> ServicePort | None:
 
 
 def _acknowledged(g: Graph, hop: Hop, port: ServicePort | None, tls: HopTLS, now: HopVerification) -> str:
-    """Returns who has acknowledged a weak verification; empty: it is not acknowledged."""
+    """Returns the acknowledgement of weak verification; empty if there is none."""
     if isinstance(tls, BackendTLS) and tls.waiver:
         return f'{tls.waiver.key}: "{tls.waiver.reason}"'
     if now.strength is Strength.VERIFIED:
         return ""
-    if port and now.strength is Strength.PLAINTEXT and says_plaintext(port.app_protocol):
+    if port and now.strength is Strength.PLAINTEXT and is_plaintext(port.app_protocol):
         return f"appProtocol {port.app_protocol} of {hop.backend}"
     owner = now.source or hop.backend
     if owner.kind in ("BackendTLSPolicy", XBACKEND) and _annotated(g, owner) == now.strength.label:

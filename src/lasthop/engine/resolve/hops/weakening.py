@@ -1,4 +1,4 @@
-"""Hops that are verified less than they were at best, and which edit made the difference.
+"""Detects hops whose verification is weaker than their best, and the edit that weakened it.
 
 verdict ──(engine: VerificationMemory)──> HELD, an input ──> weakening ──> findings, statuses, metrics
 """
@@ -34,20 +34,20 @@ from lasthop.engine.store.sources import Entry, Index
 from lasthop.engine.store.stages import indexer
 from lasthop.engine.store.store import read
 
-RESOLVED: Final = "what it failed for is resolved"
+RESOLVED: Final = "the cause of its failure is resolved"
 
 
-# --- what it was, and which edit made the difference ------------------------------------------------------------------
+# --- weakening and its cause ------------------------------------------------------------------
 
 
 def weakening(g: Graph, hop: Hop) -> Weakening | None:
-    """Returns how a hop is weaker than it was at best, unless that has been acknowledged."""
+    """Returns the weakening of a hop against its best verification, unless it is acknowledged."""
     if not hop.protocol.policed:
         return None
     now, backend, port = verdict(g, *hop).verification, hop.backend, hop.port
     if now.refused or now.acknowledged:
         return None
-    best = next((held for each in now.strength.stronger if (held := HELD.of(g, backend, port, each))), None)
+    best = next((held for strength in now.strength.stronger if (held := HELD.of(g, backend, port, strength))), None)
     if best is None:
         return None
     because = reason(g, backend, best, now)
@@ -55,16 +55,16 @@ def weakening(g: Graph, hop: Hop) -> Weakening | None:
 
 
 def _remedy(backend: Key, now: HopVerification) -> str:
-    annotation = f"with annotation {ACKNOWLEDGED}: {now.strength.label} of {now.source or backend}"
+    annotation = f"acknowledge it with annotation {ACKNOWLEDGED}: {now.strength.label} of {now.source or backend}"
     if backend.kind == XBACKEND:
-        return f"Restore its tls; or if {now.strength.words} is meant, say so {annotation}."
+        return f"Restore its tls; or if {now.strength.words} is intended, {annotation}."
     if now.strength is Strength.PLAINTEXT:
-        return "Restore the policy; or if plaintext is meant, say so with appProtocol: http at the Service's port."
-    return f"Restore what it was verified against; or if {now.strength.words} is meant, say so {annotation}."
+        return "Restore the policy; or if plaintext is intended, acknowledge it with appProtocol: http at the Service's port."
+    return f"Restore its earlier validation; or if {now.strength.words} is intended, {annotation}."
 
 
 def reason(g: Graph, backend: Key, before: HopVerification, now: HopVerification) -> str:
-    """Says which edit made the difference, as far as the objects show it."""
+    """Describes the edit that changed the verification, as far as the objects show it."""
     return limited(_reason(g, backend, before, now), LENGTH)
 
 
@@ -74,9 +74,9 @@ def _reason(g: Graph, backend: Key, before: HopVerification, now: HopVerificatio
     if now.refused:
         return now.refused
     if now.source is None:
-        return _lost(g, before.source, backend) if before.source else _acknowledgement(before, now)
+        return _policy_lost(g, before.source, backend) if before.source else _acknowledgement(before, now)
     if before.source is None:
-        return f"{now.source} asks for it now" if now.source == backend else f"{now.source} applies now"
+        return f"{now.source} configures TLS now" if now.source == backend else f"{now.source} applies now"
     if before.source != now.source:
         if before.source.kind == "BackendTLSPolicy" and read_policy(g, before.source) is None:
             return f"{before.source} was deleted, and {now.source} applies"
@@ -85,7 +85,7 @@ def _reason(g: Graph, backend: Key, before: HopVerification, now: HopVerificatio
 
 
 def _renamed(g: Graph, backend: Key, before: HopVerification, now: HopVerification) -> bool:
-    """Returns whether a port has lost its policy because the port has another name now."""
+    """Returns whether a port lost its policy because the port was renamed."""
     if now.source or not before.source or before.source.kind != "BackendTLSPolicy":
         return False
     if not before.port_name or not now.port_name or before.port_name == now.port_name:
@@ -95,8 +95,8 @@ def _renamed(g: Graph, backend: Key, before: HopVerification, now: HopVerificati
     return any(target.name == backend.name and target.section_name == before.port_name for target in targets)
 
 
-def _lost(g: Graph, source: Key, backend: Key) -> str:
-    """Returns why a port has no policy any more."""
+def _policy_lost(g: Graph, source: Key, backend: Key) -> str:
+    """Returns why a port lost its policy."""
     if source.kind == XBACKEND:
         return f"{source} has tls.mode None"
     obj = read_policy(g, source)
@@ -114,7 +114,7 @@ def _lost(g: Graph, source: Key, backend: Key) -> str:
 
 
 def _edited(g: Graph, source: Key, before: HopVerification, now: HopVerification) -> str:
-    """Says which part of a policy or XBackend, or of an object that it refers to, has changed."""
+    """Describes the changed part of a policy, an XBackend or an object that it refers to."""
     return (
         _other_waiver(source, before, now)
         or _other_references(source, before, now)
@@ -133,7 +133,7 @@ def _other_waiver(source: Key, before: HopVerification, now: HopVerification) ->
 
 
 def _other_references(source: Key, before: HopVerification, now: HopVerification) -> str:
-    was, is_now = (", ".join(each.refs) or SYSTEM_CAS for each in (before, now))
+    was, is_now = (", ".join(state.refs) or SYSTEM_CAS for state in (before, now))
     return f"{source} now verifies against {is_now}, no longer against {was}" if was != is_now else ""
 
 
@@ -144,8 +144,8 @@ def _other_names(source: Key, before: HopVerification, now: HopVerification) -> 
 
 
 def _other_content(g: Graph, source: Key, before: HopVerification, now: HopVerification) -> str:
-    """Names the references that hold the CAs that were added. If CAs were only removed, it is not known from which reference;
-    then every one is named that can hold CAs or pins, and a waiver holds none."""
+    """Names the references that contain the added CAs. If CAs were only removed, their reference is not known, and all
+    references to CAs or pins are named."""
     if before.digest == now.digest and before.strength == now.strength:
         return ""
     refs = [ref for ref in now.refs if not ref.startswith(f"{WAIVER} ")]
@@ -177,20 +177,20 @@ def _acknowledgement(before: HopVerification, now: HopVerification) -> str:
     return f"acknowledged by {now.acknowledged}" if now.acknowledged else f"not acknowledged any more by {before.acknowledged}"
 
 
-# --- by what carries it -----------------------------------------------------------------------------------------------
+# --- indexes -----------------------------------------------------------------------------------------------
 
 WEAKENED_ROUTES = Index[Key, Key, Weakening]("weakened-route")
-"""By route and Gateway."""
+"""Weakenings by route and Gateway."""
 WEAKENED_POLICIES = Index[Key, Key, Weakening]("weakened-policy")
-"""By policy (or XBackend) and Gateway: the one that verified it, if it is still there."""
+"""Weakenings by Gateway and the policy (or XBackend) that verified the hop before, if it still exists."""
 WEAKENED_PORTS = Index[Key, Key, int, Weakening]("weakened-port")
-"""By Gateway, backend and port: each port once, whatever the number of its protocols."""
+"""Weakenings by Gateway, backend and port, once for all protocols of a port."""
 WEAKENED = Index[Key, tuple[Key, int]]("weakened")
-"""By Gateway: backend and port."""
+"""(backend, port) of weakened hops by Gateway."""
 
 
 def weakened_hop(g: Graph, hop: Hop) -> Iterator[Entry]:
-    """Yields the entries of a hop that is weaker than it was."""
+    """Yields the index entries of a weakened hop."""
     found = weakening(g, hop)
     if found is None:
         return
@@ -208,14 +208,14 @@ def index_weakened(g: Graph, gateway: Key, backend: Key, port: int) -> Iterator[
 
 @query
 def port_weakening(g: Graph, gateway: Key, backend: Key, port: int) -> Weakening | None:
-    """Returns the weakening of a port that is listed, so that it is listed with an output."""
+    """Returns the weakening of a listed port. It is a query, so that an output can report it."""
     return next(iter(WEAKENED_PORTS.of(g, gateway, backend, port)), None)
 
 
 def weakened(found: tuple[Weakening, ...]) -> tuple[Condition, ...]:
-    """Returns the condition of a route, policy or XBackend at one Gateway; none where nothing is weaker than it was."""
+    """Returns the condition of a route, policy or XBackend at one Gateway; empty without weakenings."""
     if not found:
         return ()
-    texts = (with_remedy(f"{each.message}.", each.remedy) for each in dict.fromkeys(found))
+    texts = (with_remedy(f"{weaker.message}.", weaker.remedy) for weaker in dict.fromkeys(found))
     message = " ".join(texts)
     return (Condition(reasons.VERIFICATION_WEAKENED, True, reasons.NO_LONGER_VERIFIED, message),) if message else ()

@@ -1,1 +1,1 @@
-"""Policies: where they attach and what they ask for."""
+"""Policies: their targets, their validity and their conditions."""

@@ -22,16 +22,16 @@ MAX_ANCESTORS = KINDS["BackendTLSPolicy"].ancestors
 
 
 class Ancestors(msgspec.Struct, frozen=True):
-    """The Gateways that a policy concerns, the oldest first, as far as the policy's status has room for them."""
+    """The Gateways that use a policy, the oldest first, divided by whether its status has a free entry."""
 
     gateways: tuple[Key, ...] = ()
     without_room: tuple[Key, ...] = ()
 
 
 def with_room(g: Graph, gateways: Iterable[Key], status: ForeignPolicyStatus) -> Ancestors:
-    """Sorts Gateways by whether the status of a policy has room for them, in which other controllers have entries too."""
+    """Divides Gateways by whether the status of a policy has a free entry, which other controllers use too."""
     foreign = len([entry for entry in status.ancestors if entry.controller_name != CONTROLLER_NAME])
-    # Of one Gateway the age does not matter, so it need not be read.
+    # The age of a single Gateway does not matter, so it is not read.
     reached, room = list(gateways), max(0, MAX_ANCESTORS - foreign)
     ordered = sorted(reached, key=lambda key: age(g, key)) if len(reached) > 1 else reached
     return Ancestors(tuple(ordered[:room]), tuple(ordered[room:]))
@@ -50,9 +50,9 @@ def ancestors(g: Graph, policy: Key) -> Ancestors:
 
 
 def reached_by(g: Graph, service_key: Key, section: str) -> tuple[tuple[Key, int], ...]:
-    """Returns the (Gateway, port) pairs from which routes lead to this section of a Service. A section that names no port, or
-    one that cannot carry TLS, counts as reached wherever the Service is, because that is where its author will look; but not
-    through passthrough, where no policy applies."""
+    """Returns the (Gateway, port) pairs whose routes lead to a section of a Service. A section with a missing port or a UDP
+    port counts as reached with the Service, so that a status reports the error; passthrough does not count, because no policy
+    applies to it."""
     hops = REACH.of(g, service_key)
     service = read(g, service_key, AnyService) if hops else None
     named = [p for p in service.spec.ports if section in (WHOLE, p.name)] if service else []

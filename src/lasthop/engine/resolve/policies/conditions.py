@@ -1,4 +1,4 @@
-"""The conditions of a BackendTLSPolicy at one Gateway: which of its targets are reached, and where it takes effect."""
+"""The conditions of a BackendTLSPolicy at one Gateway: whether its targets are reached, and whether it takes effect."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from lasthop.engine.resolve.trust.waivers import describe
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.store import read
 
-# Most policies have these two as they are, so they are kept once.
+# Shared instances, because most policies have exactly these two.
 ACCEPTED: Final = true(reasons.ACCEPTED)
 RESOLVED: Final = true(reasons.RESOLVED_REFS)
 
 
 def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Problem | None:
-    """Returns why a policy has no effect on one of its targets."""
+    """Returns why a policy does not apply to one of its targets."""
     key = targets.service_of(policy, target)
     service = read(g, key, AnyService) if key else None
-    if service is None and (meant := targets.meant_service(g, policy, target)):
-        return Problem(reasons.TARGET_NOT_FOUND, targets.mistyped_text(*meant), about=(meant[0],))
+    if service is None and (mistyped := targets.mistyped_service(g, policy, target)):
+        return Problem(reasons.TARGET_NOT_FOUND, targets.mistyped_text(*mistyped), about=(mistyped[0],))
     if key is None or not installed(g, key.kind):
         kind = f"{target.kind} of group {target.group!r}" if target.group else target.kind
         known = " and ".join(f"{each}s" for each in SERVICE_GROUPS if installed(g, each))
         return invalid(f"target {target.name}: kind {kind} is not supported, only {known} are; the policy has no effect on it")
     if service is None:
-        return not_found(reasons.TARGET_NOT_FOUND, key, guess=targets.service_meant(g, key))
+        return not_found(reasons.TARGET_NOT_FOUND, key, guess=targets.closest_service(g, key))
     ports = service.spec.ports
     if target.section_name != targets.WHOLE:
         ports = tuple(p for p in ports if p.name == target.section_name)
@@ -63,15 +63,15 @@ def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Prob
     return None
 
 
-def precedence(g: Graph, policy: Key, winner: targets.Claim) -> str:
-    """Names the policy that wins over another with the same target, and the rule by which it does."""
+def precedence(g: Graph, policy: Key, winner: targets.TargetClaim) -> str:
+    """Names the policy that takes precedence over another with the same target, and the rule."""
     obj = read_policy(g, policy)
     rule = targets.rule_of(winner.age, obj.age if obj else winner.age)
     return f"{winner.policy.path}, which {rule}" + (" and cannot be read, so connections fail" if winner.rejected else "")
 
 
 def exceptions(g: Graph, policy: Key, target: PolicyTargetReference) -> tuple[str, str]:
-    """Returns what to say of the ports of a whole-Service target that it does not affect: see the two functions below."""
+    """Returns notes about ports of a whole-Service target that the policy does not affect: see the two functions below."""
     key = targets.service_of(policy, target) if target.section_name == targets.WHOLE else None
     service = read(g, key, AnyService) if key else None
     if key is None or service is None:
@@ -85,25 +85,25 @@ def _udp_warning(service: AnyService, target: PolicyTargetReference) -> str:
 
 
 def _shadowed(g: Graph, policy: Key, key: Key, service: AnyService) -> str:
-    """Says that every port of a Service has a policy of its own, so that this one is never used."""
+    """Reports that every port of a Service has a more specific policy, so that this one is never used."""
     if targets.WINNERS.of(g, key).keys() <= {targets.WHOLE}:
         return ""
-    winners = [targets.port_winner(g, key, p.name) for p in service.spec.ports if p.protocol == "TCP"]
-    others = dict.fromkeys(winner.policy.path for winner in winners if winner and winner.policy != policy)
-    if not winners or any(winner is None or winner.policy == policy for winner in winners):
+    found = [targets.port_winner(g, key, p.name) for p in service.spec.ports if p.protocol == "TCP"]
+    others = dict.fromkeys(winner.policy if winner else policy for winner in found)
+    if not others or policy in others:
         return ""
-    return f"no port of {key} uses it: each is named by a policy of its own ({', '.join(others)})"
+    return f"no port of {key} uses it: other policies name each port ({', '.join(other.path for other in others)})"
 
 
 class TargetsAtGateway(msgspec.Struct, frozen=True):
     """The targets of a policy, as seen from one Gateway."""
 
     effective: bool
-    """Some target that the Gateway reaches is under this policy."""
+    """Whether the policy applies to a target that the Gateway reaches."""
     reached: tuple[Problem, ...]
-    """What is wrong with targets that it reaches."""
+    """Problems of targets that the Gateway reaches."""
     elsewhere: tuple[Problem, ...]
-    """And with others, for which there may be no other status entry: perhaps no Gateway reaches them."""
+    """Problems of other targets, which may have no other status entry."""
     notes: tuple[str, ...]
 
     @property
@@ -117,7 +117,7 @@ def targets_at(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> Ta
     elsewhere: list[Problem] = []
     notes: list[str] = []
     concerned = ancestors(g, policy)
-    # An ancestor reaches some target: the only one, where there are no others.
+    # An ancestor reaches at least one target, so it reaches a single one.
     sole = len(obj.spec.target_refs) == 1 and gateway in concerned.gateways
     for target in obj.spec.target_refs:
         here, problem = sole or _reaches(g, policy, target, gateway), target_problem(g, policy, target)
@@ -129,7 +129,7 @@ def targets_at(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> Ta
         else:
             notes.append(f"{target.kind} {policy.namespace}/{target.name} is not reached from this Gateway")
     for other in concerned.without_room:
-        elsewhere.append(invalid(f"this status has no room for {other}, so connections from there fail", other))
+        elsewhere.append(invalid(f"this status has no free entry for {other}, so connections from there fail", other))
     return TargetsAtGateway(effective, tuple(reached), tuple(elsewhere), tuple(filter(None, notes)))
 
 
@@ -142,10 +142,10 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     problem = permitted if isinstance(permitted, Problem) else judged.problem
     if not found.effective and found.reached:
         problem = joined(found.problems)
-    told = [*(each.text for each in found.problems), *judged.warnings, *found.notes, *judged.notes]
+    notes = [*(each.text for each in found.problems), *judged.warnings, *found.notes, *judged.notes]
     accepted = ACCEPTED
-    if problem or told:
-        accepted = failed(reasons.ACCEPTED, problem) if problem else true(reasons.ACCEPTED, "; ".join(dict.fromkeys(told)))
+    if problem or notes:
+        accepted = failed(reasons.ACCEPTED, problem) if problem else true(reasons.ACCEPTED, "; ".join(dict.fromkeys(notes)))
     resolved = failed(reasons.RESOLVED_REFS, judged.unresolved) if judged.unresolved else RESOLVED
     lost = [each for each in found.problems if each.reason == reasons.TARGET_NOT_FOUND]
     if resolved.status and lost:
@@ -165,8 +165,8 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
 
 
 def not_programmed(g: Graph, gateway: Key, permitted: BackendTLS | Problem | None) -> Condition | None:
-    """Returns why nothing comes of a good policy at a Gateway: the Gateway itself is not served, or the client certificate
-    cannot be shown. `Accepted` is about the policy, so this is a condition of its own, absent otherwise."""
+    """Returns why a valid policy takes no effect at a Gateway: the Gateway is not served, or the client certificate is
+    invalid. It is a separate condition because `Accepted` describes the policy; it is absent otherwise."""
     if why := serves_nothing(g, gateway):
         return failed(reasons.PROGRAMMED, why)
     shown = shown_certificate(g, gateway, permitted) if isinstance(permitted, BackendTLS) else None
@@ -176,13 +176,13 @@ def not_programmed(g: Graph, gateway: Key, permitted: BackendTLS | Problem | Non
 
 
 def unreached(g: Graph, policy: Key) -> Problem | None:
-    """Returns why no Gateway uses a policy whose targets are all right."""
+    """Returns why no Gateway uses a policy with valid targets."""
     obj = read_policy(g, policy)
     reached = ancestors(g, policy)
     if obj is None or reached.gateways or reached.without_room:
         return None
     if any(hop.protocol is Protocol.PASSTHROUGH for service in targets.named_services(obj) for hop in REACH.of(g, service)):
-        message = "only TLS Passthrough leads to its targets, which is the client's own TLS, so the policy has no effect"
+        message = "its targets are reached only by TLS Passthrough, with the client's own TLS, so the policy has no effect"
         remedy = "remove it, or let the listener terminate TLS"
         return Problem(reasons.NOT_REACHED, message, remedy=remedy)
     message = "no Gateway reaches its targets through a route, so the policy has no effect yet"
@@ -190,12 +190,12 @@ def unreached(g: Graph, policy: Key) -> Problem | None:
 
 
 def degraded(waiver: Waiver) -> Condition:
-    """Returns the condition of a policy while its waiver is in effect; otherwise there is none."""
+    """Returns the condition of a policy whose waiver is in effect."""
     return Condition(reasons.VERIFICATION_DEGRADED, True, reasons.Reason(waiver.strength.label), describe(waiver))
 
 
 def hops_under(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> list[Hop]:
-    """Returns the hops from a Gateway that use the policy: a backend may be refused for other reasons."""
+    """Returns the hops from a Gateway that use the policy. Hops that are refused for other reasons do not."""
     services = dict.fromkeys([targets.service_of(policy, target) for target in obj.spec.target_refs])
     reached = [hop for service in services if service for hop in REACH.of(g, service) if hop.gateway == gateway]
     return [hop for hop in reached if isinstance(tls := hop_tls(g, *hop), BackendTLS) and tls.source == policy]

@@ -1,12 +1,11 @@
-"""Judges what a BackendTLSPolicy or an XBackend asks for: whether it can be fulfilled, and the TLS that comes of it.
+"""Validates a BackendTLSPolicy or the TLS of an XBackend, and converts it into one `BackendTLS`.
 
     spec.options ──────────────┐
     hostname, subjectAltNames ─┼──> Judgement
-    caCertificateRefs, … ──────┘    (the BackendTLS, or what is wrong)
+    caCertificateRefs, … ──────┘    (the BackendTLS, or its problem)
 
-`judgement` is the seam: whatever API describes the verification of a backend ends in one `BackendTLS`, and nothing after it
-knows how it was written.
-"""
+Every API that describes the verification of a backend ends in one `BackendTLS` here, so that later code is independent of the
+API."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ from lasthop.engine.store.store import read
 
 FIELD: Final = "spec.options"
 OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-KNOWN: Final = {f"{PREFIX}{option.name}": option for option in OPTIONS}
+OPTIONS_BY_KEY: Final = {f"{PREFIX}{option.name}": option for option in OPTIONS}
 
 
 class ParsedOptions(msgspec.Struct, frozen=True):
@@ -57,7 +56,7 @@ def parse(options: StringMap) -> ParsedOptions:
             warnings.append(f"option {key} has no effect: names without a domain are reserved for Gateway API")
         if not key.startswith(PREFIX):
             continue
-        option = KNOWN.get(key)
+        option = OPTIONS_BY_KEY.get(key)
         if option is None:
             problems.append(f"option {key} is unknown; Lasthop has {', '.join(each.name for each in OPTIONS)}")
             continue
@@ -82,27 +81,27 @@ def _wrong_values(key: str, option: Option, found: str | tuple[str, ...]) -> lis
 
 
 MAX_NAMES: Final = 32
-"""More than any bundle's CRD admits (5), and few enough to try at every handshake."""
+"""More than any release of the CRD permits (5), and few enough to compare at every handshake."""
 CLIENT_CERTIFICATE: Final = f"option {PREFIX}client-certificate"
 PUT_CERTIFICATE: Final = "put a PEM certificate chain and its key into that Secret, as tls.crt and tls.key"
 URI: Final = re.compile(r"[!-~]{1,2048}")
-"""Characters that a URI may have (RFC 3986); it is compared byte for byte."""
+"""Characters of a URI (RFC 3986); URIs are compared byte for byte."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
     tls: BackendTLS | None
-    """What is asked for, ready to use; None where there is a problem."""
+    """The required TLS; None if there is a problem."""
     problem: Problem | None = None
-    """Why it cannot be fulfilled, so that connections fail."""
+    """Why the policy is invalid and connections fail."""
     unresolved: Problem | None = None
-    """References that cannot be used; the others may be enough."""
+    """The problem of invalid references; the remaining ones may suffice."""
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """What its author wants to know and need not correct."""
+    """Information for the author that needs no correction."""
 
 
 def validation_of(g: Graph, source: Key) -> BackendTLSPolicyValidation | None:
-    """Returns how a BackendTLSPolicy, or an XBackend, has its backends verified; None where it asks for no TLS."""
+    """Returns the validation of a BackendTLSPolicy or an XBackend; None if it configures no TLS."""
     if source.kind == XBACKEND:
         backend = read(g, source, XBackend)
         return backend.spec.tls.validation if backend else None
@@ -112,7 +111,8 @@ def validation_of(g: Graph, source: Key) -> BackendTLSPolicyValidation | None:
 
 @query
 def judgement(g: Graph, source: Key) -> Judgement | None:
-    """Returns what a policy or XBackend asks for and what is wrong with that at every Gateway; None: it asks for no TLS."""
+    """Returns the TLS and the problems of a policy or XBackend that are common to all Gateways; None if it configures no
+    TLS."""
     validation = validation_of(g, source)
     if validation is None:
         return None
@@ -143,7 +143,7 @@ def judgement(g: Graph, source: Key) -> Judgement | None:
 
 
 def _unusable(g: Graph, secret: Key) -> Problem | None:
-    """Returns why a policy's client certificate cannot be shown. Only a Secret of its own namespace can be named."""
+    """Returns why the client certificate of a policy is invalid. A policy can name only Secrets in its own namespace."""
     pair = key_pair(g, secret)
     if not isinstance(pair, Problem):
         return None
@@ -152,12 +152,12 @@ def _unusable(g: Graph, secret: Key) -> Problem | None:
 
 
 def _name_problems(validation: BackendTLSPolicyValidation) -> Iterator[tuple[str, str]]:
-    """Yields fields and what is wrong with them. The CRDs state most of it too; Envoy refuses a cluster whose SNI has more
-    than 255 characters."""
+    """Yields (field, problem) pairs. The CRDs check most of them too; Envoy refuses a cluster with an SNI of more than 255
+    characters."""
     sans = validation.subject_alt_names
     yield from _hostname_problem("hostname", validation.hostname)
     if len(sans) > MAX_NAMES:
-        yield "subjectAltNames", f"has {len(sans)} entries; give at most {MAX_NAMES}"
+        yield "subjectAltNames", f"has {len(sans)} entries; use at most {MAX_NAMES}"
     for number, san in enumerate(sans[:MAX_NAMES]):
         name = f"subjectAltNames[{number}]"
         if san.type == "Hostname":
@@ -165,7 +165,7 @@ def _name_problems(validation: BackendTLSPolicyValidation) -> Iterator[tuple[str
         elif san.type != "URI":
             yield f"{name}.type", f"{shown(san.type)} is unknown; use Hostname or URI"
         elif not URI.fullmatch(san.uri):
-            yield f"{name}.uri", f"{shown(san.uri)} is not a URI; escape what is not printable ASCII"
+            yield f"{name}.uri", f"{shown(san.uri)} is not a URI; escape characters that are not printable ASCII"
 
 
 def _hostname_problem(field: str, name: str, *, wildcard: bool = False) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What a GatewayProfile permits of a policy, or of there being none, on one Gateway.
+"""Applies the rules of GatewayProfiles to policies, and to backends without one, at one Gateway.
 
 The same policy may be permitted at one Gateway and refused at another; each has its own clusters and its own status entry.
 """
@@ -30,8 +30,8 @@ DAY: Final = 86400.0
 
 
 def permitted_tls(g: Graph, gateway: Key, source: Key) -> BackendTLS | Problem | None:
-    """Returns the TLS that a policy or XBackend asks for if this Gateway's operator permits it, or what is not permitted; None
-    if it is invalid by itself."""
+    """Returns the TLS of a policy or XBackend if this Gateway's operator permits it, or the problem; None if the policy itself
+    is invalid."""
     judged = judgement(g, source)
     wanted = judged.tls if judged else None
     if wanted is None:
@@ -40,17 +40,17 @@ def permitted_tls(g: Graph, gateway: Key, source: Key) -> BackendTLS | Problem |
     if wanted.waiver and (problem := _waiver_problem(g, rules, wanted.waiver)):
         return problem
     if wanted.strength is Strength.PINNED_ONLY and not rules.pinned_only:
-        message = f"pins alone check neither names nor dates, and that is denied here ({rules.by})"
-        remedy = "give the PinSet CAs, or the certificate itself (`lasthop pin`)"
+        message = f"pins without CAs check neither names nor dates, which is denied here ({rules.by})"
+        remedy = "add CAs or the certificate itself to the PinSet (`lasthop pin`)"
         return Problem(reasons.PINNED_ONLY_NOT_PERMITTED, message, remedy=remedy)
     if isinstance(wanted.trust, Anchors):
         if wanted.trust.weak and not rules.weak:
-            message = f"{wanted.trust.weak}, and weak certificates are denied here ({rules.by})"
+            message = f"{wanted.trust.weak}, but weak certificates are denied here ({rules.by})"
             remedy = "use a CA or certificate with an RSA key of 2048 bits, or on P-256, and a SHA-256 signature"
             return Problem(reasons.WEAK_CERTIFICATE_NOT_PERMITTED, message, remedy=remedy)
         if message := too_large(wanted.trust, limits(g, gateway)):
             return invalid(message)
-    # A policy that does not say how low it would go goes no lower than the profile.
+    # The profile's minimum applies to policies that set none.
     lowest = wanted.options.min_version or max(wanted.options.lowest, rules.min_version)
     if lowest < rules.min_version or wanted.options.max_version < rules.min_version:
         name = "min" if lowest < rules.min_version else "max"
@@ -68,20 +68,20 @@ def _waiver_problem(g: Graph, rules: BackendRules, waiver: Waiver) -> Problem | 
 
     if not rules.waivers:
         denied = ", ".join(rules.denies_waivers)
-        who = f"waivers are not allowed (GatewayProfile {denied})" if denied else "no GatewayProfile allows waivers"
-        return refused(f"has no effect here, so connections fail: {who}", "ask the operator, or fix the certificate")
+        why = f"waivers are not allowed (GatewayProfile {denied})" if denied else "no GatewayProfile allows waivers"
+        return refused(f"has no effect here, so connections fail: {why}", "ask the operator, or fix the certificate")
     if rules.max_waiver_days is None:
         return None
     limit = f"waivers are allowed for at most {rules.max_waiver_days} days here ({rules.by})"
     if waiver.expires is None:
-        return refused(f"never ends, and {limit}", "give it `expires`")
+        return refused(f"never ends, but {limit}", "set `expires`")
     if not waiver.created:
-        return refused(f"has no creation time, and {limit}", "give it metadata.creationTimestamp")
+        return refused(f"has no creation time, but {limit}", "set metadata.creationTimestamp")
     if g.before(waiver.created):
         return refused(f"was created in the future ({minute(waiver.created)})", "correct its creationTimestamp")
     last = waiver.created + rules.max_waiver_days * DAY
     if waiver.expires > last:
-        return refused(f"lasts until {minute(waiver.expires)}, and {limit}", f"let it expire by {minute(last)}")
+        return refused(f"lasts until {minute(waiver.expires)}, but {limit}", f"let it expire by {minute(last)}")
     return None
 
 
@@ -91,18 +91,18 @@ def plaintext_problem(g: Graph, hop: Hop) -> Problem | None:
     declared = rules.plaintext is PlaintextBackends.DECLARED
     if rules.plaintext is PlaintextBackends.ALLOW or (declared and declares_plaintext(g, hop.backend, hop.port, hop.protocol)):
         return None
-    denied = "plaintext is only allowed where the port says so" if declared else "plaintext backends are denied"
-    who = f"{denied} here ({rules.by})" if rules.profiles else "it is not known whether that is allowed"
-    saying = "give the port a plaintext protocol as appProtocol" if declared else ""
+    denied = "plaintext is only allowed to ports that declare it" if declared else "plaintext backends are denied"
+    rule = f"{denied} here ({rules.by})" if rules.profiles else "no GatewayProfile that allows plaintext can be read"
+    declare = "set a plaintext protocol as appProtocol of the port" if declared else ""
     where, about = f"port {hop.port} of {hop.backend}", [hop.backend]
     if hop.protocol is Protocol.UDP:
-        message, remedy = f"UDP to {where} cannot carry TLS, and {who}", saying or "remove the backend"
+        message, remedy = f"UDP to {where} cannot carry TLS, and {rule}", declare or "remove the backend"
     elif hop.backend.kind == XBACKEND:
-        message, remedy = f"{hop.backend} has tls.mode None, and {who}", "use ServerOnly or ClientAndServer"
+        message, remedy = f"{hop.backend} has tls.mode None, and {rule}", "use ServerOnly or ClientAndServer"
     else:
         near = misaimed(g, hop.backend)
         about += (policy for policy, _ in near)
         aims = "".join(f" ({policy} names {hop.backend.kind} {name}, which does not exist)" for policy, name in near)
-        message, remedy = f"no BackendTLSPolicy names {where}{aims}, and {who}", "create a policy for it"
-        remedy += f", or {saying}" if saying else ""
+        message, remedy = f"no BackendTLSPolicy names {where}{aims}, and {rule}", "create a policy for it"
+        remedy += f", or {declare}" if declare else ""
     return Problem(reasons.PLAINTEXT_NOT_PERMITTED, message, remedy=remedy, about=tuple(about))

@@ -1,12 +1,12 @@
-"""What XBackendTrafficPolicy and XTelemetryPolicy have in common: the oldest policy that names a target applies to it, then
-{namespace}/{name} decides, whatever state it is in; and a status has an entry for each Gateway that is concerned.
+"""Common behaviour of XBackendTrafficPolicy and XTelemetryPolicy: precedence and ancestors.
 
-BackendTLSPolicy has sections and texts that cannot be read besides (`targets.py`); it shares `Ancestors` and the status.
-"""
+The oldest policy that names a target applies to it, then the first by {namespace}/{name}, even if it is invalid. The status
+has an entry for each Gateway that uses the policy. BackendTLSPolicy also has sections and unreadable texts (`targets.py`), so
+it shares only `Ancestors` and the status."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from lasthop.base.api.meta import Key
@@ -25,7 +25,7 @@ P = TypeVar("P", XBackendTrafficPolicy, XTelemetryPolicy)
 
 
 class AgedPolicy(NamedTuple):
-    """A policy, in the order in which they win."""
+    """A policy in the order of precedence."""
 
     age: tuple[str, str]
     policy: Key
@@ -40,8 +40,8 @@ class PolicyKind(Generic[P]):
         gateways: Callable[[Graph, Key, P], Iterable[Key]],
         remedy: str,
     ) -> None:
-        """`named`: the object that a target of a policy names, None if it is of a kind that no such policy applies to.
-        `gateways`: the Gateways that a policy concerns. `remedy`: what targets may name instead."""
+        """`named` returns the object that a target names, or None for an unsupported kind. `gateways` returns the Gateways
+        that use a policy. `remedy` lists the supported kinds."""
         self.kind = kind
         self._struct: type[P] = struct
         self._named, self._remedy = named, remedy
@@ -60,10 +60,10 @@ class PolicyKind(Generic[P]):
         index_claims.__name__ = f"index_{kind}_claims"
         self.index_claims = indexer(kind)(index_claims)
         self.ancestors = ancestors
-        self._first = claims.summary("winner", _oldest)
+        self._first = claims.summary("winner", lambda claims: min(claims, default=None))
 
     def targets(self, policy: Key, obj: P) -> tuple[Key, ...]:
-        """Returns what a policy names, each once."""
+        """Returns the distinct objects that a policy names."""
         return tuple(dict.fromkeys(key for target in obj.spec.target_refs if (key := self._named(policy, target))))
 
     def winner(self, g: Graph, target: Key) -> Key | None:
@@ -71,13 +71,13 @@ class PolicyKind(Generic[P]):
         return first.policy if first else None
 
     def applied(self, g: Graph, gateway: Key, target: Key) -> Key | None:
-        """Returns the policy that a Gateway applies to a target; none whose status has no room for the Gateway, because no
-        status would show what it does."""
+        """Returns the policy that a Gateway applies to a target. A policy whose status has no free entry for the Gateway does
+        not apply, because no status would report it."""
         policy = self.winner(g, target)
         return policy if policy and gateway not in self.ancestors(g, policy).without_room else None
 
     def unsupported(self, policy: Key, target: LocalPolicyTargetReference) -> Problem | None:
-        """Returns why a policy has no effect on a target of that kind."""
+        """Returns why a policy does not apply to a target of that kind."""
         if self._named(policy, target):
             return None
         kind = f"{target.kind} of group {target.group!r}" if target.group else target.kind
@@ -86,14 +86,10 @@ class PolicyKind(Generic[P]):
         )
 
     def conflict(self, g: Graph, policy: Key, target: Key) -> Problem | None:
-        """Returns which other policy applies to a target."""
+        """Returns the conflict with another policy that applies to a target."""
         first, obj = self._first.of(g, target), read(g, policy, self._struct)
         if first is None or first.policy == policy:
             return None
         rule = rule_of(first.age, obj.age if obj else first.age)
         message = f"{target} is already targeted by {self.kind} {first.policy.path}, which {rule}"
         return Problem(reasons.CONFLICTED, message, about=(target, first.policy))
-
-
-def _oldest(claims: Collection[AgedPolicy]) -> AgedPolicy | None:
-    return min(claims, default=None)

@@ -1,14 +1,13 @@
-"""What `caCertificateRefs` comes to: trust anchors, at most one PinSet and one waiver, in the combinations that make sense.
+"""Resolves `caCertificateRefs`: trust anchors, at most one PinSet and at most one waiver.
 
     CAs (a union), or the system store                  chain, dates, names
-    one PinSet                                          what it pins, and what its own CAs say
+    one PinSet                                          its pins, and chain, dates and names with its own CAs
     either of these + a waiver of Names or Expiry       all but that
     a waiver of All                                     nothing
     anything else                                       the policy is invalid
 
-Whatever might have narrowed trust and cannot be used (an unknown kind, a PinSet, a waiver, a revocation list) fails the
-policy. Only a CA may be left out, and only while another one is there.
-"""
+An unusable reference that might have narrowed the trust (an unknown kind, a PinSet, a waiver, a revocation list) invalidates
+the policy. Only a CA can be left out, and only while another one remains."""
 
 from __future__ import annotations
 
@@ -38,11 +37,11 @@ PIN_SET: Final = "PinSet"
 WAIVER: Final = "VerificationWaiver"
 NO_PINS: Final = Pins()
 ORDER: Final = (reasons.INVALID_KIND, reasons.INVALID_CA_CERTIFICATE_REF)
-"""Which reason is told first; our own come after these."""
+"""The precedence of reasons in a condition; our own reasons follow."""
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """The trust source, with its bytes, and the waiver, or what is wrong with them."""
+    """The trust source with its bytes, the pins and the waiver, or their problems."""
 
     trust: Trust | None
     pins: Pins
@@ -50,9 +49,9 @@ class Verification(msgspec.Struct, frozen=True):
     names: bool
     """Whether names are checked."""
     problem: Problem | None
-    """Why the policy cannot be fulfilled."""
+    """Why the policy is invalid."""
     unresolved: Problem | None
-    """The references that cannot be used."""
+    """The problem of unusable references."""
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -61,7 +60,7 @@ class _Entry(msgspec.Struct, frozen=True):
     ref: LocalObjectReference
     field: str
     inside: str = ""
-    """The place in the PinSet that holds it."""
+    """The field inside the PinSet that contains the reference."""
 
     @property
     def place(self) -> str:
@@ -69,7 +68,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """What a reference is to us; empty: unknown."""
+        """The kind of the reference: CA, PinSet, waiver or system store; empty if unknown."""
         group, kind = self.ref.group, self.ref.kind
         if (group, kind) in CA_KINDS:
             return CA
@@ -80,10 +79,10 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 class _References(msgspec.Struct, frozen=True):
-    """The list, sorted, with its PinSet and its waiver read."""
+    """The references by kind, with the PinSet and the waiver resolved."""
 
     entries: Sequence[_Entry]
-    """As they are written; those of the PinSet are in `cas` too."""
+    """The references in their order; `cas` also contains those of the PinSet."""
     pin_sets: Sequence[_Entry]
     waivers: Sequence[_Entry]
     well_known: Sequence[_Entry]
@@ -109,7 +108,7 @@ class _References(msgspec.Struct, frozen=True):
 
 
 def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidation, field: str) -> Verification:
-    """Judges the references of a validation. `field` is where that is written in its object."""
+    """Resolves the references of a validation. `field` is its path in the object."""
     refs, fatal = _read(g, namespace, validation)
     usable: list[LocalObjectReference] = []
     left_out: list[Problem] = []
@@ -117,7 +116,7 @@ def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidatio
     for entry in refs.cas:
         state = ref_state(g, namespace, entry.ref)
         warnings += state.warnings
-        # With Expiry waived an anchor that is out of date is as good as any.
+        # A waiver of Expiry permits anchors that are out of date.
         if state.problem is None or (refs.waived is Strength.WAIVED_EXPIRY and state.problem.reason in OUT_OF_DATE):
             usable.append(entry.ref)
         else:
@@ -132,9 +131,9 @@ def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidatio
     wrong = [*_source(validation)] or [*_combination(refs), *_system(g, refs), *_unchecked(refs, validation)]
     problem = _problem(refs, [invalid(text) for text in wrong], fatal, left_out, anchors)
     trust = None if problem else SYSTEM_STORE.of(g) if refs.system else _anchors(g, namespace, usable, pins)
-    # Nothing to check against is only ever what a waiver of All says.
+    # Only a waiver of All permits an empty trust source.
     if not (problem or trust or refs.only_pins or refs.waived is Strength.WAIVED_ALL):
-        problem = invalid("nothing is left to check against")
+        problem = invalid("no trust anchor remains")
     faults = [*fatal, *left_out]
     where = f"{field}.{faults[0].field}" if faults else field
     return Verification(
@@ -157,7 +156,7 @@ def _anchors(g: Graph, namespace: str, cas: list[LocalObjectReference], pins: Pi
 
 
 def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> tuple[_References, list[Problem]]:
-    """Sorts the references; also returns what is wrong with those that may not be left out."""
+    """Groups the references by kind, and returns the problems of those that cannot be left out."""
     entries = [_Entry(ref, f"caCertificateRefs[{n}]") for n, ref in enumerate(validation.ca_certificate_refs)]
     if validation.well_known_ca_certificates:
         well_known = LocalObjectReference(GROUP, WELL_KNOWN, validation.well_known_ca_certificates)
@@ -202,13 +201,13 @@ def _unknown(entry: _Entry) -> Problem:
 
 
 def _source(validation: BackendTLSPolicyValidation) -> Iterator[str]:
-    """Yields what is wrong with the sources of trust. What admission refuses is refused here too: an API server may hold
-    objects that are older than its CRD. An empty list or an empty string says as little as no field at all (GEP-1897)."""
+    """Repeats the checks of admission on the sources of trust, because an API server may store objects that are older than the
+    CRD. An empty list or string counts as a missing field (GEP-1897)."""
     refs, well_known = validation.ca_certificate_refs, validation.well_known_ca_certificates
     if refs and well_known:
         yield f"caCertificateRefs and {WELL_KNOWN_FIELD} exclude each other; remove one of them"
     if not refs and not well_known:
-        yield f"no CAs are given; write caCertificateRefs, or {WELL_KNOWN_FIELD}: System"
+        yield f"no CAs are configured; set caCertificateRefs, or {WELL_KNOWN_FIELD}: System"
 
 
 def _combination(refs: _References) -> Iterator[str]:
@@ -218,9 +217,9 @@ def _combination(refs: _References) -> Iterator[str]:
     if cas and refs.well_known:
         yield "the system store cannot be combined with other CAs; use one of the two"
     if len(refs.pin_sets) > 1:
-        yield "there are several PinSets; put all pins into one"
+        yield "several PinSets are listed; put all pins into one"
     if len(refs.waivers) > 1:
-        yield "there are several VerificationWaivers; use one"
+        yield "several VerificationWaivers are listed; use one"
     if refs.pin_sets and (cas or refs.well_known):
         name = refs.pin_sets[0].ref.name
         yield f"PinSet {name} cannot be combined with CAs, because a list of CAs means any of them; put them into the PinSet"
@@ -230,7 +229,7 @@ def _combination(refs: _References) -> Iterator[str]:
         yield "a waiver of All must be the only reference, as nothing else would be checked; remove it or the other references"
     elif refs.waived is not Strength.WAIVED_ALL and len(refs.entries) == len(refs.waivers):
         virtual = f"{{group: {SYSTEM.group}, kind: {SYSTEM.kind}, name: {SYSTEM.name}}}"
-        yield f"only a waiver is given; to say what is still checked, add a CA, a PinSet or {virtual}"
+        yield f"only a waiver is listed; add a CA, a PinSet or {virtual} for the remaining checks"
     elif refs.only_pins:
         yield "pins alone check neither names nor dates, so there is nothing to waive; remove the waiver"
 
@@ -246,7 +245,7 @@ def _system(g: Graph, refs: _References) -> Iterator[str]:
 def _unchecked(refs: _References, validation: BackendTLSPolicyValidation) -> Iterator[str]:
     if validation.subject_alt_names and not refs.names:
         by = "pins alone cannot check them" if refs.waived is None else "the waiver waives them"
-        yield f"subjectAltNames are given but not checked, because {by}; remove them"
+        yield f"subjectAltNames are set but not checked, because {by}; remove them"
 
 
 def _rank(reason: str) -> int:
@@ -264,11 +263,11 @@ def _problem(
     if wrong:
         return joined(everything, reasons.INVALID)
     if not anchors:
-        where = f"no {'CA' if refs.cas else 'certificate'} is left, connections fail"
+        where = f"no valid {'CA' if refs.cas else 'certificate'} remains, connections fail"
         return joined(left_out).within(where, reason=reasons.NO_VALID_CA_CERTIFICATE)
     return None
 
 
 def _notes(refs: _References) -> Iterator[str]:
     if refs.only_pins:
-        yield f"PinSet {refs.pin_sets[0].ref.name} holds pins only, so the certificate's names and dates are not looked at"
+        yield f"PinSet {refs.pin_sets[0].ref.name} contains pins only, so the certificate's names and dates are not checked"

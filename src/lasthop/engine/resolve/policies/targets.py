@@ -1,9 +1,8 @@
 """Decides which BackendTLSPolicy applies to a port of a Service or ServiceImport.
 
-A policy that names the port (`sectionName`) beats one that names the whole Service. Between two that name the same, the older
-one wins, then {namespace}/{name}. Precedence never looks at validity: an invalid or unreadable policy that wins fails closed,
-it does not step aside for another, or trust would change hands with a typo.
-"""
+A policy that names the port (`sectionName`) takes precedence over one that names the whole Service. Among policies with the
+same target the oldest wins, then the first by {namespace}/{name}. Precedence never looks at validity: an invalid or unreadable
+policy that wins fails closed, it does not step aside for another, or trust would change hands with a typo."""
 
 from __future__ import annotations
 
@@ -28,51 +27,51 @@ from lasthop.engine.store.stages import indexer
 from lasthop.engine.store.store import read
 
 _IMPOSSIBLE: Final = re.compile("[^a-z0-9-]")
-"""In the name of a Service."""
+"""Characters that no Service name contains."""
 WHOLE = ""
-"""The section of a target that names no port."""
+"""The section of a target for the whole Service."""
 
 
 def service_of(policy: Key, target: PolicyTargetReference) -> Key | None:
-    """Returns the Service or ServiceImport that a target names; None if it is of another kind."""
+    """Returns the Service or ServiceImport that a target names; None for other kinds."""
     group = "" if target.group == "core" else target.group
     return Key(target.kind, policy.namespace, target.name) if SERVICE_GROUPS.get(target.kind) == group else None
 
 
-class Claim(msgspec.Struct, frozen=True, order=True):
-    """A policy that names a Service, in the order in which claims win."""
+class TargetClaim(msgspec.Struct, frozen=True, order=True):
+    """A policy's claim on a Service, in the order of precedence."""
 
     age: tuple[str, str]
     policy: Key
     sections: tuple[str, ...]
     rejected: str = ""
-    """Why the policy could not be fully read."""
+    """Why the policy could not be read completely."""
 
 
 def rule_of(winner: tuple[str, str], own: tuple[str, str]) -> str:
-    """Says by which rule the object of one age wins over that of another."""
+    """Returns the rule by which an object of one age takes precedence over another."""
     if winner[0] == own[0]:
         return "is as old and comes first by name"
     return "has a creationTimestamp" if own[0] == LAST else "is older"
 
 
-CLAIMS = Index[Key, tuple[Claim, ...]]("claim")
-"""Those of a policy, one for each of its texts, by Service."""
+CLAIMS = Index[Key, tuple[TargetClaim, ...]]("claim")
+"""The claims of each policy by Service: one for each of its texts."""
 
 
 @indexer("BackendTLSPolicy", keeps=True)
 def index_claims(g: Graph, key: Key) -> Iterator[Entry]:
-    """Indexes what a policy claims, and which Services it probably means where there is none of that name. A text that cannot
-    be read claims only what the last good text of the same policy does not name: while that is in force, it decides. Against
-    other policies each text keeps its age."""
+    """Indexes the claims of a policy, and for missing Services the closest existing ones. An unreadable text claims only
+    targets that the policy's last good text does not name, because the last good text is in force. Against other policies,
+    each text keeps its age."""
     policy, rejected = read_texts(g, key)
     named = _sections(key, policy.spec.target_refs) if policy else {}
-    found = {service: (Claim(policy.age, key, sections),) for service, sections in named.items()} if policy else {}
+    found = {service: (TargetClaim(policy.age, key, sections),) for service, sections in named.items()} if policy else {}
     if rejected:
         for service, sections in _sections(key, rejected.targets).items():
             good = named.get(service, ())
             if left := tuple(section for section in sections if section not in good and WHOLE not in good):
-                found[service] = (*found.get(service, ()), Claim(rejected.age, key, left, rejected.message))
+                found[service] = (*found.get(service, ()), TargetClaim(rejected.age, key, left, rejected.message))
     for service, claims in found.items():
         yield CLAIMS.entry((service,), claims)
     for guesses in (g.shielded(_misaimed, key, named), g.shielded(_mistyped, key, policy.spec.target_refs if policy else ())):
@@ -89,7 +88,7 @@ def _sections(policy: Key, targets: tuple[PolicyTargetReference, ...]) -> dict[K
 
 
 def named_services(obj: Object | None) -> tuple[Key, ...]:
-    """Returns the Services that an object names as a policy, in whichever of its texts."""
+    """Returns the Services that a policy names in any of its texts; empty for other objects."""
     match obj:
         case BackendTLSPolicy():
             targets = obj.spec.target_refs
@@ -100,13 +99,13 @@ def named_services(obj: Object | None) -> tuple[Key, ...]:
     return tuple(_sections(Key("BackendTLSPolicy", obj.metadata.namespace, obj.metadata.name), targets))
 
 
-def claims(g: Graph, service: Key) -> tuple[Claim, ...]:
-    """Returns every policy that names the Service, in the order in which they win."""
+def claims(g: Graph, service: Key) -> tuple[TargetClaim, ...]:
+    """Returns all policies that name the Service, in the order of precedence."""
     return tuple(sorted(itertools.chain.from_iterable(CLAIMS.of(g, service))))
 
 
-def _first_of_each_section(claims: Collection[tuple[Claim, ...]]) -> Mapping[str, Claim]:
-    found: dict[str, Claim] = {}
+def _first_of_each_section(claims: Collection[tuple[TargetClaim, ...]]) -> Mapping[str, TargetClaim]:
+    found: dict[str, TargetClaim] = {}
     for claim in sorted(itertools.chain.from_iterable(claims)):
         for section in claim.sections:
             found.setdefault(section, claim)
@@ -114,40 +113,40 @@ def _first_of_each_section(claims: Collection[tuple[Claim, ...]]) -> Mapping[str
 
 
 WINNERS = CLAIMS.summary("winners", _first_of_each_section)
-"""By Service: the policy that wins for each section that some policy names."""
+"""The winning policy of each section that a policy names, by Service."""
 
 
-def section_winner(g: Graph, service: Key, section: str) -> Claim | None:
+def section_winner(g: Graph, service: Key, section: str) -> TargetClaim | None:
     """Returns the winner among the policies that name exactly this section."""
     return WINNERS.of(g, service).get(section)
 
 
-def port_winner(g: Graph, service: Key, port_name: str) -> Claim | None:
-    """Returns the policy that applies to a port. An unnamed port can only be meant by a policy for the whole Service."""
-    found = WINNERS.of(g, service)
-    return (found.get(port_name) if port_name else None) or found.get(WHOLE)
+def port_winner(g: Graph, service: Key, port_name: str) -> TargetClaim | None:
+    """Returns the policy that applies to a port. Only a policy for the whole Service can apply to an unnamed port."""
+    winners = WINNERS.of(g, service)
+    return (winners.get(port_name) if port_name else None) or winners.get(WHOLE)
 
 
-class Stray(msgspec.Struct, frozen=True, order=True):
-    """A target that means some port of a Service and names none that exists."""
+class MissedTarget(msgspec.Struct, frozen=True, order=True):
+    """A target that probably means a port of this Service, but names none that exists."""
 
     policy: Key
     target: str
-    """The part of it that is wrong, as `port htps`."""
+    """The wrong part of the target, for example `port htps`."""
     section: str = WHOLE
 
 
-MISTYPED = Index[Key, Stray]("mistyped")
-"""Targets whose kind or name is impossible, by the Service that they mean."""
+MISTYPED = Index[Key, MissedTarget]("mistyped")
+"""Targets with an impossible kind or name, by the Service that they probably mean."""
 
 
 @query
-def strays(g: Graph, service_key: Key) -> tuple[Stray, ...]:
-    """Returns the targets that mean some port of this Service and name none that there is, the winning policy first."""
+def missed_targets(g: Graph, service_key: Key) -> tuple[MissedTarget, ...]:
+    """Returns the targets that probably mean a port of this Service but name none that exists, the winning policy first."""
     service = read(g, service_key, AnyService)
     names = {port.name for port in service.spec.ports} if service else set()
     sections = [
-        Stray(claim.policy, f"port {section}", section)
+        MissedTarget(claim.policy, f"port {section}", section)
         for claim in claims(g, service_key)
         for section in claim.sections
         if service and section != WHOLE and section not in names
@@ -155,9 +154,9 @@ def strays(g: Graph, service_key: Key) -> tuple[Stray, ...]:
     return (*sections, *sorted(MISTYPED.of(g, service_key)))
 
 
-def stray_text(g: Graph, service: Key, stray: Stray) -> str:
-    """Says what is wrong with a target that misses a Service, and what that means for the Service's ports."""
-    return missing_port(g, service, stray.section) if stray.section else mistyped_text(service, stray.target)
+def missed_target_text(g: Graph, service: Key, missed: MissedTarget) -> str:
+    """Describes the error of a target, and its effect on the ports of the Service."""
+    return missing_port(g, service, missed.section) if missed.section else mistyped_text(service, missed.target)
 
 
 def mistyped_text(service: Key, target: str) -> str:
@@ -167,9 +166,9 @@ def mistyped_text(service: Key, target: str) -> str:
 CLOSED_PORTS: Final = "its ports without a policy return 500 unless their appProtocol is a plaintext protocol"
 
 
-def meant_service(g: Graph, policy: Key, target: PolicyTargetReference) -> tuple[Key, str] | None:
-    """Returns the Service that a target means whose kind, group or name is impossible, and which of them; None if it names a
-    possible Service, or an object of another system."""
+def mistyped_service(g: Graph, policy: Key, target: PolicyTargetReference) -> tuple[Key, str] | None:
+    """Returns the Service that a target with an impossible kind, group or name probably means, and the wrong part; None for
+    possible Services and objects of other systems."""
     kind = target.kind if target.kind in SERVICE_GROUPS else closest(target.kind, SERVICE_GROUPS)
     if not kind or ("." in target.group and target.group != SERVICE_GROUPS[kind]):
         return None
@@ -177,14 +176,14 @@ def meant_service(g: Graph, policy: Key, target: PolicyTargetReference) -> tuple
     wrong = "" if service_of(policy, target) else f"kind {target.kind}" + (f" of group {target.group}" if target.group else "")
     if not is_dns_label(target.name):
         bare = key._replace(name=_IMPOSSIBLE.sub("", target.name.casefold()).strip("-"))
-        key = bare if read(g, bare, AnyService) else key._replace(name=service_meant(g, key))
+        key = bare if read(g, bare, AnyService) else key._replace(name=closest_service(g, key))
         wrong = wrong or f"{kind} {target.name!r}"
     return (key, wrong) if wrong and key.name else None
 
 
 @query
 def missing_port(g: Graph, service_key: Key, section: str) -> str:
-    """Says which port a Service does not have, which ones it has, and what that means for them."""
+    """Describes the missing port of a Service, the existing ones, and the effect on them."""
     service = read(g, service_key, AnyService)
     names = [p.name for p in service.spec.ports if p.name] if service else []
     guess = typo_of(section, names)
@@ -193,9 +192,10 @@ def missing_port(g: Graph, service_key: Key, section: str) -> str:
 
 
 SERVICES = Index[str, str, str]("service")
-"""Names by kind and namespace, to tell which one a policy probably means."""
+"""Names of Services by kind and namespace, for suggestions."""
 MAX_SERVICES: Final = 200
-"""In a namespace with more of them none is suggested: each comes and goes, and every misspelled policy would look at all."""
+"""Namespaces with more Services get no suggestions: every change of a Service would run the comparison for each misspelled
+policy again."""
 
 
 @indexer("Service")
@@ -209,28 +209,28 @@ def index_service_imports(g: Graph, key: Key) -> Iterator[Entry]:
 
 
 @query
-def service_meant(g: Graph, service: Key) -> str:
-    """Returns the name of the Service that a reference to a missing one probably means, or nothing."""
+def closest_service(g: Graph, service: Key) -> str:
+    """Suggests the closest existing name for a missing Service; empty if there is none."""
     if SERVICES.size(g, service.kind, service.namespace) > MAX_SERVICES:
         return ""
     return typo_of(service.name, SERVICES.of(g, service.kind, service.namespace))
 
 
 MISAIMED = Index[Key, tuple[Key, str]]("misaimed")
-"""Policies for Services that do not exist, each with the name that it has instead, by the Service that they probably mean."""
+"""(policy, misspelled name) of policies for missing Services, by the Service that they probably mean."""
 
 
 def _misaimed(g: Graph, policy: Key, services: Iterable[Key]) -> list[Entry]:
     missing = [service for service in services if read(g, service, AnyService) is None]
-    guesses = [(service, service_meant(g, service)) for service in missing]
+    guesses = [(service, closest_service(g, service)) for service in missing]
     return [MISAIMED.entry((service._replace(name=guess),), (policy, service.name)) for service, guess in guesses if guess]
 
 
 def _mistyped(g: Graph, policy: Key, targets: Iterable[PolicyTargetReference]) -> list[Entry]:
-    found = (meant_service(g, policy, target) for target in targets)
-    return [MISTYPED.entry((service,), Stray(policy, wrong)) for service, wrong in filter(None, found)]
+    found = (mistyped_service(g, policy, target) for target in targets)
+    return [MISTYPED.entry((service,), MissedTarget(policy, wrong)) for service, wrong in filter(None, found)]
 
 
 def misaimed(g: Graph, service: Key) -> tuple[tuple[Key, str], ...]:
-    """Returns the policies that probably mean this Service, each with the name that it has instead."""
+    """Returns the policies that probably mean this Service, each with the misspelled name."""
     return MISAIMED.of(g, service)

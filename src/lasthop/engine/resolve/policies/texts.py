@@ -1,4 +1,4 @@
-"""Reads the texts of a BackendTLSPolicy: one that is in force, one that cannot be read whole, or both."""
+"""Reads the texts of a BackendTLSPolicy: the one in force, and a newer one that cannot be read completely."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from lasthop.engine.store.store import OBJECTS
 
 
 def read_policy(g: Graph, key: Key) -> BackendTLSPolicy | None:
-    """Returns the text of a policy that is in force: the last good one where the present one cannot be read whole."""
+    """Returns the text of a policy that is in force: the last good one if the current one cannot be read completely."""
     return read_texts(g, key)[0]
 
 
 def read_texts(g: Graph, key: Key) -> tuple[BackendTLSPolicy | None, RejectedPolicy | None]:
-    """Returns that text, and the present one if it cannot be read whole."""
+    """Returns the text in force, and the current one if it cannot be read completely."""
     obj = OBJECTS.of(g, key)
     if isinstance(obj, RejectedPolicy):
         return obj.last_good, obj

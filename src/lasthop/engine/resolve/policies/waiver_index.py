@@ -1,4 +1,4 @@
-"""Ports on which a waiver is in effect, counted by Gateway."""
+"""Indexes ports whose waiver is in effect, by Gateway."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from lasthop.engine.store.sources import Entry, Index
 from lasthop.engine.store.stages import indexer
 
 WAIVED_PORTS = Index[Key, Key, int, Protocol]("waived-port")
-"""By Gateway, backend and port: each port once, whatever the number of its protocols."""
+"""Protocols with a waiver in effect, by Gateway, backend and port."""
 WAIVED = Index[Key, tuple[Key, int]]("waived")
-"""By Gateway: backend and port."""
+"""(backend, port) of waived hops by Gateway."""
 
 
 def waived_port(hop: Hop, tls: BackendTLS) -> Iterator[Entry]:

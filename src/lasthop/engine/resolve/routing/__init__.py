@@ -1,1 +1,1 @@
-"""Routes: attachment, hostnames, matches, filters, and what in them cannot be served."""
+"""Routes: attachment, hostnames, matches, filters, and their errors."""

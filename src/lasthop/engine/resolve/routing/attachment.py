@@ -1,4 +1,4 @@
-"""Attachment: which listeners a route is served by, and under which hostnames.
+"""Attaches routes to listeners: decides which listeners serve a route, and under which hostnames.
 
 route ──> (route table, hostname) ──> virtual hosts, streams
       ──> listener                ──> attachedRoutes
@@ -22,7 +22,7 @@ from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.reach import HOPS, REFUSED
 from lasthop.engine.resolve.gateways.allowed_listeners import allows_namespace
 from lasthop.engine.resolve.gateways.gateways import gateway
-from lasthop.engine.resolve.gateways.listener_sets import holder
+from lasthop.engine.resolve.gateways.listener_sets import route_parent
 from lasthop.engine.resolve.gateways.listeners import listeners, spec_listeners, table_listener
 from lasthop.engine.resolve.routing.budgets import VIRTUAL_HOSTS, RouteCost
 from lasthop.engine.resolve.routing.hostnames import intersection, most_specific, specificity
@@ -30,9 +30,9 @@ from lasthop.engine.resolve.routing.http_syntax import is_hostname, shown
 from lasthop.engine.resolve.routing.routes import (
     PROTOCOLS,
     RouteTargets,
+    needs_separate_upgrades,
     read_route,
     route_judgement,
-    separate_upgrades,
     targets,
 )
 from lasthop.engine.store.graph import Graph, query
@@ -43,8 +43,8 @@ from lasthop.engine.store.stages import indexer
 T = TypeVar("T")
 PARENT_KINDS = ((GROUP, "Gateway"), (GROUP, "ListenerSet"))
 LISTENERS_SHOWN = 3
-"""In a message."""
-_OF_REQUESTS = {kind: (protocol,) for kind, protocol in PROTOCOLS.items()}
+"""Limit of listeners that a message names."""
+_HTTP_PROTOCOLS = {kind: (protocol,) for kind, protocol in PROTOCOLS.items()}
 
 
 def parent_key(route: Key, ref: ParentReference) -> Key:
@@ -62,7 +62,7 @@ def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
     for ref in obj.spec.parent_refs:
         if (ref.group, ref.kind) not in PARENT_KINDS:
             continue
-        owner = holder(g, parent_key(route, ref))
+        owner = route_parent(g, parent_key(route, ref))
         if owner is not None:
             found.append(_attach(g, route, obj, ref, owner))
     return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
@@ -87,7 +87,7 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Route
     if not allowed:
         return refused(_not_allowed(route, owner, named))
     if odd := [h for h in obj.spec.hostnames if not is_hostname(h, wildcard=True)]:
-        # Envoy would refuse the table of every hostname, and without it the route would be for all of them.
+        # Envoy would refuse the whole route table, and to ignore the hostname would widen the route to all hostnames.
         return refused(unsupported_value(f"hostnames: {shown(odd[0])} is not a hostname", remedy="correct it"))
     hostnames = tuple(h.lower() for h in obj.spec.hostnames) or ("",)
     pairs = [
@@ -95,7 +95,7 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Route
     ]
     if not pairs:
         have = ", ".join(listener.hostname for listener in allowed)
-        message = f"none of {', '.join(hostnames)} falls under a listener's hostname ({have})"
+        message = f"{', '.join(hostnames)} does not match a listener's hostname ({have})"
         return refused(Problem(reasons.NO_MATCHING_LISTENER_HOSTNAME, message))
     hosts = {(listener.table, both) for listener, both in pairs if _serves(g, owner.gateway, listener, both)}
     names = dict.fromkeys(listener.name for listener, _ in pairs)
@@ -117,16 +117,15 @@ def _not_allowed(route: Key, owner: RouteParent, named: Sequence[ListenerPlan]) 
 
 
 def stream_protocol(listener: ListenerPlan) -> Protocol:
-    """Returns the protocol to the backends of a route of connections or datagrams, which the listener decides."""
+    """Returns the protocol to the backends of a stream route, which the listener decides."""
     if listener.transport == "UDP":
         return Protocol.UDP
     return Protocol.PASSTHROUGH if listener.passthrough else Protocol.TCP
 
 
 def protocols(route: Key, listeners: tuple[ListenerPlan, ...]) -> tuple[Protocol, ...]:
-    """Returns the protocols to a route's backends where it is attached to these listeners; while there are none, the one that
-    asks most of its backends."""
-    if found := _OF_REQUESTS.get(route.kind):
+    """Returns the protocols to a route's backends at these listeners; without listeners, the most demanding one."""
+    if found := _HTTP_PROTOCOLS.get(route.kind):
         return found
     over = {stream_protocol(listener) for listener in listeners}
     return tuple(p for p in Protocol if p in over) or ((Protocol.UDP if route.kind == "UDPRoute" else Protocol.TCP),)
@@ -140,8 +139,8 @@ def _allows(g: Graph, listener: ListenerPlan, route: Key) -> bool:
 
 
 def _serves(g: Graph, gateway: Key, listener: ListenerPlan, hostname: str) -> bool:
-    """Returns whether a listener serves what it and a route both match, which may belong to a more specific listener on the
-    same port (listener isolation), whichever object owns that."""
+    """Returns whether a listener serves a hostname that it shares with a route. A more specific listener on the same port may
+    own the hostname (listener isolation), even one of another object."""
     if not listener.served:
         return False
     return most_specific(served_hostnames(g, gateway, listener.port, listener.transport), hostname) == listener.hostname
@@ -149,7 +148,7 @@ def _serves(g: Graph, gateway: Key, listener: ListenerPlan, hostname: str) -> bo
 
 @query
 def served_hostnames(g: Graph, gateway: Key, port: int, transport: str) -> frozenset[str]:
-    """Returns the hostnames of a port: all that routes have to know of the listeners that they are not attached to."""
+    """Returns the hostnames of all listeners of a port."""
     there = (x for x in listeners(g, gateway) if (x.port, x.transport) == (port, transport) and (x.served or x.closed))
     return frozenset(listener.hostname for listener in there)
 
@@ -165,43 +164,43 @@ def _own_hostname(obj: Route, hostname: str) -> str:
 
 
 class Rank(NamedTuple):
-    """What precedence looks at besides matches."""
+    """The criteria of precedence besides the matches."""
 
     hostname: tuple[int, int]
-    """How specific the hostname is that the route itself names."""
+    """The specificity of the route's own hostname."""
     age: tuple[str, str]
-    """Its creation, then {namespace}/{name}."""
+    """The creation time, then {namespace}/{name}."""
 
 
 ATTACHED = Index[Key, str, Key]("attached")
 """Routes by Gateway or ListenerSet and listener."""
 TABLES = Index[Key, str, bool]("table")
-"""By Gateway and name."""
+"""Route tables by Gateway and name."""
 LISTENER_STREAMS = Index[Key, str, str, tuple[Rank, Key] | None]("stream")
-"""By Gateway, listener's table and hostname: (rank, route), None for the listener itself."""
+"""(rank, route) by Gateway, the listener's table, and hostname; None for the listener itself."""
 
 
-ASKING = Index[Key, str, str, tuple[ExternalAuth, ...]]("asking")
-"""By Gateway, table and hostname of a listener: the servers that it asks before a route is chosen, in this order."""
+LISTENER_AUTH = Index[Key, str, str, tuple[ExternalAuth, ...]]("asking")
+"""The ExternalAuth servers of a listener, in their order, by Gateway, table and hostname."""
 
 
 @indexer(*ROUTE_KINDS, keeps=True)
 def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
     for parent in parents(g, route):
-        verdict = route_judgement.attempt(g, route, parent.gateway)
-        for listener in () if isinstance(verdict, Crash) or verdict.all_refused else parent.listeners:
+        judged = route_judgement.attempt(g, route, parent.gateway)
+        for listener in () if isinstance(judged, Crash) or judged.all_refused else parent.listeners:
             yield ATTACHED.entry((parent.owner, listener), route)
         for table, hostname in parent.hosts:
             at = (parent.gateway, table, hostname)
             if route.kind not in PROTOCOLS:
                 if ranked := rank(g, route, hostname):
                     yield LISTENER_STREAMS.entry(at, (ranked, route))
-            elif isinstance(verdict, Crash):
+            elif isinstance(judged, Crash):
                 yield VIRTUAL_HOSTS.entry(at, RouteCost(route))
             else:
-                yield VIRTUAL_HOSTS.entry(at, RouteCost(route, verdict.matches, verdict.regex_size))
+                yield VIRTUAL_HOSTS.entry(at, RouteCost(route, judged.matches, judged.regex_size))
         if parent.problem is None:
-            # A route whose rules cannot be read holds its hostnames all the same, and leads nowhere.
+            # A route whose rules crash keeps its hostnames but has no hops.
             to = g.shielded(targets, route, parent.gateway)
             if isinstance(to, Crash):
                 continue
@@ -213,11 +212,11 @@ def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
 class RouteHop(NamedTuple):
     hop: Hop
     used: bool
-    """Whether anything is sent over it."""
+    """Whether any traffic uses it."""
 
 
 def route_hops(g: Graph, route: Key, parent: Parent) -> list[RouteHop]:
-    """Returns the hops that a route leads over at a parent that accepts it, in order."""
+    """Returns the hops of a route at a parent that accepts it, in order."""
     return sorted(_hops(g, parent, targets(g, route, parent.gateway)))
 
 
@@ -226,7 +225,7 @@ def _hops(g: Graph, parent: Parent, to: RouteTargets) -> Iterator[RouteHop]:
         for protocol in (own,) if own else parent.protocols:
             hop, used = Hop(parent.gateway, target.backend, target.port, protocol), target in to.used
             yield RouteHop(hop, used)
-            if separate_upgrades(g, hop):
+            if needs_separate_upgrades(g, hop):
                 yield RouteHop(hop._replace(protocol=Protocol.H1_UPGRADE), used)
 
 
@@ -247,43 +246,43 @@ def in_order(routes: Iterable[tuple[Rank, Sequence[tuple[tuple[int, ...], T]]]])
         for rank, matches in routes
         for number, (precedence, found) in enumerate(matches)
     ]
-    ranked.sort(key=lambda each: each[:4])
+    ranked.sort(key=lambda entry: entry[:4])
     return [found for *_, found in ranked]
 
 
 @query
-def asks(g: Graph, gateway: Key, table: str) -> bool:
-    """Returns whether any listener of a route table has servers that are asked before a route is chosen: most have none."""
+def has_listener_auth(g: Graph, gateway: Key, table: str) -> bool:
+    """Returns whether a listener of a route table has ExternalAuth servers. Most have none."""
     return any(listener.auth for listener in listeners(g, gateway) if listener.table == table)
 
 
-def asked_first(g: Graph, gateway: Key, table: str, hostname: str) -> tuple[ExternalAuth, ...]:
-    """Returns the servers that are asked about every request of a virtual host."""
-    return _asked_first(g, gateway, table, hostname) if asks(g, gateway, table) else ()
+def listener_auth(g: Graph, gateway: Key, table: str, hostname: str) -> tuple[ExternalAuth, ...]:
+    """Returns the ExternalAuth servers of the listener for every request of a virtual host."""
+    return _listener_auth(g, gateway, table, hostname) if has_listener_auth(g, gateway, table) else ()
 
 
 @query
-def _asked_first(g: Graph, gateway: Key, table: str, hostname: str) -> tuple[ExternalAuth, ...]:
-    """Returns those of the listener that the virtual host's names belong to, and of no other listener of the port."""
+def _listener_auth(g: Graph, gateway: Key, table: str, hostname: str) -> tuple[ExternalAuth, ...]:
+    """Returns the servers of the listener that owns the hostname, and of no other listener of the port."""
     listener = table_listener(g, gateway, table)
     if listener is None:
         return ()
     there = served_hostnames(g, gateway, listener.port, listener.transport)
     owner = listener.hostname if listener.protocol == "HTTPS" else most_specific(there, hostname)
-    return () if owner is None else next(iter(ASKING.of(g, gateway, table, owner)), ())
+    return () if owner is None else next(iter(LISTENER_AUTH.of(g, gateway, table, owner)), ())
 
 
 @indexer("Gateway", "ListenerSet", keeps=True)
 def index_listener_hops(g: Graph, owner: Key) -> Iterator[Entry]:
-    """Indexes the servers that listeners ask: they are reached by their owner, as the backends of a route are by the route."""
-    found = holder(g, owner)
+    """Indexes the hops to the ExternalAuth servers of listeners, under the Gateway or ListenerSet."""
+    found = route_parent(g, owner)
     for listener in found.listeners if found and not found.problem else ():
         for auth in listener.auth if listener.served else ():
             yield HOPS.entry((auth.hop.gateway, auth.hop.backend, auth.hop.port, auth.hop.protocol), owner)
 
 
 MISDIRECTED = "!misdirected"
-"""In place of a hostname: the names of the port's other listeners, as one entry, for there may be a thousand of them."""
+"""A key in place of a hostname: its one entry lists the hostnames of the port's other listeners, which may be a thousand."""
 
 
 @indexer("Gateway", keeps=True)
@@ -296,15 +295,15 @@ def index_tables(g: Graph, key: Key) -> Iterator[Entry]:
     for table in tables:
         yield TABLES.entry((key, table), True)
     for listener in served:
-        # A listener's hostname is a virtual host even without routes: what it does not serve must not fall to a wider one.
-        # The same goes for connections, which are closed then.
+        # A listener's hostname is a virtual host even without routes, so that its requests never go to a less specific
+        # listener. The same holds for connections, which are closed.
         at = (key, listener.table, listener.hostname)
         if not listener.http:
             yield LISTENER_STREAMS.entry(at, None)
         elif listener.hostname or listener.auth:
             yield VIRTUAL_HOSTS.entry(at, None)
         if listener.auth:
-            yield ASKING.entry(at, listener.auth)
+            yield LISTENER_AUTH.entry(at, listener.auth)
         # On a connection that was opened for one HTTPS listener, the names of the others are misdirected (RFC 9110 15.5.20).
         if listener.protocol == "HTTPS":
             names = served_hostnames(g, key, listener.port, "TCP")
@@ -312,7 +311,8 @@ def index_tables(g: Graph, key: Key) -> Iterator[Entry]:
     open_ports = {(listener.port, listener.transport) for listener in served}
     for listener in owner.listeners:
         if listener.closed and listener.hostname and (listener.port, listener.transport) in open_ports:
-            # What is closed keeps its name: requests for it get 404, connections are closed. HTTPS has a closed chain.
+            # A closed listener keeps its hostname: requests for it get 404, connections are closed. HTTPS has a closed filter
+            # chain.
             at = (key, listener.table, listener.hostname)
             if listener.protocol == "TLS":
                 yield LISTENER_STREAMS.entry(at, None)
@@ -321,7 +321,7 @@ def index_tables(g: Graph, key: Key) -> Iterator[Entry]:
 
 
 def misdirected(g: Graph, gateway: Key, table: str) -> frozenset[str]:
-    """Returns the names that belong to other listeners of the port."""
+    """Returns the hostnames of other listeners of the port."""
     listener = table_listener(g, gateway, table)
     names = next((each for each in VIRTUAL_HOSTS.of(g, gateway, table, MISDIRECTED) if isinstance(each, frozenset)), None)
     return names - {listener.hostname} if names and listener else frozenset()

@@ -1,6 +1,6 @@
-"""Budgets: how much of a hostname, which routes of several namespaces may share, those of one namespace take.
+"""Budgets: limits how much of a shared hostname the routes of one namespace may use.
 
-Whatever is above a limit is left out, the younger routes first, so that no edit of a younger route changes an older one's.
+Above a limit, the youngest routes are left out, so that no edit of a younger route changes an older one.
 """
 
 from __future__ import annotations
@@ -20,34 +20,38 @@ from lasthop.engine.store.sources import Index
 
 
 class RouteCost(NamedTuple):
-    """What a route takes under each of its hostnames."""
+    """The cost of a route under each of its hostnames."""
 
     route: Key
     matches: int = 0
-    """Zero for a route that cannot be judged: it answers 500."""
+    """Zero for a route whose query crashed: it returns 500."""
     regex_size: int = 0
 
 
 VIRTUAL_HOSTS = Index[Key, str, str, RouteCost | frozenset[str] | None]("vhost")
-"""By Gateway, route table and hostname: its routes, None for a listener's own hostname, and in place of a hostname the names
-that are misdirected."""
+"""The routes of each hostname by Gateway, route table and hostname. None stands for a listener's own hostname; the key
+MISDIRECTED has the misdirected names."""
 
 
 @query
 def left_out(g: Graph, gateway: Key, table: str, hostname: str) -> frozenset[tuple[Key, str]]:
-    """Returns (route, the limit that it would go over) under one hostname. Mostly empty: then only the sums are looked at."""
+    """Returns (route, exceeded limit) under one hostname. It is mostly empty, and then only the sums are computed."""
     allowed = limits(g, gateway)
     there = [cost for cost in VIRTUAL_HOSTS.of(g, gateway, table, hostname) if isinstance(cost, RouteCost)]
-    if not _over(allowed, sum(cost.matches for cost in there), sum(cost.regex_size for cost in there)):
+    if not _over(allowed, *_sums(there)):
         return frozenset()
     taken: dict[str, list[RouteCost]] = {}
     for cost in there:
         taken.setdefault(cost.route.namespace, []).append(cost)
     found: set[tuple[Key, str]] = set()
     for costs in taken.values():
-        if _over(allowed, sum(cost.matches for cost in costs), sum(cost.regex_size for cost in costs)):
+        if _over(allowed, *_sums(costs)):
             found |= _youngest(g, costs, allowed)
     return frozenset(found)
+
+
+def _sums(costs: list[RouteCost]) -> tuple[int, int]:
+    return sum(cost.matches for cost in costs), sum(cost.regex_size for cost in costs)
 
 
 def _over(allowed: Limits, matches: int, regex_size: int) -> str:
@@ -68,7 +72,7 @@ def _youngest(g: Graph, costs: list[RouteCost], allowed: Limits) -> set[tuple[Ke
 
 
 def verdict_at(g: Graph, route: Key, parent: Parent) -> RouteVerdict:
-    """Returns the verdict on the route at one parent: on its own text, and on what its namespace has left for it."""
+    """Returns the verdict on a route at one parent: on its spec, and on the budget of its namespace."""
     judged = verdict(g, route, parent.gateway, parent.protocols[0])
     cut: dict[str, str] = {}
     for table, hostname in parent.hosts:
@@ -81,7 +85,7 @@ def verdict_at(g: Graph, route: Key, parent: Parent) -> RouteVerdict:
     field = next(iter(cut.values()))
     what = "matches" if field == "matches_per_hostname" else "regular expressions"
     message = (
-        f"not served under {names}: with it the routes of namespace {route.namespace} would have too many {what} there; "
+        f"not served under {names}: the routes of namespace {route.namespace} have too many {what} there; "
         f"{over(limits(g, parent.gateway), field)}"
     )
     problem = unsupported_value(message, "spec.rules")

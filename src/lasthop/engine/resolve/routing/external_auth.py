@@ -1,4 +1,4 @@
-"""ExternalAuth filters (GEP-1494): a server that is asked whether a request may go on."""
+"""ExternalAuth filters (GEP-1494): a server authorizes each request."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.routing.http_syntax import HEADER_NAME, PATH, PATH_LENGTH, PROTECTED, shown
 
 PROTOCOLS: Final = {"HTTP": Protocol.AUTO, "GRPC": Protocol.H2}
-"""The protocol of the hop to the server, whatever that to the backends of the rule is."""
+"""The protocol of the hop to the server, independent of the protocol to the rule's backends."""
 
 _ODD_PATH: Final = re.compile(r"(^|/)\.{1,2}(/|$)|//|%2[ef]", re.IGNORECASE)
-"""What a server could take for another path than the one that was written."""
-_ALWAYS_TOLD: Final = frozenset({"host", "content-length"})
-"""Naming them changes nothing; the length is that of what the server gets."""
+"""Paths that a server could interpret as another path."""
+_ALWAYS_SENT: Final = frozenset({"host", "content-length"})
+"""Headers that are always sent; content-length describes the request to the server."""
 
 
 def external_auth(wanted: HTTPExternalAuthFilter, hop: Hop) -> ExternalAuth:
@@ -39,9 +39,10 @@ def _names(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def problems(wanted: HTTPExternalAuthFilter, field: str, limits: Limits) -> Iterator[Problem]:
-    """Yields what cannot be done; a rule that asks for it refuses, because no request may pass without being authorized."""
+    """Yields unsupported settings. A rule with any of them refuses all requests, because none may pass without
+    authorization."""
     if wanted.protocol not in PROTOCOLS:
-        message = "neither a server nor a protocol is given; write protocol HTTP or GRPC and a backendRef"
+        message = "server and protocol are missing; set protocol HTTP or GRPC and a backendRef"
         yield unsupported_value(message, field)
         return
     path = wanted.http.path
@@ -49,7 +50,7 @@ def problems(wanted: HTTPExternalAuthFilter, field: str, limits: Limits) -> Iter
         message = f"{shown(path)} may mean another path to the server; write it without empty, dotted or escaped parts"
         yield unsupported_value(message, f"{field}.http.path")
     for config, names, never in (
-        ("http.allowedHeaders", wanted.http.allowed_headers, PROTECTED - _ALWAYS_TOLD),
+        ("http.allowedHeaders", wanted.http.allowed_headers, PROTECTED - _ALWAYS_SENT),
         ("http.allowedResponseHeaders", wanted.http.allowed_response_headers, PROTECTED),
         ("grpc.allowedHeaders", wanted.grpc.allowed_headers, frozenset[str]()),
     ):

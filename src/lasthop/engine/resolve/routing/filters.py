@@ -1,4 +1,4 @@
-"""Filters of an HTTPRoute: what is done to a request on its way, and which settings cannot be served."""
+"""Filters of an HTTPRoute: converts them into edits of requests, and reports unsupported settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lasthop.engine.resolve.routing.external_auth import problems as external_au
 
 
 class Filters(msgspec.Struct, frozen=True):
-    """The filters of one rule, or of one backendRef, folded into what they do."""
+    """The combined effect of the filters of one rule or backendRef."""
 
     headers: HeaderEdits = NO_EDITS
     redirect: Redirect | None = None
@@ -57,12 +57,12 @@ def _edit(wanted: api.HTTPHeaderFilter) -> HeaderEdit:
     )
 
 
-def one_after_the_other(first: HeaderEdits, second: HeaderEdits) -> HeaderEdits:
+def merged_edits(first: HeaderEdits, second: HeaderEdits) -> HeaderEdits:
     return HeaderEdits(_both(first.request, second.request), _both(first.response, second.response))
 
 
 def _both(first: HeaderEdit, second: HeaderEdit) -> HeaderEdit:
-    """Merges two edits, so that no header is edited twice but to be set first and then added to."""
+    """Merges two edits so that no header is edited twice, except to be set first and then added to."""
     decided = {name.lower() for name in (*(name for name, _ in second.set), *second.remove)}
     kept = HeaderEdit(
         tuple(pair for pair in first.set if pair[0].lower() not in decided),
@@ -87,7 +87,7 @@ def _absolute(path: str) -> str:
 def problems(
     filters: tuple[api.HTTPRouteFilter, ...], field: str, limits: Limits, *, on_backend: bool = False
 ) -> Iterator[Problem]:
-    """Yields what cannot be done. A rule that asks for it answers 500, never as if it had not asked."""
+    """Yields unsupported settings. A rule with any of them returns 500, because to ignore the setting would be unsafe."""
     for number, found in enumerate(filters):
         place = f"{field}[{number}]"
         if found.extension_ref:
@@ -98,7 +98,7 @@ def problems(
             where = "on a backendRef" if on_backend else "here"
             yield unsupported_value(f"filter {syntax.word(found.type)} is not supported {where}; remove it", place)
         elif [name for name in _SERVED.values() if getattr(found, name)] != [_SERVED[found.type]]:
-            yield unsupported_value(f"the filter's settings are not those of its type {found.type}; write only those", place)
+            yield unsupported_value(f"the filter's settings do not match its type {found.type}; set only matching ones", place)
         else:
             yield from _filter_problems(found, place, limits)
     yield from _combination_problems([f.type for f in filters], field)
@@ -173,7 +173,7 @@ def _redirect_problems(redirect: api.HTTPRequestRedirectFilter, place: str) -> I
 
 
 def _target_problems(hostname: str, path: api.HTTPPathModifier | None, place: str) -> Iterator[Problem]:
-    """Yields what is wrong with what a request is redirected or rewritten to."""
+    """Yields problems of the target of a redirect or rewrite."""
     if hostname and not syntax.is_hostname(hostname):
         yield unsupported_value(f"{syntax.shown(hostname)} is not a hostname; correct it", f"{place}.hostname")
     if path is None:
@@ -191,7 +191,7 @@ def _target_problems(hostname: str, path: api.HTTPPathModifier | None, place: st
 
 
 def _cors_problems(cors: api.HTTPCORSFilter, place: str) -> Iterator[Problem]:
-    """Yields what is wrong with a CORS filter: Envoy writes all of it into responses as it is."""
+    """Yields problems of a CORS filter, whose values Envoy copies into responses."""
     for origin in cors.allow_origins:
         if len(origin) > syntax.ORIGIN_LENGTH or not syntax.ORIGIN.fullmatch(origin):
             yield unsupported_value(
@@ -222,5 +222,5 @@ _SERVED: Final = {
     "CORS": "cors",
     EXTERNAL_AUTH: "external_auth",
 }
-"""Types of filters, and where each has its settings."""
+"""Supported filter types, and the field with the settings of each."""
 _SERVED_ON_BACKENDS: Final = frozenset({"RequestHeaderModifier", "ResponseHeaderModifier", "URLRewrite"})

@@ -1,8 +1,7 @@
 """Hostnames of listeners and routes: matching, intersection, specificity.
 
-A leading `*.` stands for one label or more, here and in Envoy; the empty hostname stands for all. (In certificates it stands
-for exactly one: that is in outputs/envoy/tls.py.)
-"""
+A leading `*.` matches one or more labels, here and in Envoy; the empty hostname matches all. (In certificates it matches
+exactly one label; see outputs/envoy/tls.py.)"""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from collections.abc import Collection, Iterator
 
 
 def covers(pattern: str, hostname: str) -> bool:
-    """Returns whether everything that `hostname` matches falls under `pattern`."""
+    """Returns whether `pattern` matches everything that `hostname` matches."""
     if not pattern or pattern == hostname:
         return True
     if not pattern.startswith("*."):
@@ -19,23 +18,23 @@ def covers(pattern: str, hostname: str) -> bool:
 
 
 def intersection(a: str, b: str) -> str | None:
-    """Returns the names that both stand for; None if there are none. Of two patterns one always contains the other, or
-    none."""
+    """Returns the pattern for the names that both match; None if there are none. Two patterns are either nested or
+    disjoint."""
     if covers(a, b):
         return b
     return a if covers(b, a) else None
 
 
 def specificity(hostname: str) -> tuple[int, int]:
-    """Sorts the more specific first: exact names, then longer wildcards, then any."""
+    """Sorts more specific patterns first: exact names, then longer wildcards, then the empty hostname."""
     if not hostname:
         return (2, 0)
     return (1, -len(hostname)) if hostname.startswith("*.") else (0, -len(hostname))
 
 
 def most_specific(patterns: Collection[str], hostname: str) -> str | None:
-    """Returns which of the patterns a request for `hostname` belongs to. Of a set it asks only for those that can fit: a
-    Gateway may have a hostname for each of a thousand teams."""
+    """Returns the most specific pattern that covers `hostname`. It looks up only patterns that can match, because a Gateway
+    may have thousands of hostnames."""
     return next((pattern for pattern in fitting(hostname) if pattern in patterns), None)
 
 

@@ -1,4 +1,4 @@
-"""What a rule of an HTTPRoute or GRPCRoute asks for and cannot have: such a rule answers 500, and never works without it."""
+"""Finds unsupported settings in rules. A rule with any of them returns 500, because it must not work without them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ PATH_TYPES = frozenset(PathType)
 
 class RuleJudgement(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
-    """Everything in its text that cannot be done; if there is anything, the rule refuses what it matches."""
+    """Unsupported settings. With any, the rule refuses all requests that it matches."""
     unmatchable: frozenset[int] = frozenset()
-    """Matches that Envoy cannot be asked for at all; they match nothing."""
+    """Numbers of matches that Envoy cannot express; they match nothing."""
 
 
 NOTHING_WRONG = RuleJudgement()
@@ -33,13 +33,13 @@ NOTHING_WRONG = RuleJudgement()
 class RouteJudgement(msgspec.Struct, frozen=True, gc=False):
     rules: tuple[RuleJudgement, ...] = ()
     matches: int = 0
-    """That Envoy is asked for."""
+    """Number of matches in Envoy's configuration."""
     regex_size: int = 0
-    """Of all regular expressions together."""
+    """Sum over all regular expressions."""
 
     @property
     def all_refused(self) -> bool:
-        """Whether no rule can be done as it asks; rules that only name an unknown filter are another matter."""
+        """Whether every rule is refused. Rules refused only for an unknown filter kind do not count."""
         return all(rule.problems for rule in self.rules) and any(
             p.reason != reasons.INVALID_KIND for rule in self.rules for p in rule.problems
         )
@@ -61,7 +61,7 @@ def judge(rules: Sequence[api.RequestRouteRule | api.StreamRouteRule], limits: L
 def _stream_problems(rule: api.StreamRouteRule, number: int, field: str) -> Iterator[Problem]:
     yield from _weight_problems(rule, field)
     if number:
-        message = "the rule before it takes every connection, so this one is never used; remove it"
+        message = "the rule before it matches every connection, so this one is never used; remove it"
         yield unsupported_value(message, field)
 
 
@@ -122,7 +122,7 @@ def _method_problems(match: api.GRPCRouteMatch, field: str, regexes: Regexes) ->
     called = match.method
     if called.type == REGEX:
         parts = [part for part in (called.service, called.method) if part]
-        # Each by itself, and as one: what is balanced only together, or only apart, is not what was meant.
+        # Separately and joined: an expression that is balanced only in one of both forms is a mistake.
         if parts and (problem := regexes.problem(*parts, syntax.grpc_path_regex(called.service, called.method))):
             yield unsupported_value(problem, field)
     elif called.type != EXACT:
@@ -191,21 +191,21 @@ def _time_problems(rule: api.HTTPRouteRule, field: str, limits: Limits) -> Itera
 def _session_problems(
     rule: api.RequestRouteRule, session: api.SessionPersistence, field: str, limits: Limits
 ) -> Iterator[Problem]:
-    """Yields why a rule's session cannot be kept: Envoy keeps one with one endpoint of one Service."""
+    """Yields why session persistence of a rule is not supported: Envoy binds a session to one endpoint of one Service."""
     if len([ref for ref in rule.backend_refs if ref.weight]) > 1:
-        message = "a session cannot be kept over several backendRefs; use one"
+        message = "session persistence does not work with several backendRefs; use one"
         yield unsupported_value(message, field)
     yield from session_problems(session, field)
     yield from long_session_name(session, field, limits)
 
 
 def session_problems(session: api.SessionPersistence, field: str) -> Iterator[Problem]:
-    """Yields what is wrong with a session. Only a cookie's own age can end it. Its name and path are written into responses as
-    they are."""
+    """Yields problems of session persistence. Only a cookie's age can end a session. Its name and path are copied into
+    responses."""
     if session.type not in ("Cookie", "Header"):
         yield unsupported_value(f"type {syntax.word(session.type)} is not supported; use Cookie or Header", field)
     if session.idle_timeout:
-        message = "idleTimeout is not supported, and newer bundles do not have it; remove it"
+        message = "idleTimeout is not supported, and newer CRDs do not have it; remove it"
         yield unsupported_value(message, f"{field}.idleTimeout")
     if session.absolute_timeout and (session.type != "Cookie" or session.cookie.lifetime_type != "Permanent"):
         message = "absoluteTimeout needs type Cookie and lifetimeType Permanent; without those remove it"

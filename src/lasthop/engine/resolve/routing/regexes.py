@@ -1,8 +1,7 @@
-"""Regular expressions of routes, compiled as Envoy compiles them: RE2, Latin-1.
+"""Compiles regular expressions of routes as Envoy does: RE2, Latin-1.
 
-RE2 never backtracks, but its time is program size times input: an expression that is too large lets one request hold a worker
-for seconds. One that Envoy refuses makes it refuse the whole route table.
-"""
+RE2 never backtracks, but its time is program size times input length: with a very large expression, one request can block a
+worker for seconds. For an invalid expression, Envoy refuses the whole route table."""
 
 from __future__ import annotations
 
@@ -15,24 +14,24 @@ from lasthop.engine.plan.limits import REGEX_CEILING, Limits, over
 from lasthop.engine.resolve.routing.http_syntax import shown
 
 TEXT_LENGTH: Final = 4_096
-"""The CRD's limit for the longest of them, a header's; it bounds the time to compile one."""
+"""The CRD's largest limit, that of header values. It bounds the compile time."""
 _MEMORY: Final = 1 << 20
-"""RE2 gives up early on what would be larger than several times `REGEX_CEILING`."""
+"""RE2 aborts early on programs larger than several times `REGEX_CEILING`."""
 _TOO_LARGE: Final = b"pattern too large"
 
 
 class Regexes:
-    """Counts the regular expressions of one route, in its own order; those past the limits are refused."""
+    """Counts the regular expressions of one route in their order, and refuses those above the limits."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._number = 0
         self.size = 0
-        """Of all programs together."""
+        """Sum of all program sizes."""
 
     def problem(self, *patterns: str, quoted: bool = True) -> str:
-        """Returns why the last pattern, which is made of those before it, cannot be used; empty if it can. What is not to be
-        `quoted`, as the value of a header, may be a secret: findings are logged and passed on."""
+        """Returns why the last pattern, which is composed of those before it, is invalid; empty if it is valid. Header values
+        are not `quoted`, because they may be secrets and findings are logged."""
         self._number += 1
         if self._number > self._limits.regexes_per_route:
             return f"the route has more regular expressions than it may; {over(self._limits, 'regexes_per_route')}"
@@ -56,7 +55,7 @@ class Regexes:
 
 @lru_cache(maxsize=4_096)
 def program_size(pattern: str) -> int | str:
-    """Returns what `re2.max_program_size` counts, or what is wrong with the pattern."""
+    """Returns the program size that `re2.max_program_size` limits, or the error of the pattern."""
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MEMORY

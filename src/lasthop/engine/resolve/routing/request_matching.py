@@ -1,4 +1,4 @@
-"""Whether a request fits a match of a route, as Envoy compares them."""
+"""Compares a request with matches of a route, as Envoy does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lasthop.engine.resolve.routing.http_syntax import shown
 
 
 def fits(match: Match, request: Request) -> bool:
-    """Returns whether a route with this match takes the request; it must be as the proxy sees it (`plan.request.seen`)."""
+    """Returns whether a match covers a request that `plan.request.normalize` has normalized."""
     return next(misses(match, request), None) is None
 
 
@@ -22,7 +22,7 @@ def fits_path(match: Match, request: Request) -> bool:
 
 
 def misses(match: Match, request: Request) -> Iterator[str]:
-    """Yields in words what of the match the request does not have."""
+    """Describes the parts of a match that the request does not meet."""
     yield from _path(match, request)
     if match.grpc and not request.grpc:
         yield "it is not a gRPC call (content-type application/grpc)"
@@ -58,7 +58,8 @@ def _value(what: str, wanted: ValueMatch, found: list[str]) -> Iterator[str]:
 
 
 def matches_regex(pattern: str, text: str) -> bool:
-    """Returns whether the whole text matches. A pattern that RE2 does not take matches nothing: such a match is never sent."""
+    """Returns whether the whole text matches. A pattern that RE2 refuses matches nothing, because it is never sent to
+    Envoy."""
     compiled = _compiled(pattern)
     return compiled is not None and compiled.fullmatch(text.encode(errors="surrogateescape")) is not None
 

@@ -1,4 +1,4 @@
-"""Every backendRef of a rule, whatever refers to it: the one place that a new filter with a backendRef is added to."""
+"""Lists every backendRef of a rule, including those of filters. A new filter with a backendRef is added here only."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from lasthop.engine.resolve.routing.external_auth import PROTOCOLS as AUTH_PROTO
 
 class RouteReference(NamedTuple):
     field: str
-    """Inside the rule, or inside the filter."""
+    """The path inside the rule or the filter."""
     ref: BackendObjectReference
     protocol: Protocol | None = None
-    """Of the hop; None: the same as to the route's backends."""
+    """The protocol of the hop; None means that of the route's backends."""
     role: str = ""
-    """What the backend is for, as the beginning of a line of `lasthop explain`."""
-    asked: bool = False
-    """Whether it decides on requests: without its answer there is none to the client."""
+    """The role of the backend, as the beginning of a line of `lasthop explain`."""
+    authorizes: bool = False
+    """Whether the backend authorizes requests, so that none passes without it."""
 
 
 def references(rule: RequestRouteRule | StreamRouteRule) -> Iterator[RouteReference]:
@@ -42,12 +42,12 @@ def filter_references(filter: HTTPRouteFilter) -> Iterator[RouteReference]:
         role = "mirrors to " if part == whole else f"mirrors {part} in {whole} requests to "
         yield RouteReference("requestMirror", mirror.backend_ref, role=role)
     if (auth := filter.external_auth) and auth.protocol in AUTH_PROTOCOLS:
-        role = f"asks first, by {auth.protocol}, and rejects what it does not allow: "
-        yield RouteReference("externalAuth", auth.backend_ref, AUTH_PROTOCOLS[auth.protocol], role, asked=True)
+        role = f"authorizes each request by {auth.protocol} at "
+        yield RouteReference("externalAuth", auth.backend_ref, AUTH_PROTOCOLS[auth.protocol], role, authorizes=True)
 
 
 def mirrored(mirror: HTTPRequestMirrorFilter) -> tuple[int, int]:
-    """Returns how many of how many requests are mirrored."""
+    """Returns the mirrored share of requests as (numerator, denominator)."""
     if mirror.fraction:
         return mirror.fraction.numerator, mirror.fraction.denominator
     return 100 if mirror.percent is None else mirror.percent, 100

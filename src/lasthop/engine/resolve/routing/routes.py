@@ -1,5 +1,4 @@
-"""Routes: where their rules lead, and everything in them that cannot be done. For those of requests, rules as matches and
-actions."""
+"""Routes: the targets of their rules, their problems, and for HTTPRoutes and GRPCRoutes the matches and actions."""
 
 from __future__ import annotations
 
@@ -19,26 +18,26 @@ from lasthop.engine.plan.problem import Problem, unsupported_value
 from lasthop.engine.plan.tls import Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.backend_traffic import KIND as TRAFFIC_POLICY
-from lasthop.engine.resolve.backends.backend_traffic import asked_session, kept_session
+from lasthop.engine.resolve.backends.backend_traffic import configured_session, effective_session
 from lasthop.engine.resolve.backends.backends import BackendTarget, speaks_h2c, target
 from lasthop.engine.resolve.gateways.profiles import limits
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.routing.external_auth import PROTOCOLS as AUTH_PROTOCOLS
 from lasthop.engine.resolve.routing.external_auth import external_auth
-from lasthop.engine.resolve.routing.filters import fold, one_after_the_other
-from lasthop.engine.resolve.routing.http_syntax import grpc_path_regex, seconds
+from lasthop.engine.resolve.routing.filters import fold, merged_edits
+from lasthop.engine.resolve.routing.http_syntax import grpc_path_regex, seconds, seconds_if_set
 from lasthop.engine.resolve.routing.refusals import RouteJudgement, judge
 from lasthop.engine.resolve.routing.route_references import mirrored, references
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.store import OBJECTS
 
 SESSION_NAME = "lasthop-session-{:08x}"
-"""Of a session that has no name of its own: one for each Service port, so that rules do not undo each other's; and one for
-each rule where a policy asks for it (GEP-1619: rules that lead to one backend must not share sessions)."""
+"""The default name of a session: one per Service port, so that rules do not overwrite each other's sessions. If a policy
+configures sessions, one per rule (GEP-1619: rules with the same backend must not share sessions)."""
 
 
 PROTOCOLS: Final = {"HTTPRoute": Protocol.AUTO, "GRPCRoute": Protocol.H2}
-"""Route kinds of single requests, and the protocol to their backends."""
+"""Route kinds for requests, and the protocol to their backends."""
 
 
 def read_route(g: Graph, key: Key) -> api.Route | None:
@@ -50,17 +49,17 @@ def request_rules(obj: api.RequestRoute) -> tuple[api.RequestRouteRule, ...]:
 
 
 class RouteVerdict(msgspec.Struct, frozen=True):
-    """What a route's own text is worth, for one Gateway."""
+    """The problems of a route at one Gateway."""
 
     refused: tuple[Problem, ...] = ()
-    """What rules ask for and cannot have; those rules refuse, or are left out."""
+    """Unsupported settings of rules, which are refused or left out."""
     left_out: tuple[Problem, ...] = ()
-    """Why it is not served under some of its hostnames."""
+    """Why the route is not served under some of its hostnames."""
     all_refused: bool = False
     refs: tuple[Problem, ...] = ()
-    """References that lead nowhere or may not be followed."""
-    cannot_ask: bool = False
-    """One of them is to a server that decides on requests."""
+    """Problems of references."""
+    unauthorized: bool = False
+    """Whether an ExternalAuth server is among them."""
 
 
 NOTHING_WRONG: Final = RouteVerdict()
@@ -78,15 +77,15 @@ def _rules(obj: api.Route) -> Sequence[api.RequestRouteRule | api.StreamRouteRul
 
 class RouteTargets(NamedTuple):
     permitted: tuple[tuple[BackendTarget, Protocol | None], ...]
-    """With the protocol where it is not that of the route's backends."""
+    """Permitted targets, with the protocol if it differs from that of the route's backends."""
     refused: tuple[BackendTarget, ...]
-    """In another namespace, where no ReferenceGrant permits it."""
+    """Targets in other namespaces without a ReferenceGrant."""
     used: frozenset[BackendTarget]
-    """Those that anything is sent to: a backendRef of weight 0 gets nothing."""
+    """Targets that get traffic: a backendRef with weight 0 gets none."""
 
 
 def targets(g: Graph, route: Key, gateway: Key) -> RouteTargets:
-    """Returns everything that the route's rules refer to."""
+    """Returns the targets of all references in a route's rules."""
     obj = read_route(g, route)
     found: dict[tuple[BackendTarget, Protocol | None], None] = {}
     refused: dict[BackendTarget, None] = {}
@@ -105,13 +104,13 @@ def targets(g: Graph, route: Key, gateway: Key) -> RouteTargets:
 
 @query
 def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerdict:
-    """Returns what the status says of the route where that protocol is used to its backends."""
+    """Returns the problems of a route for one protocol to its backends, for its status."""
     obj = read_route(g, route)
     if obj is None:
         return RouteVerdict()
     refused: list[Problem] = []
     refs: list[Problem] = []
-    cannot_ask = False
+    unauthorized = False
     judgement = route_judgement(g, route, gateway)
     for number, rule in enumerate(_rules(obj)):
         found = judgement.rules[number].problems
@@ -120,11 +119,11 @@ def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerd
         for reference in references(rule):
             if problem := _reference_problem(g, route, gateway, reference.ref, reference.protocol or protocol):
                 refs.append(problem.at(f"spec.rules[{number}].{reference.field}"))
-                cannot_ask |= reference.asked
+                unauthorized |= reference.authorizes
     if not refused and not refs:
         return NOTHING_WRONG
     return RouteVerdict(
-        tuple(refused), all_refused=judgement.all_refused, refs=tuple(dict.fromkeys(refs)), cannot_ask=cannot_ask
+        tuple(refused), all_refused=judgement.all_refused, refs=tuple(dict.fromkeys(refs)), unauthorized=unauthorized
     )
 
 
@@ -156,14 +155,14 @@ def routes(g: Graph, route: Key, gateway: Key) -> tuple[routing.Route, ...]:
 
 
 class MatchPlace(NamedTuple):
-    """Where a match is in the spec of its route."""
+    """The position of a match in the spec of its route."""
 
     rule: int
     match: int
 
 
 def served_matches(obj: api.RequestRoute, judgement: RouteJudgement) -> Iterator[MatchPlace]:
-    """Yields the place of each match that `routes` returns, in the same order."""
+    """Yields the position of each match that `routes` returns, in the same order."""
     for number, (rule, judged) in enumerate(zip(request_rules(obj), judgement.rules, strict=True)):
         for each in range(len(written_matches(rule))):
             if each not in judged.unmatchable:
@@ -171,27 +170,27 @@ def served_matches(obj: api.RequestRoute, judgement: RouteJudgement) -> Iterator
 
 
 def refusing_routes(g: Graph, route: Key) -> tuple[routing.Route, ...]:
-    """Returns the same matches, all refusing: for a route of which nothing more could be computed."""
+    """Returns the matches of a route whose query crashed, all of them refusing."""
     obj = read_route(g, route)
     if obj is None or isinstance(obj, api.StreamRoute):
         return ()
     found: list[routing.Route] = []
     for rule in request_rules(obj):
         for match in written_matches(rule):
-            # What raises here as well cannot be compared with any request.
+            # A match that raises here as well cannot match any request.
             with contextlib.suppress(Exception):
                 found.append(routing.Route(_planned(match), routing.Refuse(), str(route)))
     return tuple(found)
 
 
 def written_matches(rule: api.RequestRouteRule) -> tuple[api.HTTPRouteMatch | api.GRPCRouteMatch, ...]:
-    """Returns the matches of a rule. An empty list means what a missing one does: anything."""
+    """Returns the matches of a rule. An empty list matches everything, like a missing one."""
     return rule.matches or ((api.GRPCRouteMatch(),) if isinstance(rule, api.GRPCRouteRule) else (api.HTTPRouteMatch(),))
 
 
 @functools.lru_cache(maxsize=1024)
 def _planned(match: api.HTTPRouteMatch | api.GRPCRouteMatch) -> routing.Match:
-    """Returns the match of a plan: one and the same for the many routes that match alike."""
+    """Returns the match of the plan. The cache shares it among routes with equal matches."""
     return _grpc_match(match) if isinstance(match, api.GRPCRouteMatch) else _match(match)
 
 
@@ -204,25 +203,24 @@ def _route(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match
         return routing.Route(match, filters.redirect, str(route), filters.headers, filters.cors, auth)
     backends, headers = _backends(g, route, gateway, rule, match), filters.headers
     if any(backend.headers != routing.NO_EDITS for backend in backends):
-        # Envoy would edit for the backend first and for the rule after it, so that the rule had the last word.
-        backends = tuple(replace(b, headers=one_after_the_other(headers, b.headers)) for b in backends)
+        # Envoy applies the backend's edits before the rule's, so the rule would take precedence.
+        backends = tuple(replace(b, headers=merged_edits(headers, b.headers)) for b in backends)
         headers = routing.NO_EDITS
     timeouts, retry = (rule.timeouts, rule.retry) if isinstance(rule, api.HTTPRouteRule) else (api.HTTPRouteTimeouts(), None)
-    request, backend = timeouts.request, timeouts.backend_request
     action = routing.Forward(
         backends=backends,
         mirrors=tuple(_mirrors(g, route, gateway, rule)),
         rewrite=filters.rewrite,
-        timeout=seconds(request) if request else None,
-        try_timeout=seconds(backend) if backend else None,
-        retry=routing.Retry(retry.attempts, retry.codes, seconds(retry.backoff) if retry.backoff else None) if retry else None,
+        timeout=seconds_if_set(timeouts.request),
+        try_timeout=seconds_if_set(timeouts.backend_request),
+        retry=routing.Retry(retry.attempts, retry.codes, seconds_if_set(retry.backoff)) if retry else None,
         session=_session(g, route, rule, backends),
     )
     return routing.Route(match, action, str(route), headers, filters.cors, auth)
 
 
 def _auth(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> routing.ExternalAuth | routing.Refuse | None:
-    """Refuses where the server may not be referred to; whether it can be connected to is decided by its cluster."""
+    """Returns Refuse if the reference to the server is not permitted. Its cluster decides whether the server can be used."""
     wanted = next((f.external_auth for f in rule.filters if f.external_auth), None)
     if wanted is None:
         return None
@@ -231,14 +229,14 @@ def _auth(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> rou
 
 
 def hop_to(g: Graph, route: Key, gateway: Key, ref: api.BackendObjectReference, protocol: Protocol) -> Hop | None:
-    """Returns the hop to what a reference names; None if it may not be followed."""
+    """Returns the hop to the target of a reference; None if the reference is invalid."""
     to = target(g, route, ref)
     return Hop(gateway, to.backend, to.port, protocol) if isinstance(to, BackendTarget) else None
 
 
-def separate_upgrades(g: Graph, hop: Hop) -> bool:
-    """Returns whether requests that ask for an upgrade need another hop than this one. Policies have no say in it, so that
-    none of their edits touches a route."""
+def needs_separate_upgrades(g: Graph, hop: Hop) -> bool:
+    """Returns whether upgrade requests need a separate hop. This is independent of policies, so that no edit of a policy
+    touches a route."""
     return hop.protocol is Protocol.AUTO and speaks_h2c(g, hop.backend, hop.port)
 
 
@@ -250,8 +248,8 @@ def _backends(
         if ref.weight:
             filters = fold(ref.filters, match.path, match.path_type)
             hop = hop_to(g, route, gateway, ref, PROTOCOLS[route.kind])
-            apart = hop is not None and separate_upgrades(g, hop)
-            found.append(routing.WeightedBackend(ref.weight, hop, filters.headers, filters.rewrite, apart))
+            separate = hop is not None and needs_separate_upgrades(g, hop)
+            found.append(routing.WeightedBackend(ref.weight, hop, filters.headers, filters.rewrite, separate))
     return tuple(found)
 
 
@@ -261,16 +259,16 @@ def _mirrors(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> 
             yield routing.Mirror(hop, *mirrored(mirror))
 
 
-def unkept_sessions(g: Graph, route: Key) -> tuple[Problem, ...]:
-    """Returns where a backend, or its policy, asks for sessions and the rule has other backends beside it."""
+def unsupported_sessions(g: Graph, route: Key) -> tuple[Problem, ...]:
+    """Returns the backendRefs whose session persistence is not supported, because the rule has several backends."""
     obj, found = read_route(g, route), []
     for number, rule in enumerate(request_rules(obj) if obj and not isinstance(obj, api.StreamRoute) else ()):
         refs = [(index, ref) for index, ref in enumerate(rule.backend_refs) if ref.weight]
         for index, ref in refs if len(refs) > 1 and not rule.session_persistence else ():
             to = target(g, route, ref)
-            asked = asked_session(g, to.backend) if isinstance(to, BackendTarget) else None
-            if asked:
-                message = f"the sessions that {asked.by} asks for are not kept over several backendRefs; use one"
+            session = configured_session(g, to.backend) if isinstance(to, BackendTarget) else None
+            if session:
+                message = f"session persistence of {session.by} does not work with several backendRefs; use one"
                 found.append(unsupported_value(message, f"spec.rules[{number}].backendRefs[{index}]"))
     return tuple(found)
 
@@ -278,10 +276,10 @@ def unkept_sessions(g: Graph, route: Key) -> tuple[Problem, ...]:
 def _session(
     g: Graph, route: Key, rule: api.RequestRouteRule, backends: tuple[routing.WeightedBackend, ...]
 ) -> routing.Session | None:
-    """Returns the sessions that the rule asks for, or else its only backend."""
+    """Returns the session persistence of the rule, or else of its only backend."""
     wanted, of_rule = rule.session_persistence, ""
     hop = backends[0].hop if len(backends) == 1 else None
-    if wanted is None and hop and (kept := kept_session(g, hop.gateway, hop.backend)):
+    if wanted is None and hop and (kept := effective_session(g, hop.gateway, hop.backend)):
         wanted = kept.wanted
         of_rule = f"{route}{rule.name or written_matches(rule)}" if kept.by.kind == TRAFFIC_POLICY else ""
     if wanted is None:

@@ -1,4 +1,4 @@
-"""Streams: which route has a listener's connections (or datagrams), and where it sends them."""
+"""Streams: the route that takes a listener's connections or datagrams, and its backends."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from lasthop.engine.store.store import OBJECTS, read
 
 @query
 def owner(g: Graph, gateway: Key, table: str, hostname: str) -> Key | None:
-    """Returns the route of a connection. Several may be attached to a listener, but a connection has one: that whose own
-    hostname is the most specific, then the older one, then by {namespace}/{name}."""
+    """Returns the route of a connection. Of several attached routes, the one with the most specific hostname takes it, then
+    the oldest, then the first by {namespace}/{name}."""
     ranked = [found for found in LISTENER_STREAMS.of(g, gateway, table, hostname) if found]
     return min(ranked)[1] if ranked else None
 

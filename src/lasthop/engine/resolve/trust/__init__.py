@@ -1,1 +1,1 @@
-"""Certificates and where trust comes from: CA bundles, PinSets, waivers, client certificates."""
+"""Trust: CA bundles, PinSets, waivers and client certificates."""

@@ -1,6 +1,6 @@
-"""Certificates as content: PEM in, facts or a sentence about what is wrong out.
+"""Parses PEM certificates and key pairs, and reports their problems.
 
-Everything that Envoy could refuse is refused here first, because a refused update leaves the old one in force.
+Content that Envoy would refuse is refused here first, because a refused update would leave the old one in force.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from lasthop.engine.store.sources import Input
 from lasthop.engine.store.store import read
 
 SOON: Final = timedelta(days=30)
-"""How long before it expires a certificate is worth a warning."""
+"""Warning period before a certificate expires."""
 
 MIN_RSA_BITS: Final = 2048
 MAX_EXPONENT_BITS: Final = 33
 KEYS: Final = frozenset({"EC secp256r1", "EC secp384r1", "EC secp521r1", "Ed25519"})
-"""What Envoy takes as its own key, beside RSA within these limits."""
+"""Key types that Envoy accepts for its own certificate, besides RSA within these limits."""
 KNOWN_KEYS: Final = "RSA, EC on the curve P-256, P-384 or P-521, or Ed25519"
 
 
@@ -51,24 +51,24 @@ def anchor(of: Certificate) -> Anchor:
 
 
 class Bundle(msgspec.Struct, frozen=True, weakref=True):
-    """CA certificates, each once, and nothing else of what stood around them."""
+    """CA certificates without duplicates and surrounding text."""
 
     pem: bytes
     anchors: tuple[Anchor, ...]
     cas: tuple[TrustedCA, ...]
-    """The same by name, made once: thousands of policies may use one bundle."""
+    """The anchors' names, computed once because thousands of policies may use one bundle."""
     begin: float
-    """All of them are valid between `begin` and `end`."""
+    """All anchors are valid between `begin` and `end`."""
     end: float
     weak: str = ""
-    """The `weakest` of them."""
+    """Describes the first weak anchor (see `weakest`)."""
     crls: tuple[RevocationList, ...] = ()
     roots: frozenset[bytes] = frozenset()
-    """Names of the issuers of `crls` that are roots of this bundle."""
+    """Names of issuers of `crls` that are roots in this bundle."""
     leaf: str = ""
-    """The first that is a server's own certificate."""
+    """The first anchor that is a server's own certificate."""
     uncovered: tuple[str, ...] = ()
-    """Where there are `crls`, the CAs of this bundle without one."""
+    """The CAs without a revocation list, if the bundle has any lists."""
 
 
 def parse_bundle(pem: bytes, crl: bytes | None = None) -> Bundle:
@@ -100,17 +100,17 @@ def _with_lists(bundle: Bundle, crl: bytes) -> Bundle:
             raise BadRevocationList(f"has a list that {each.issuer} has not signed")
         covered.update(issuers)
         roots |= {each.name for issuer in issuers if issuer.self_issued}
-    uncovered = tuple(each.common_name for each in certificates if each not in covered)
+    uncovered = tuple(certificate.common_name for certificate in certificates if certificate not in covered)
     return msgspec.structs.replace(bundle, crls=lists, roots=frozenset(roots), uncovered=uncovered)
 
 
 _KNOWN: weakref.WeakValueDictionary[tuple[bytes, ...], Bundle] = weakref.WeakValueDictionary()
-"""Bundles in use, by their PEM and that of their lists: the same CAs are copied into many namespaces, and one copy in memory
-is enough. A text that equals one of them need not be parsed."""
+"""Bundles in use by the PEM of certificates and lists. Users copy the same CAs into many namespaces; this keeps one copy in
+memory and parses it once."""
 
 
 def union(bundles: Iterable[Bundle]) -> Anchors:
-    """Returns every certificate once, however many of the bundles hold it."""
+    """Joins bundles without duplicate certificates."""
     several = tuple(bundles)
     if len(several) > 1:
         several = tuple(dict.fromkeys(several))
@@ -132,16 +132,16 @@ def trusted(anchors: Iterable[Anchor]) -> tuple[TrustedCA, ...]:
 
 
 def weakest(anchors: Iterable[Anchor]) -> str:
-    """Returns the first with a key or signature below today's floor, in words; empty if there is none."""
+    """Describes the first anchor with a weak key or signature; empty if there is none."""
     return next((f"{each.subject} has a {each.weakness}" for each in anchors if each.weakness), "")
 
 
 _END: Final = b"-----END CERTIFICATE-----\n"
-"""What each certificate of a bundle ends with: `parse_bundle` has written them all in the same way."""
+"""The end of each certificate in a bundle, which `parse_bundle` normalizes."""
 
 
 def too_large(anchors: Anchors, limits: Limits) -> str:
-    """Returns what to say of anchors above the limit; nothing where they are within it."""
+    """Returns a message for anchors above the limits; empty if they are within them."""
     if (size := len(anchors.pem) + len(anchors.crl)) > limits.ca_bundle_bytes:
         what = "CA certificates and their revocation lists" if anchors.crl else "CA certificates"
         return f"its {what} have {size:,} bytes; {over(limits, 'ca_bundle_bytes')}"
@@ -161,7 +161,7 @@ class KeyPair(msgspec.Struct, frozen=True):
 
 @query
 def key_pair(g: Graph, secret: Key) -> KeyPair | Problem:
-    """Returns the certificate in a Secret, or what is wrong with it."""
+    """Returns the key pair in a Secret, or its problem."""
     obj = read(g, secret, Secret)
     if obj is None:
         return not_found(reasons.INVALID_CERTIFICATE_REF, secret)
@@ -203,19 +203,19 @@ def _check_kind(key: PrivateKey) -> None:
 
 
 def normal_pair(chain: bytes, key: bytes) -> tuple[bytes, bytes]:
-    """Returns a usable pair as it is given to Envoy: certificates and key alone, each once, without what stood around them."""
+    """Returns a valid pair as Envoy gets it: certificates and key without duplicates and surrounding text."""
     certificates = parse.certificates(chain)
     found = () if isinstance(certificates, Unreadable) else certificates
     return b"".join(certificate.pem for certificate in found), parse.normal_key(key)
 
 
 def pair_part(gateway: Key, secret: Key) -> str:
-    """Names a Secret at one Gateway: what the proxy of one says of a Secret does not concern another."""
+    """Names a Secret at one Gateway, because a refusal by one Gateway's proxy does not affect others."""
     return f"{gateway.path}#{secret.path}"
 
 
 def pair_digest(secret: Secret) -> str:
-    """Hashes the certificate and its key, so that a new one is not blamed for the old."""
+    """Hashes the certificate and its key, so that a refusal does not apply to a new pair."""
     hashed = hashlib.blake2b(digest_size=12)
     for value in (secret.data.get("tls.crt"), secret.data.get("tls.key")):
         hashed.update(len(value or b"").to_bytes(8, "big") + (value or b""))
@@ -223,13 +223,13 @@ def pair_digest(secret: Secret) -> str:
 
 
 REFUSED_PAIR: Final = Input[str, str, str]("refused-pair")
-"""What Envoy said of a certificate, by part and digest."""
+"""Envoy's reason for refusing a certificate, by part and digest."""
 
 
 def refused_pair(g: Graph, gateway: Key, secret: Key) -> Problem | None:
-    """Returns what this Gateway's Envoy has refused of a Secret as it is now."""
+    """Returns the refusal of a Secret's current content by this Gateway's Envoy."""
     obj = read(g, secret, Secret)
-    said = REFUSED_PAIR.of(g, pair_part(gateway, secret), pair_digest(obj)) if obj else None
-    if said is None:
+    reason = REFUSED_PAIR.of(g, pair_part(gateway, secret), pair_digest(obj)) if obj else None
+    if reason is None:
         return None
-    return invalid_certificate_ref(f"Envoy refused the certificate of {secret}: {said or 'no reason given'}", secret)
+    return invalid_certificate_ref(f"Envoy refused the certificate of {secret}: {reason or 'no reason given'}", secret)

@@ -1,4 +1,4 @@
-"""Which certificate a Gateway shows to the backends of a BackendTLSPolicy: the policy's, or its own."""
+"""Decides which client certificate a Gateway presents to backends: its own, or that of the policy."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from lasthop.engine.store.sources import Entry, Index
 from lasthop.engine.store.store import read
 
 CLIENT_SECRETS_IN_USE = Index[Key, Key, bool]("client-secret")
-"""Those with certificates that backends are shown, by Gateway and Secret."""
+"""Secrets with client certificates for backends, by Gateway and Secret."""
 
 
 def policy_certificate(g: Graph, policy: Key) -> Key | None:
-    """Returns the Secret that a valid policy names for its backends, always of its own namespace."""
+    """Returns the Secret that a valid policy names for its backends, always in its own namespace."""
     judged = judgement(g, policy)
     return _named(judged.tls) if judged and judged.tls else None
 
@@ -33,8 +33,8 @@ def _named(wanted: BackendTLS) -> Key | None:
 
 
 def shown_certificate(g: Graph, gateway: Key, wanted: BackendTLS) -> Key | Problem | None:
-    """Returns the Secret with the certificate that is shown where a policy asks for this, or why the one that counts cannot
-    be: the other never takes its place then."""
+    """Returns the Secret with the client certificate for a policy, or why it cannot be used. An invalid one is never replaced
+    by the other."""
     policy, named, own = wanted.source, _named(wanted), client_certificate(g, gateway)
     if named is None or (own is not None and backend_rules(g, gateway).gateway_certificate_first):
         return own.within(f"the client certificate of {gateway}", gateway) if isinstance(own, Problem) else own
@@ -50,6 +50,6 @@ def chain_digest(g: Graph, secret: Key) -> str:
 
 
 def client_secret(gateway: Key, tls: BackendTLS) -> Iterator[Entry]:
-    """Yields the client certificate of a hop: the Gateway's, or what the policy or XBackend names."""
+    """Yields the index entry for the client certificate of a hop."""
     if tls.client_certificate:
         yield CLIENT_SECRETS_IN_USE.entry((gateway, tls.client_certificate), True)

@@ -1,4 +1,4 @@
-"""PinSets: which certificates or keys a backend may show, and what must have issued them."""
+"""PinSets: the certificates or keys that a backend may present, and CAs that must have issued them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _HEX = re.compile(r"[0-9A-Fa-f]{64}|([0-9A-Fa-f]{2}:){31}[0-9A-Fa-f]{2}")
 
 
 class PinnedTrust(msgspec.Struct, frozen=True):
-    """What a PinSet gives. `cas` and `system` are CAs that must hold besides; `leaves` are whole certificates, which are
-    their own anchors where there are no CAs."""
+    """The content of a PinSet. `cas` and `system` are CAs that must also verify the chain. `leaves` are whole certificates,
+    which are their own anchors without CAs."""
 
     pins: Pins
     leaves: bytes = b""
     anchors: tuple[Anchor, ...] = ()
-    """The leaves' dates."""
+    """The leaves as anchors, with their dates."""
     cas: tuple[LocalObjectReference, ...] = ()
     system: bool = False
 
     @property
     def only(self) -> bool:
-        """Nothing but hashes: neither names nor dates can be checked."""
+        """The PinSet contains only hashes, so neither names nor dates can be checked."""
         return not (self.leaves or self.cas or self.system)
 
 
@@ -62,15 +62,15 @@ def pinned(g: Graph, key: Key) -> PinnedTrust | Problem:
         if isinstance(found, Unreadable):
             return _bad(key, f": certificates[{number}] {found.message}")
         if len(found) != 1:
-            return _bad(key, f": certificates[{number}] holds {len(found)}", "give the backend's own only")
+            return _bad(key, f": certificates[{number}] contains {len(found)}", "use only the backend's own")
         leaves.append(found[0].pem)
         anchors.append(anchor(found[0]))
         certificates.add(found[0].sha256)
     pins = Pins(frozenset(keys), frozenset(certificates))
     system, cas = bool(spec.well_known_ca_certificates), spec.ca_certificate_refs
-    # What admission refuses is refused here as well: an API server may hold objects that are older than its CRD.
+    # Repeats checks of admission, because an API server may store objects that are older than the CRD.
     if not pins:
-        return _bad(key, " pins nothing", "give pins or certificates")
+        return _bad(key, " pins nothing", "add pins or certificates")
     if system and cas:
         return _bad(key, ": caCertificateRefs and wellKnownCACertificates exclude each other", "remove one")
     if spec.pins and leaves and not (system or cas):
@@ -79,7 +79,7 @@ def pinned(g: Graph, key: Key) -> PinnedTrust | Problem:
 
 
 def digest_of(pin: Pin) -> bytes | None:
-    """Returns the hash itself, in whatever form it is written."""
+    """Returns the hash of a pin, from base64 or hexadecimal digits."""
     if pin.algorithm != "SHA256":
         return None
     try:

@@ -1,4 +1,4 @@
-"""Where trust comes from: the objects that `caCertificateRefs` may name, and the system store."""
+"""Reads trust anchors: the objects that `caCertificateRefs` may name, and the system store."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from lasthop.engine.store.store import read
 SHOWN: Final = 3
 """CAs that a message names."""
 CRL_SOON: Final = 2 * 86400.0
-"""Seconds before its next update that a revocation list is worth a warning. Most are issued anew every week or day."""
+"""Warning period before a revocation list's next update. Most CAs issue lists weekly or daily."""
 CA_KINDS: Final = {("", "ConfigMap"), ("", "Secret"), ("certificates.k8s.io", "ClusterTrustBundle")}
 KNOWN_CA_KINDS: Final = "ConfigMap, Secret or certificates.k8s.io ClusterTrustBundle"
 SYSTEM: Final = LocalObjectReference("lasthop.dev", "WellKnownCACertificates", "System")
-"""Not an object: the system store as an entry of a list. Means the same as `wellKnownCACertificates: System`."""
+"""A virtual reference to the system store, equivalent to `wellKnownCACertificates: System`."""
 
 OUT_OF_DATE: Final = frozenset({reasons.EXPIRED_CERTIFICATE, reasons.NOT_YET_VALID_CERTIFICATE})
-"""What a waiver of Expiry waives."""
+"""Problems that a waiver of Expiry waives."""
 
 
 class RefState(msgspec.Struct, frozen=True):
-    """The state of a CA reference besides its bytes."""
+    """The problem and the warnings of a CA reference."""
 
     problem: Problem | None = None
     warnings: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ FINE: Final = RefState()
 
 @query
 def bundle(g: Graph, namespace: str, ref: LocalObjectReference) -> Bundle | Problem:
-    """Returns all anchors of a reference; `ref_state` looks at their dates."""
+    """Returns all anchors of a reference; `ref_state` checks their dates."""
     content = _content(g, namespace, ref)
     if isinstance(content, Problem):
         return content
@@ -65,8 +65,7 @@ def bundle(g: Graph, namespace: str, ref: LocalObjectReference) -> Bundle | Prob
 
 
 def _content(g: Graph, namespace: str, ref: LocalObjectReference) -> tuple[str, Key, bytes, bytes | None] | Problem:
-    """Returns the field that is read, its object, its bytes and those of the revocation lists beside it; or what is wrong.
-    From a Secret only ca.crt and ca.crl are ever read."""
+    """Returns (field, object, certificates, revocation lists), or the problem. Only ca.crt and ca.crl of a Secret are read."""
     if ref.kind == "ClusterTrustBundle":
         key = Key(ref.kind, "", ref.name)
         trust_bundle = read(g, key, ClusterTrustBundle)
@@ -92,8 +91,8 @@ def _content(g: Graph, namespace: str, ref: LocalObjectReference) -> tuple[str, 
 
 
 def revokes(g: Graph, namespace: str, ref: LocalObjectReference) -> bool:
-    """Whether there is a revocation list beside a CA, in whatever state both are. A reference with a list is never left out:
-    the same CA may be there a second time, without one."""
+    """Returns whether a reference has a revocation list, even an invalid one. Such a reference is never left out, because
+    another reference may contain the same CA without a list."""
     key = Key(ref.kind, namespace, ref.name)
     match ref.kind:
         case "ConfigMap":
@@ -106,11 +105,11 @@ def revokes(g: Graph, namespace: str, ref: LocalObjectReference) -> bool:
 
 
 def ref_state(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
-    """Returns whether a reference can be used now, and what to say of it."""
+    """Returns the problem and the warnings of a reference."""
     found = bundle(g, namespace, ref)
     if isinstance(found, Problem):
         return RefState(found)
-    # Two deadlines instead of three for each CA, and no query that every policy would have: most bundles are long valid.
+    # Most bundles are valid for long, so two deadlines suffice, without a query per policy.
     odd = found.crls or found.weak or found.leaf
     if not odd and not g.before(found.begin) and g.before(found.end - SOON.total_seconds()):
         return FINE
@@ -119,7 +118,7 @@ def ref_state(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
 
 @query
 def _doubtful(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
-    """Returns the state of a reference by each of its certificates and lists."""
+    """Returns the state of a reference from each of its certificates and lists."""
     found = bundle(g, namespace, ref)
     if isinstance(found, Problem):
         return RefState(found)
@@ -127,27 +126,26 @@ def _doubtful(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
     late, soon = _list_dates(g, found, place)
     problem, warnings = dates(g, found.anchors, place, "CA")
     if found.leaf:
-        what = f"{found.leaf} in {place} is a server's own certificate, not a CA's: its renewal will be refused"
+        what = f"{found.leaf} in {place} is a server's own certificate, not a CA's, so its renewal will fail"
         warnings = (*warnings, f"{what}; put the certificate of its CA there, or pin it with a PinSet (lasthop pin)")
     return RefState(late or problem, (*warnings, *soon))
 
 
 def _list_dates(g: Graph, found: Bundle, place: str) -> tuple[Problem | None, list[str]]:
-    """Returns why a revocation list cannot be used now, and what to say of others. Of several of one issuer the latest
-    counts."""
+    """Returns the problem of a revocation list, and warnings about others. Only the latest list of each issuer counts."""
     latest = {each.name: each for each in sorted(found.crls, key=lambda each: each.this_update)}
     warnings = []
     if found.uncovered:
         more = f" and {len(found.uncovered) - SHOWN} more" if len(found.uncovered) > SHOWN else ""
-        who = f"{', '.join(found.uncovered[:SHOWN])}{more}"
-        warnings.append(f"CA {who} in {place} has no revocation list there, so what it issues is refused")
+        names = f"{', '.join(found.uncovered[:SHOWN])}{more}"
+        warnings.append(f"CA {names} in {place} has no revocation list there, so its certificates are refused")
     for each in latest.values():
         whose = f"the revocation list of {each.issuer} in {place}"
         if g.before(each.this_update):
             message = f"{whose} is not valid before {minute(each.this_update)}"
             return Problem(reasons.REVOCATION_LIST_NOT_CURRENT, message, remedy="use one that is valid now"), []
         if each.next_update is None:
-            warnings.append(f"{whose} does not say when the next one is due, so it is never out of date")
+            warnings.append(f"{whose} has no nextUpdate, so it is never out of date")
         elif not g.before(each.next_update):
             message = f"{whose} is out of date: the next was due on {minute(each.next_update)}"
             return Problem(reasons.REVOCATION_LIST_NOT_CURRENT, message, remedy="replace it by the current one"), []
@@ -157,8 +155,8 @@ def _list_dates(g: Graph, found: Bundle, place: str) -> tuple[Problem | None, li
 
 
 def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, what: str) -> tuple[Problem | None, tuple[str, ...]]:
-    """Returns why none of them is valid now, or nothing; and what to say of some. Envoy looks at both dates of every
-    certificate in a chain, its anchor included."""
+    """Returns the problem if no anchor is currently valid, and warnings about some. Envoy checks both dates of every
+    certificate in a chain, including the anchor."""
     late = [a for a in anchors if not g.before(a.not_after)]
     early = [a for a in anchors if a not in late and g.before(a.not_before)]
     if len(late) == len(anchors):
@@ -182,7 +180,7 @@ def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, what: str) -> tuple
 
 
 def pair_dates(g: Graph, secret: Key) -> str:
-    """Returns what is wrong with the dates of a usable key pair, now or soon; empty if nothing is."""
+    """Returns the present or coming problem of a key pair's dates; empty if there is none."""
     pair = key_pair(g, secret)
     if not isinstance(pair, KeyPair):
         return ""
@@ -193,7 +191,7 @@ def pair_dates(g: Graph, secret: Key) -> str:
 
 
 def pair_out_of_date(g: Graph, secret: Key) -> Problem | None:
-    """Returns why a usable key pair cannot convince its peers now, if its dates are wrong."""
+    """Returns why a key pair is not currently valid."""
     pair = key_pair(g, secret)
     if not isinstance(pair, KeyPair):
         return None

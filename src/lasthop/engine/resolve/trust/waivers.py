@@ -1,4 +1,4 @@
-"""VerificationWaivers: which check is waived, why, and until when."""
+"""VerificationWaivers: the waived check, its reason and its end."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from lasthop.engine.store.store import read
 
 WAIVES: Final = {"All": Strength.WAIVED_ALL, "Names": Strength.WAIVED_NAMES, "Expiry": Strength.WAIVED_EXPIRY}
 """The field `waives`, as users write it."""
-LOST: Final = {
+UNCHECKED: Final = {
     Strength.WAIVED_ALL: "nothing of the backend's certificate is checked",
     Strength.WAIVED_NAMES: "the names in the backend's certificate are not checked",
     Strength.WAIVED_EXPIRY: "the dates of the backend's certificate are not checked",
 }
 SOON: Final = timedelta(days=7)
-"""How long before it ends a waiver is worth a warning."""
+"""Warning period before a waiver ends."""
 
 
 @query
 def waiver(g: Graph, key: Key) -> Waiver | Problem:
-    """Returns a waiver, or why it cannot be used: from the second of its expiry on it cannot."""
+    """Returns a waiver, or why it is invalid. It is invalid from the second of its expiry."""
     obj = read(g, key, VerificationWaiver)
     if obj is None:
         remedy = "create it in the policy's own namespace, or remove the reference"
@@ -37,7 +37,7 @@ def waiver(g: Graph, key: Key) -> Waiver | Problem:
     expires = moment(spec.expires) if spec.expires else None
     if spec.waives not in WAIVES or (spec.expires and expires is None):
         wrong = f"waives {spec.waives!r}" if spec.waives not in WAIVES else f"expires {spec.expires!r}"
-        return invalid_ca_certificate_ref(f"{key}: {wrong} is not understood", key, remedy="correct it")
+        return invalid_ca_certificate_ref(f"{key}: {wrong} is not valid", key, remedy="correct it")
     if expires is not None and not g.before(expires):
         remedy = "fix the backend's certificate and remove the reference, or have its owner extend it"
         return Problem(reasons.WAIVER_EXPIRED, f"{key} expired on {minute(expires)}", remedy=remedy, about=(key,))
@@ -46,12 +46,12 @@ def waiver(g: Graph, key: Key) -> Waiver | Problem:
 
 
 def _one_line(text: str) -> str:
-    """Messages hold it."""
+    """Joins the lines of a text, for messages."""
     return " ".join(text.split())
 
 
 def moment(text: str) -> float | None:
-    """Reads an RFC 3339 time; None if it is not one, or UTC has no year for it."""
+    """Parses an RFC 3339 time; None if it is invalid or out of range."""
     try:
         found = datetime.fromisoformat(text.upper())
         return found.astimezone(UTC).timestamp() if found.tzinfo else None
@@ -60,7 +60,7 @@ def moment(text: str) -> float | None:
 
 
 def describe(waiver: Waiver) -> str:
-    """Describes what is not checked, why, by whom and until when, for status, findings and the audit."""
+    """Describes a waiver for status, findings and the audit: the missing check, its reason, owner and end."""
     owner = f", {waiver.owner}" if waiver.owner else ""
     until = f"until {minute(waiver.expires)}" if waiver.expires is not None else "without an end"
-    return f'{LOST[waiver.strength]} ({waiver.key}: "{waiver.reason}"{owner}), {until}'
+    return f'{UNCHECKED[waiver.strength]} ({waiver.key}: "{waiver.reason}"{owner}), {until}'

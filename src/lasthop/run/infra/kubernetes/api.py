@@ -1,4 +1,4 @@
-"""Declares what infra needs of the API server; `kubernetes.client.Client` implements it."""
+"""Declares the API server methods that infra uses; `kubernetes.client.Client` implements them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Runs proxies as Deployments: `want()` takes the desired state, `run()` reconciles the cluster with it while we lead.
+"""Runs proxies as Deployments: `want()` receives the desired state, `run()` reconciles the cluster with it while we lead.
 
 want ──> diff (pure) ──> apply, delete ──> Services' addresses ──> changed(Gateway, Infrastructure)
-             ^── everything with our labels, listed at intervals and kept up to date by our own writes
+             ^── all objects with our labels, listed at intervals and updated by our own writes
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from lasthop.run.infra.kubernetes.manifests import RESOURCES
 from lasthop.run.infra.kubernetes.services import LOAD_BALANCER, read_back, service_specs
 
 RESYNC: Final = 30.0
-"""Seconds after which everything is listed again: for objects deleted by others, changed addresses, and certificates."""
+"""Seconds after which everything is listed again, because others may delete objects, addresses change, and certificates
+expire."""
 RETRY: Final = 5.0
 POLL_INTERVAL: Final = 1.0
 """Seconds between polls for a load balancer's address that is still pending."""
 IN_FLIGHT: Final = 4
 OPTIONAL: Final = frozenset({"HorizontalPodAutoscaler"})
-"""Kinds that most Gateways do without. Rights of an older install do not include them: then there are none, and a Gateway that
-wants one is told so when it is written."""
+"""Kinds that most Gateways do not need. Permissions of an older installation lack them: the list is then empty, and writing
+such an object reports the error at its Gateway."""
 SELECTOR: Final = f"{names.APP}={names.PROXY},{names.MANAGED_BY}={names.MANAGER}"
 
 
@@ -50,8 +51,8 @@ class Deployments:
         retry: float = RETRY,
         look_every: float = POLL_INTERVAL,
     ) -> None:
-        """`namespaces` are the watched ones; empty: all. `may_write` is called right before each write: a process that was
-        frozen for a while no longer leads, and does not know it yet."""
+        """`namespaces` are the watched namespaces; empty: all. `may_write` is called right before each write, because a
+        process that was frozen may have lost the Lease without noticing."""
         self._may_write = may_write
         self._api, self._site, self._authority, self._changed = api, site, authority, changed
         self._namespaces = namespaces or ("",)
@@ -62,11 +63,11 @@ class Deployments:
         self._reported: dict[Key, Infrastructure] = {}
         self._due: set[Key] = set()
         self._again: set[Key] = set()
-        """To be retried shortly."""
+        """Gateways to retry shortly."""
         self._news = asyncio.Event()
 
     def want(self, gateways: Mapping[Key, DesiredGateway]) -> None:
-        """Takes all our Gateways. Objects of other Gateways are deleted."""
+        """Receives all our Gateways. Objects of other Gateways are deleted."""
         old = self._wanted or {}
         self._due |= {key for key, gateway in gateways.items() if old.get(key) != gateway}
         if self._wanted is None or gateways.keys() != old.keys() or self._due:
@@ -74,7 +75,7 @@ class Deployments:
         self._wanted = dict(gateways)
 
     async def run(self) -> None:
-        """Reconciles until cancelled, which happens when another replica leads. May be called again."""
+        """Reconciles until cancelled because another replica leads. Can be called again."""
         self._reported.clear()
         listed = 0.0
         while True:
@@ -119,7 +120,7 @@ class Deployments:
         except ApiError as error:
             if not error.transient:
                 for gateway in (self._wanted or {}).values():
-                    self._report(gateway, f"the existing objects cannot be listed: {error}")
+                    self._report(gateway, f"cannot list the existing objects: {error}")
             return False
         self._observed = observed
         return True
@@ -177,27 +178,27 @@ class Deployments:
                 again |= await self._do(action)
             except ApiError as error:
                 again = True
-                # An API server that does not answer says nothing about the Gateway.
+                # An API server that does not respond proves nothing about the Gateway.
                 if not error.transient:
                     problems.append(f"{action.ref.kind} {action.ref.name}: {error.message}")
         (self._again.add if again else self._again.discard)(gateway.key)
         self._report(gateway, "; ".join(problems))
 
     async def _do(self, action: Action) -> bool:
-        """Executes an action, and returns whether to retry shortly."""
+        """Executes an action; returns whether to retry shortly."""
         if not self._may_write():
             return True
         match action:
             case Apply():
                 if action.new and await self._is_foreign(action.ref):
-                    raise ApiError(409, "AlreadyExists", "it exists and is not managed by Lasthop; rename it, or the Gateway")
+                    raise ApiError(409, "AlreadyExists", "it exists and is not managed by Lasthop; rename it or the Gateway")
                 applied = self._observed[action.ref] = await self._api.apply(path(*action.ref), action.document)
                 return bool(applied["metadata"].get("deletionTimestamp"))
             case Delete():
                 try:
                     await self._api.delete(path(*action.ref), uid=action.uid)
                 except ApiError as error:
-                    if not error.conflict:  # 409: by now there is another object of that name
+                    if not error.conflict:  # 409: another object has that name now
                         return True
                 self._observed.pop(action.ref, None)
         return False

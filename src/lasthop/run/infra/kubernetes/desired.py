@@ -1,4 +1,4 @@
-"""Describes the desired state of a Gateway's infrastructure: everything that its manifests are made of."""
+"""Describes the desired state of a Gateway's infrastructure, from which its manifests are built."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ TRANSPORT: Final = {"HTTP": "TCP", "HTTPS": "TCP", "TLS": "TCP", "TCP": "TCP", "
 
 
 class Site(msgspec.Struct, frozen=True):
-    """Holds what is the same for all Gateways of a controller."""
+    """Settings that all Gateways of a controller share."""
 
     image: str
     xds_host: str
     """The controller's address for proxies: a Service's DNS name, or an IP address."""
     xds_port: int
     xds_server_name: str = ""
-    """The name in its certificate, if that is not `xds_host`."""
+    """The name in its certificate, if different from `xds_host`."""
 
     @property
     def xds_address(self) -> str:
@@ -37,22 +37,22 @@ class DesiredGateway(msgspec.Struct, frozen=True):
     ports: tuple[tuple[int, str], ...] = ()
     """(port, TCP or UDP). Empty: no Service."""
     addresses: tuple[str, ...] = ()
-    """IP addresses that it requests; empty: any."""
+    """Requested IP addresses; empty: any."""
     labels: StringMap = StringMap()
     annotations: StringMap = StringMap()
     settings: ProxySettings = ProxySettings()
     inside: tuple[str, ...] = ()
-    """Addresses that it requests with routability Cluster; an empty one is any."""
+    """Requested addresses with routability Cluster; an empty one means any."""
     outside: bool = True
-    """Whether it requests any without a routability, or says nothing of addresses."""
+    """Whether it requests an address without a routability, or no address at all."""
     hold: bool = False
-    """The Gateway is not accepted. What exists stays as it is, so that a wrong edit does not lose an address; a Gateway that
-    was never accepted gets nothing."""
+    """The Gateway is not accepted. Existing objects stay, so that a wrong edit does not lose an address; a Gateway that was
+    never accepted gets none."""
 
 
 def desired_gateway(obj: api.Gateway, plan: GatewayPlan, settings: ProxySettings) -> DesiredGateway:
     infrastructure = obj.spec.infrastructure or api.GatewayInfrastructure()
-    # Includes ports of listeners that are not served just now, perhaps for lack of a certificate: a load balancer that is
+    # Includes ports of listeners that are not served at present, perhaps for lack of a certificate: a load balancer that is
     # deleted and created again may get another address.
     ports = {(listener.port, TRANSPORT[listener.protocol]) for listener in plan.listeners if listener.protocol in TRANSPORT}
     ports.discard((READY_PORT, "TCP"))

@@ -1,4 +1,4 @@
-"""Compares the cluster with the desired state and returns what to do. Pure: the reconciler does the I/O."""
+"""Compares the cluster with the desired state and returns the actions. Pure: the reconciler does the I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lasthop.run.infra.kubernetes.names import object_name
 
 
 class ObjectRef(NamedTuple):
-    """Names an object that was created for a Gateway."""
+    """Identifies an object that was created for a Gateway."""
 
     kind: str
     namespace: str
@@ -30,7 +30,7 @@ class Apply(msgspec.Struct, frozen=True):
     ref: ObjectRef
     document: Json
     new: bool
-    """It did not exist when we last listed."""
+    """It did not exist at the last listing."""
 
 
 class Delete(msgspec.Struct, frozen=True):
@@ -40,11 +40,11 @@ class Delete(msgspec.Struct, frozen=True):
 
 Action = Apply | Delete
 Observed = Mapping[ObjectRef, Mapping[str, Any]]
-"""The objects with our labels, as they are now."""
+"""The current objects with our labels."""
 
 
 def diff(gateway: DesiredGateway, site: Site, authority: Authority, observed: Observed, now: float) -> list[Action]:
-    """Returns the actions for one Gateway, in the order of execution. `observed` is what belongs to it."""
+    """Returns the actions for one Gateway, in the order of execution. `observed` are its objects."""
     todo: list[Action] = []
     certificate = ObjectRef("Secret", gateway.key.namespace, object_name(gateway.key.name, "-xds"))
     existing = observed.get(certificate)
@@ -56,24 +56,25 @@ def diff(gateway: DesiredGateway, site: Site, authority: Authority, observed: Ob
     documents = {_ref(document): document for document in manifests(gateway, site)}
     todo += [Apply(ref, each, ref not in observed) for ref, each in documents.items() if _is_due(each, observed.get(ref))]
     wanted = {certificate, *documents}
-    # Deletions come last: a Service whose address is no longer requested goes when its successor exists.
+    # Deletions come last: a Service whose address is no longer requested is deleted once its successor exists.
     todo.sort(key=lambda action: list(RESOURCES).index(action.ref.kind))
     return todo + [_delete(ref, current) for ref, current in observed.items() if ref not in wanted]
 
 
 def leftovers(gateways: Iterable[DesiredGateway], observed: Observed) -> list[Delete]:
-    """Returns the objects of Gateways that are no longer ours. For deleted Gateways, Kubernetes' garbage collector does it."""
+    """Returns the deletions of objects whose Gateways are no longer ours. For deleted Gateways, Kubernetes' garbage collector
+    does it."""
     uids = {gateway.uid for gateway in gateways}
     return [_delete(ref, current) for ref, current in observed.items() if uids.isdisjoint(owners(current))]
 
 
 def is_ours(current: Mapping[str, Any]) -> bool:
-    """Returns whether Lasthop manages the object: one of the same name may be a user's."""
+    """Returns whether Lasthop manages the object; a user's object may have the same name."""
     return bool((current["metadata"].get("labels") or {}).get(names.MANAGED_BY) == names.MANAGER)
 
 
 def owners(current: Mapping[str, Any]) -> list[str]:
-    """Returns the UIDs of its Gateways: one, except for a moment while a Gateway is deleted and created again."""
+    """Returns the UIDs of its Gateways: one, except briefly while a Gateway is deleted and created again."""
     references = current["metadata"].get("ownerReferences") or ()
     return [str(ref["uid"]) for ref in references if ref.get("kind") == "Gateway"]
 
@@ -92,7 +93,7 @@ def _secret_due(gateway: DesiredGateway, authority: Authority, current: Mapping[
 
 
 def decoded(current: Mapping[str, Any]) -> dict[str, bytes]:
-    """Returns a Secret's data; what is not base64 is left out."""
+    """Returns a Secret's data without invalid base64."""
     data = {}
     for key, value in (current.get("data") or {}).items():
         with contextlib.suppress(ValueError):

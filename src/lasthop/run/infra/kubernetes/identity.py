@@ -27,11 +27,11 @@ RETRY: Final = 1.0
 
 
 class UnusableSecret(Exception):
-    """The Secret exists but does not hold a CA. The text says what to do."""
+    """The Secret exists but contains no usable CA. The text contains the remedy."""
 
 
 class Identity:
-    """Holds CA and certificates, which `run` keeps up to date; until `known` is set there are none."""
+    """The CA and certificates, which `run` keeps up to date. They exist once `known` is set."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Identity:
         problem: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`may_write` returns whether this replica leads; `problem` receives what is wrong, or an empty text once resolved."""
+        """`may_write` returns whether this replica leads. `problem` receives the problem, or an empty text once resolved."""
         self._api, self._namespace, self._names, self._replica = api, namespace, server_names, replica
         self._may_write, self._problem, self._clock = may_write, RepeatFilter(problem), clock
         self._authority: Authority | None = None
@@ -57,12 +57,12 @@ class Identity:
         return self._authority
 
     def credentials(self) -> MutualTls:
-        """Returns those of the xDS server; called on gRPC's threads."""
+        """Returns the xDS server's credentials; called on gRPC's threads."""
         assert self._credentials is not None, "wait for `known`"
         return self._credentials
 
     def client_credentials(self) -> MutualTls:
-        """Returns those that this replica presents to the leader."""
+        """Returns the credentials that this replica presents to the leader."""
         assert self._client is not None, "wait for `known`"
         return self._client
 
@@ -79,7 +79,7 @@ class Identity:
                 authority = await read_authority(self._api, self._namespace)
             self._problem("")
         except (ApiError, UnusableSecret) as error:
-            # The known CA stays in use: our own certificate can be renewed without the API server.
+            # The known CA stays in use, because our own certificate can be renewed without the API server.
             authority = self._authority
             self._problem(f"CA of the proxies: {error}")
         if authority is not None:
@@ -88,7 +88,7 @@ class Identity:
     def _take(self, authority: Authority) -> None:
         now, bundle = self._clock(), authority.bundle
         server, client = self._credentials, self._client
-        # Both were issued at the same moment and last as long.
+        # Both were issued at the same time with the same lifetime.
         if server is None or client is None or ca.server_pair_due(authority, server.own, now):
             self._credentials = MutualTls(ca.server_pair(authority, self._names, now), bundle)
             self._client = MutualTls(ca.replica_pair(authority, self._replica, now), bundle)
@@ -99,13 +99,13 @@ class Identity:
 
 
 async def read_authority(api: Api, namespace: str) -> Authority | None:
-    """Returns None if no leader has created it yet."""
+    """Returns the CA, or None if no leader has created it yet."""
     document = await find(api, path("Secret", namespace, SECRET))
     return _restored(document, namespace) if document else None
 
 
 async def ensure_authority(api: Api, namespace: str, now: float) -> Authority:
-    """Creates or rotates the CA if that is due. If another replica writes at the same time, its CA is used, not replaced."""
+    """Creates or rotates the CA if necessary. If another replica writes at the same time, its CA is used, not replaced."""
     for _ in range(5):
         document = await find(api, path("Secret", namespace, SECRET))
         old = _restored(document, namespace) if document else None
@@ -128,7 +128,9 @@ def _restored(document: Json, namespace: str) -> Authority:
     try:
         return ca.restored(decoded(document))
     except ValueError as error:
-        raise UnusableSecret(f"Secret {namespace}/{SECRET}: {error}; delete it, and a new CA is created") from error
+        raise UnusableSecret(
+            f"Secret {namespace}/{SECRET}: {error}; delete it, and the controller creates a new CA"
+        ) from error
 
 
 def _document(namespace: str, authority: Authority) -> Json:

@@ -1,4 +1,4 @@
-"""Builds all objects of a Gateway, as documents to apply. Pure: equal input gives equal documents."""
+"""Builds all objects of a Gateway as documents to apply. Pure: equal input gives equal documents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RESOURCES: Final = {
 
 
 def manifests(gateway: DesiredGateway, site: Site) -> list[Json]:
-    """Returns all but the Secret, whose content depends on time and not on the desired state."""
+    """Returns all objects but the Secret, whose content depends on time and not on the desired state."""
     name = object_name(gateway.key.name)
     pod, exposed = gateway.settings.pod, dict(gateway.settings.service.annotations)
     services = [
@@ -56,7 +56,7 @@ def encoded(data: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def _labels(gateway: DesiredGateway) -> dict[str, str]:
-    # Ours come last: they select the Gateway's Pods, and must not be overridden.
+    # Our labels come last: they select the Gateway's Pods, and must not be overridden.
     return {**dict(gateway.labels), **selector(gateway.key.name), names.MANAGED_BY: names.MANAGER}
 
 
@@ -69,7 +69,7 @@ def _document(
     annotations: Mapping[str, str] | None = None,
     **content: Any,
 ) -> Json:
-    """`annotations` are the profile's; the Gateway's own come last."""
+    """Builds one document. `annotations` are the profile's; the Gateway's own come last."""
     group, version, _ = RESOURCES[kind]
     key = gateway.key
     metadata: Json = {

@@ -1,4 +1,5 @@
-"""Names and labels the objects of a Gateway, whose name may have 253 characters and dots; a Service's has 63 and no dots."""
+"""Derives names and labels of a Gateway's objects. A Gateway's name may have 253 characters and dots, a Service's 63 and no
+dots."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ OWN: Final = frozenset({GATEWAY_NAME, MANAGED_BY, APP})
 
 
 def object_name(gateway: str, suffix: str = "") -> str:
-    """Returns `lasthop-<gateway><suffix>` where that is a valid name, else a shortened one that is unique to the Gateway."""
+    """Returns `lasthop-<gateway><suffix>` if that is a valid name, otherwise a shortened one that is unique to the Gateway."""
     plain = f"{PREFIX}{gateway}"
     if "." not in gateway and len(plain) + len(suffix) <= LIMIT:
         return plain + suffix

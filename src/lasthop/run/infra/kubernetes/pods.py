@@ -1,6 +1,6 @@
-"""Builds the Deployment of a Gateway's proxies, and what scales and guards it.
+"""Builds the Deployment of a Gateway's proxies, and the objects that scale and guard it.
 
-It does not depend on the listeners: a new port must not restart every Pod.
+It does not depend on the listeners, because a new port must not restart every Pod.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from lasthop.run.infra.kubernetes.names import object_name, selector
 USER: Final = 65532
 RUN_DIR: Final = "/run/lasthop"
 RUN_SIZE: Final = "256Mi"
-"""Protects the node's disk. The access log is truncated at 10 MiB, so this is for the unforeseen: a Pod that reaches it is
-evicted."""
+"""Protects the node's disk. The access log is truncated at 10 MiB, so this limit is for unexpected cases: a Pod that reaches
+it is evicted."""
 CERTIFICATES: Final = "/var/run/lasthop/xds"
 SPARE_SECONDS: Final = 10
 """Seconds for Envoy to exit after the drain, before the kubelet kills it."""
 
-# Kubernetes' "restricted" Pod security standard, and a root file system that cannot be written to.
+# Kubernetes' "restricted" Pod security standard, and a read-only root file system.
 CONTAINER_SECURITY: Final = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -36,7 +36,7 @@ POD_SECURITY: Final = {
     "runAsUser": USER,
     "runAsGroup": USER,
     "seccompProfile": {"type": "RuntimeDefault"},
-    # Allows port 443 without root: a capability would not reach a process that is not root. It is one of the safe sysctls.
+    # Allows port 443 without root, because a capability would not reach a non-root process. It is one of the safe sysctls.
     "sysctls": [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}],
 }
 
@@ -61,7 +61,7 @@ def budget_spec(gateway: DesiredGateway) -> Json:
 
 
 def autoscaler_specs(gateway: DesiredGateway) -> Iterator[Json]:
-    """Yields one, or none: without it, whoever scales the Deployment has the say."""
+    """Yields one autoscaler, or none: without it, users scale the Deployment."""
     if (settings := gateway.settings.autoscaling) is not None:
         target = {"type": "Utilization", "averageUtilization": settings.target_cpu_utilization_percentage}
         yield {
@@ -91,7 +91,7 @@ def _pod(gateway: DesiredGateway, site: Site) -> Json:
 
 
 def _scheduling(gateway: DesiredGateway) -> Json:
-    """Returns what the profile says of where the Pods run; unless it does, they are spread over zones and nodes."""
+    """Returns the profile's scheduling settings; by default Pods are spread over zones and nodes."""
     pod, mine = gateway.settings.pod, {"labelSelector": {"matchLabels": selector(gateway.key.name)}}
     spread = [
         {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", **mine}

@@ -1,8 +1,8 @@
-"""Builds the Services of a Gateway, and reads back the addresses that they were assigned.
+"""Builds the Services of a Gateway, and reads back their assigned addresses.
 
-Without `spec.addresses` there is one Service. With it, there is one for each address: a Service can request only one, and the
-result can be read back for each. Addresses for the cluster alone are those of Services of type ClusterIP, whatever the type of
-the others is.
+Without `spec.addresses` there is one Service. With it, there is one for each address, because a Service can request only one,
+and the result can be read back for each. Addresses with routability Cluster come from Services of type ClusterIP, whatever the
+type of the others.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _asking_for(kind: str, address: str) -> Json:
 
 
 def read_back(gateway: DesiredGateway, services: Mapping[str, Mapping[str, Any]], problem: str = "") -> Infrastructure:
-    """Returns the addresses of the Services, by name, as they are now."""
+    """Returns the current addresses of the Services, by name."""
     outside, inside = _read_outside(gateway, services, problem), tuple(_read_inside(gateway, services))
     missing = tuple(address for address in gateway.inside if address and address not in inside)
     found = (("IPAddress", value) for value in inside)
@@ -93,7 +93,7 @@ def _read_outside(gateway: DesiredGateway, services: Mapping[str, Mapping[str, A
     assigned = tuple(dict.fromkeys(chain.from_iterable(_assigned(gateway, service) for service in existing)))
     if not gateway.addresses:
         return Infrastructure(assigned, (), problem)
-    # Exactly the requested ones, in that order; others that a load balancer has assigned are not the Gateway's.
+    # Exactly the requested addresses, in that order; other addresses that a load balancer has assigned are not the Gateway's.
     have = {canonical(value) for _, value in assigned}
     missing = tuple(address for address in gateway.addresses if address not in have)
     given = tuple(("IPAddress", address) for address in gateway.addresses if address in have)
@@ -105,7 +105,7 @@ def _assigned(gateway: DesiredGateway, service: Mapping[str, Any]) -> Iterator[t
     if spec.get("type") == LOAD_BALANCER:
         yield from _balanced(service)
     elif spec.get("type") == "NodePort" and gateway.addresses:
-        # Addresses of nodes, or of something in front of them, which only the Gateway's author can know.
+        # Addresses of nodes, or of a device in front of them, which only the Gateway's author can know.
         yield from (("IPAddress", address) for address in gateway.addresses)
     else:
         yield from (("IPAddress", ip) for ip in spec.get("clusterIPs") or () if ip != "None")

@@ -1,6 +1,8 @@
-"""Keeps what is remembered of verification in a ConfigMap of the controller's namespace. Every replica reads it when it
-starts; the leader writes it, merged with what the one before has written, and looks every few seconds whether it is still
-there: one that was deleted, damaged or replaced by an old copy is reported and written again."""
+"""Keeps the verification memory in a ConfigMap in the controller's namespace.
+
+Every replica reads it at the start. The leader writes it, merged with its predecessor's content, and checks every few seconds
+that it still exists. A ConfigMap that was deleted, damaged or replaced by an old copy is reported and written again.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,16 @@ from lasthop.run.infra.kubernetes.manifests import encoded
 from lasthop.run.infra.kubernetes.names import MANAGED_BY, MANAGER
 
 CONFIG_MAP: Final = "lasthop-verification"
-"""RBAC refers to it."""
+"""RBAC refers to this name."""
 DATA: Final = "memory"
 METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-"""Asks for an object without its content."""
+"""Requests an object without its content."""
 WRITE_INTERVAL: Final = 5.0
 LAST_WRITE: Final = 2.0
-"""Seconds for a write before the end."""
+"""Seconds for a write before exit."""
 RETRY: Final = 1.0
 MAX_PORTS: Final = 5000
-"""Some 100 bytes each, of the 1 MiB that an object may have."""
+"""Each has some 100 bytes, of the 1 MiB limit of an object."""
 
 
 RESOURCE: Final = ("", "v1", "configmaps")
@@ -58,25 +60,25 @@ class VerificationConfigMap:
         lost: Callable[[str], None],
         adopt: Callable[[Record], None],
     ) -> None:
-        """`version` changes whenever `current()` does; `may_write` returns whether this replica leads. `lost` records what has
-        happened to the ConfigMap, so that `current()` has it. `adopt` takes the record as it was written: merged with that of
-        other replicas."""
+        """`version` changes whenever `current()` does; `may_write` returns whether this replica leads. `lost` records a loss
+        of the ConfigMap, so that `current()` contains it. `adopt` receives the written record, merged with that of other
+        replicas."""
         self._api, self._namespace, self._version, self._current = api, namespace, version, current
         self._may_write, self._problem, self._lost, self._adopt = may_write, RepeatFilter(problem), lost, adopt
         self._written: object = None
         self._stored: Json | None = None
-        """The ConfigMap as it was last read or written here; the server says if somebody has written it since."""
+        """The ConfigMap as last read or written here; the server detects writes by others."""
         self._record = Record()
-        """What is in it."""
+        """The record in it."""
         self._revision = 0
-        """The highest that was read or written here."""
+        """The highest revision read or written here."""
         self._reported: str | None = None
-        """The resourceVersion of the content that was last reported."""
+        """The resourceVersion of the last reported content."""
         self._gap = False
         self._took, self._encode = 0.0, Encoder()
 
     async def load(self) -> Memory:
-        """Returns what is stored, as soon as the API server answers; empty if it holds none or does not let us read it."""
+        """Returns the stored memory, once the API server responds; empty if there is none or it may not be read."""
         while True:
             try:
                 return self._readable(await find(self._api, config_map(self._namespace)))
@@ -88,7 +90,7 @@ class VerificationConfigMap:
             await asyncio.sleep(RETRY)
 
     def _readable(self, document: Json | None) -> Memory:
-        """Returns what is stored, and reports it if that is not what it was, once for each content."""
+        """Returns the stored memory, and reports once per content if it is not the last one."""
         stored, version = content(document), document["metadata"].get("resourceVersion") if document else None
         if (what := lost(stored, self._revision)) and (document is None or version != self._reported):
             self._lost(f"ConfigMap {self._namespace}/{CONFIG_MAP} {what}")
@@ -103,7 +105,7 @@ class VerificationConfigMap:
             await asyncio.sleep(memory.pause(WRITE_INTERVAL, self._took))
 
     async def refresh(self) -> None:
-        """Writes what is new, or what has been lost, if this replica leads."""
+        """Writes changed or lost memory if this replica leads."""
         if not self._may_write():
             return
         try:
@@ -112,13 +114,13 @@ class VerificationConfigMap:
             version = self._version()
             if version != self._written:
                 await self.write()
-                # Of what was reported while writing the next round tells.
+                # The next round reports problems of this write.
                 self._written, self._problem.last = version, ""
         except ApiError as error:
             self._report(error)
 
     async def _overwritten(self) -> bool:
-        """Returns whether the ConfigMap is not the one that was last read or written here."""
+        """Returns whether the ConfigMap is not the one last read or written here."""
         if self._stored is None:
             return False
         try:
@@ -131,7 +133,7 @@ class VerificationConfigMap:
         return (known.get("uid"), known["resourceVersion"]) != (found.get("uid"), found["resourceVersion"])
 
     async def finish(self) -> None:
-        """Writes what is new before the end, unless the API server takes long."""
+        """Writes changed memory before exit, unless the API server is slow."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WRITE):
                 await self.refresh()
@@ -142,7 +144,7 @@ class VerificationConfigMap:
                 self._stored = await find(self._api, config_map(self._namespace))
                 self._record = self._readable(self._stored).record
             document, current = self._stored, self._current()
-            # What was not read at the start is not continued: nothing tells what has changed in between.
+            # A record that was not read at the start is not continued, because changes in between are unknown.
             record = joined(self._record, current.record, continued=not self._gap)
             record = msgspec.structs.replace(record, revision=self._revision + 1)
             begun = time.monotonic()
@@ -169,11 +171,11 @@ class VerificationConfigMap:
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": data}
 
     def _report(self, error: ApiError) -> None:
-        self._problem(f"the record of how backends were verified (ConfigMap {self._namespace}/{CONFIG_MAP}): {error}")
+        self._problem(f"the record of verification changes (ConfigMap {self._namespace}/{CONFIG_MAP}): {error}")
 
 
 def content(document: Json | None) -> Memory | Damaged | None:
-    """Returns what a ConfigMap holds; None if there is no ConfigMap."""
+    """Returns the content of a ConfigMap; None without a ConfigMap."""
     if document is None:
         return None
     data = document.get("binaryData")
@@ -183,4 +185,4 @@ def content(document: Json | None) -> Memory | Damaged | None:
     try:
         return unpack(base64.b64decode(packed, validate=True))
     except ValueError as error:
-        return Damaged(f"is no base64: {error}")
+        return Damaged(f"is not base64: {error}")

@@ -1,4 +1,4 @@
-"""Keeps the CA that the API server trusts in the webhook's configuration, which the chart makes: the leader writes it."""
+"""Keeps the CA in the webhook's configuration, which the chart creates, up to date. The leader writes it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lasthop.edge.kubernetes.client import path_of
 from lasthop.edge.kubernetes.errors import ApiError
 from lasthop.run.infra.kubernetes.api import Api, find
 
-LOOK: Final = 5.0
-"""Seconds between two looks: a configuration that is applied anew, as by `helm upgrade`, has no CA."""
+CHECK_SECONDS: Final = 5.0
+"""Seconds between two checks, because a configuration that is applied again, as by `helm upgrade`, has no CA."""
 
 
 def service_name(namespace: str) -> str:
-    """Returns the name by which the API server knows the webhook; deploy/webhook.yaml has the Service."""
+    """Returns the webhook's name for the API server; deploy/webhook.yaml has the Service."""
     return f"lasthop-webhook.{namespace}.svc"
 
 
@@ -37,14 +37,14 @@ class WebhookTrust:
         may_write: Callable[[], bool],
         problem: Callable[[str], None],
     ) -> None:
-        """`trusted` returns the CA certificates, empty while there are none; two while one is being replaced."""
+        """`trusted` returns the CA certificates, or an empty text; two during a rotation."""
         self._api, self._path, self._trusted = api, configuration(namespace), trusted
         self._may_write, self._problem = may_write, RepeatFilter(problem)
 
     async def run(self) -> None:
         while True:
             await self.refresh()
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(CHECK_SECONDS)
 
     async def refresh(self) -> None:
         bundle = base64.b64encode(self._trusted()).decode()
@@ -61,6 +61,6 @@ class WebhookTrust:
 
 
 def with_trust(document: Json, bundle: str) -> Json:
-    """Returns the configuration with this CA for each of its webhooks."""
+    """Returns the configuration with this CA in each of its webhooks."""
     hooks = [{**hook, "clientConfig": {**hook["clientConfig"], "caBundle": bundle}} for hook in document.get("webhooks") or ()]
     return {**document, "webhooks": hooks}

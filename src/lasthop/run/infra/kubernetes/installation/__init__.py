@@ -18,7 +18,7 @@ from lasthop.edge.kubernetes.client import path_of
 
 NAMESPACE: Final = "lasthop-system"
 GATEWAYS: Final = "22-rbac-gateways.yaml"
-"""The one file that differs between an install for all namespaces and one for some."""
+"""The only file that differs between an installation for all namespaces and one for some."""
 CRDS: Final = ("gatewayprofiles.yaml", "pinsets.yaml", "verificationwaivers.yaml")
 
 
@@ -27,7 +27,7 @@ class Options(msgspec.Struct, frozen=True):
     namespace: str = NAMESPACE
     replicas: int = 2
     watched: tuple[str, ...] = ()
-    """The watched namespaces; empty: all of them."""
+    """The watched namespaces; empty: all."""
 
 
 def default_image() -> str:
@@ -35,7 +35,7 @@ def default_image() -> str:
 
 
 def sources() -> dict[str, str]:
-    """Returns the texts by file name, in the order in which they are applied."""
+    """Returns the texts by file name, in the order of application."""
     here = files(__name__)
     return {f.name: f.read_text("utf-8") for f in sorted(here.iterdir(), key=lambda f: f.name) if f.name.endswith(".yaml")}
 
@@ -46,12 +46,12 @@ def crds() -> dict[str, str]:
 
 
 def for_namespace(cluster_wide: str, watched: str) -> str:
-    """Makes Roles of ClusterRoles, with the same rules."""
+    """Converts ClusterRoles into Roles with the same rules."""
     return cluster_wide.replace("ClusterRole", "Role").replace("metadata:\n", f"metadata:\n  namespace: {watched}\n")
 
 
 def rendered(options: Options) -> str:
-    """Returns everything as one stream of YAML documents, with comments."""
+    """Returns all manifests as one stream of YAML documents, with comments."""
     values = {
         "namespace": options.namespace,
         "image": options.image,
@@ -77,17 +77,17 @@ def path(document: Json) -> str:
 
 CONTROLLER: Final = "lasthop-controller"
 WATCH_FLAG: Final = "--namespaces"
-"""Of `lasthop controller`."""
+"""A flag of `lasthop controller`."""
 
 
 def helm_release(controller: Json | None) -> str:
-    """Returns the release of Helm that a Deployment belongs to; empty: none."""
+    """Returns the Helm release of a Deployment; empty: none."""
     release: str = ((controller or {}).get("metadata") or {}).get("annotations", {}).get("meta.helm.sh/release-name", "")
     return release
 
 
 def watched_by(controller: Json | None) -> list[str]:
-    """Returns the namespaces to which an installed controller is limited; none: it watches all, or there is no such thing."""
+    """Returns the namespaces to which an installed controller is limited; none: it watches all, or is not installed."""
     pod = ((controller or {}).get("spec") or {}).get("template", {}).get("spec", {})
     arguments = (argument for container in pod.get("containers") or () for argument in container.get("args") or ())
     flag = f"{WATCH_FLAG}="
@@ -96,13 +96,13 @@ def watched_by(controller: Json | None) -> list[str]:
 
 
 RBAC: Final = ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
-"""In the order in which they are deleted: a binding before what it binds."""
+"""In the order of deletion: a binding before its role."""
 GATEWAYS_ROLE: Final = "lasthop-gateways"
 OWN_LABEL: Final = "app.kubernetes.io/part-of=lasthop"
 
 
 def surplus(options: Options, found: Mapping[str, Iterable[Json]]) -> list[str]:
-    """Returns the paths of RBAC objects from an earlier install that this one no longer has, out of those with our label."""
+    """Returns the paths of labelled RBAC objects from an earlier installation that this one no longer has."""
     kept = {path(document) for document in documents(options)}
     paths = []
     for plural, items in found.items():
