@@ -117,7 +117,7 @@ ROWS = {
     "expired-and-unknown": Row(tls(lambda: issued(*NAME, by=FOREIGN, valid=(NOW - 9 * DAY, NOW - DAY))), ("expired 1",), ""),
     "not-yet-valid": Row(tls(lambda: issued(*NAME, valid=(NOW + DAY, NOW + 9 * DAY))), ("not valid yet",)),
     "wrong-name": Row(
-        tls(lambda: issued(*NAME)), ("it holds DNS api.example; wanted: b.example",), "--ca ca.pem --hostname b.example"
+        tls(lambda: issued(*NAME)), ("certificate has DNS api.example; wanted: b.example",), "--ca ca.pem --hostname b.example"
     ),
     "wildcard": Row(tls(lambda: issued(*dns("*.corp.example")))),
     "localhost-in-the-url": Row(tls(lambda: issued(*NAME)), (), "--ca ca.pem", "https://localhost:{port}"),
