@@ -306,7 +306,7 @@ def test_a_backend_that_refuses_requests_without_a_client_certificate_is_warned_
     with contextlib.closing(Backend(context)) as backend:
         said = runner.start(f"lasthop run --listen 127.0.0.1:{runner.port} --to https://127.0.0.1:{backend.port} --ca ca.pem")
         assert runner.runs
-        assert "client certificate: asked for" in said
+        assert "client certificate: requested" in said
         assert "If requests fail, add: --client-cert FILE --client-key FILE" in said
 
 
