@@ -135,7 +135,7 @@ def _note_lines(report: ImportReport, note: Note, others: int) -> Iterator[str]:
 
 def _where(note: Note) -> str:
     if note.source is None:
-        return note.target
+        return note.target or "in general"
     field = f" {note.source.field}" if note.source.field else ""
     return f"{note.source.object}{field}{f' = {note.value}' if note.value else ''}"
 

@@ -47,8 +47,9 @@ def write_profiles(context: WriterContext, gateways: Iterable[ObjectName], *, wa
     objects = context.objects()
     for namespace in sorted({each.namespace for each in gateways}) if not settings.parent else ():
         objects.add(OutputFile.OPERATOR, _profile(settings, namespace), (), () if settings.allow_waivers else (NOT_ALLOWED,))
-    text = "waivers are in force once the operator allows them in the Gateway's GatewayProfile; until then they fail closed"
-    note = Note(Category.TODO, "waivers-not-allowed", text, severity=NoteSeverity.WARNING)
+    text = "waivers are in force once the Gateway's GatewayProfile allows them; until then they fail closed"
+    remedy = "Ask the operator to allow them, or, as the operator, import with --allow-waivers."
+    note = Note(Category.TODO, "waivers-not-allowed", text, remedy=remedy, severity=NoteSeverity.WARNING)
     return StageOutput(objects=tuple(objects.objects), notes=() if settings.allow_waivers else (note,))
 
 
