@@ -88,15 +88,18 @@ def _below(value: Any, step: str | int, place: str) -> Any:
             raise JSONPathError(f"{where} has {len(value)} items, so it has no {_shown(step)}")
         return value[step]
     if not isinstance(value, dict):
-        more = ""
-        if isinstance(value, list):
-            holds = any(isinstance(item, dict) and step in item for item in value)
-            more = f"; write {place}[*]{_shown(step) if holds else ''}"
-        raise JSONPathError(f"{where} is {_kind(value)}, so it has no {_shown(step)}{more}")
+        raise JSONPathError(f"{where} is {_kind(value)}, so it has no {_shown(step)}{_through_items(value, step, place)}")
     if step not in value:
         known = ", ".join(list(value)[:_SHOWN_FIELDS]) + (", …" if len(value) > _SHOWN_FIELDS else "")
         raise JSONPathError(f"{where} has no {_shown(step)}; it has {known or 'no fields'}")
     return value[step]
+
+
+def _through_items(value: Any, step: str, place: str) -> str:
+    if not isinstance(value, list):
+        return ""
+    inside = any(isinstance(item, dict) and step in item for item in value)
+    return f"; write {place}[*]{_shown(step) if inside else ''}"
 
 
 def _shown(step: str | int) -> str:
