@@ -239,6 +239,10 @@ class Step:
     withdraw: bool = False
     """The operator withdraws the permission of GEP-4152."""
 
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        return tuple(each for each in self.put if isinstance(each, Policy))
+
 
 @dataclasses.dataclass(frozen=True)
 class Case:
@@ -297,7 +301,7 @@ class Case:
 
     @property
     def _all_policies(self) -> tuple[Policy, ...]:
-        return (*self.policies, *(each for step in self.steps for each in step.put if isinstance(each, Policy)))
+        return (*self.policies, *(each for step in self.steps for each in step.policies))
 
     @property
     def extensions(self) -> tuple[Skips | PinnedCertificates, ...]:
@@ -311,13 +315,14 @@ class Case:
     def severities(self) -> tuple[FaultSeverity, ...]:
         """The severities of the faults that this case can find."""
         expected = {self.expect, *(step.expect for step in self.steps)} - {Expect.IGNORED}
-        found = [FaultSeverity.PLAINTEXT] if expected & {Expect.PASSES, Expect.REFUSED, Expect.REFUSED_5XX} else []
-        found += [FaultSeverity.OPEN] if any(each.refused for each in expected) else []
-        found += [FaultSeverity.CLOSED] if expected & {Expect.PASSES, Expect.PLAINTEXT} else []
-        judged = (
-            self.conditions or self.checks or Expect.REFUSED_5XX in expected or any(step.conditions for step in self.steps)
-        )
-        return tuple(found + ([FaultSeverity.STATUS] if judged else []))
+        conditions = self.conditions or any(step.conditions for step in self.steps)
+        possible = {
+            FaultSeverity.PLAINTEXT: expected & {Expect.PASSES, Expect.REFUSED, Expect.REFUSED_5XX},
+            FaultSeverity.OPEN: any(each.refused for each in expected),
+            FaultSeverity.CLOSED: expected & {Expect.PASSES, Expect.PLAINTEXT},
+            FaultSeverity.STATUS: conditions or self.checks or Expect.REFUSED_5XX in expected,
+        }
+        return tuple(severity for severity, found in possible.items() if found)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,6 @@ from lasthop_judge.model import (
     GatewayRole,
     Json,
     Outcome,
-    Policy,
     Serving,
     StatusCheck,
     Step,
@@ -223,7 +222,7 @@ class Trial:
 
     async def _change(self, step: Step) -> None:
         case, settings = self.case, self.settings
-        if step.put and any(isinstance(part, Policy) and part.born for part in step.put) and not settings.dated:
+        if not settings.dated and any(policy.born for policy in step.policies):
             await asyncio.sleep(1.1)
         for gone in step.remove:
             await self.testbed.remove(case, settings.of(case, gone))
@@ -420,7 +419,7 @@ class Trial:
             return "" if gateway in names else f"ancestors are {', '.join(names) or 'none'}; the Gateway is {gateway}"
         if check is StatusCheck.CURRENT_GENERATION:
             generation = policy["metadata"].get("generation")
-            old = [each for each in _conditions(entries) if each.get("observedGeneration") != generation]
+            old = _stale(entries, generation)
             shown = f"{_shown(old[0])} is of generation {old[0].get('observedGeneration')}, not {generation}" if old else ""
             return shown or ("" if entries else "there is no ancestor entry")
         if check is StatusCheck.DEGRADED:
@@ -477,9 +476,8 @@ class Trial:
         while True:
             found = await self._policy(policy.name)
             new = found["metadata"].get("generation")
-            entries = [each for each in _entries(found) if each["controllerName"] != FOREIGN]
-            stale = [each for each in _conditions(entries) if each.get("observedGeneration") != new]
-            if new != old and entries and not stale:
+            entries = _entries(found)
+            if new != old and entries and not _stale(entries, new):
                 return found
             if time.monotonic() > deadline:
                 raise _Failed(FaultSeverity.STATUS, "the status did not follow an edit of the policy")
@@ -513,6 +511,11 @@ def _entries(policy: Json) -> list[Json]:
 
 def _conditions(entries: Iterable[Json]) -> list[dict[str, Any]]:
     return [condition for entry in entries for condition in entry.get("conditions") or ()]
+
+
+def _stale(entries: Iterable[Json], generation: object) -> list[dict[str, Any]]:
+    """Returns the conditions of another generation."""
+    return [each for each in _conditions(entries) if each.get("observedGeneration") != generation]
 
 
 def _is(policy: Json, kind: str, status: str) -> bool:

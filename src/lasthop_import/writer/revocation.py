@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from lasthop.base.api.times import rfc3339
@@ -54,11 +55,14 @@ def current(lists: Lists, cas: bytes, now: float) -> Current:
     except (BadCertificate, BadRevocationList) as error:
         return Current(problem=f"the revocation list in {lists.origin} {error}")
     # Of several lists of one issuer the latest counts.
-    latest = {each.name: each for each in sorted(found, key=lambda each: each.this_update)}.values()
+    latest = {each.name: each for each in sorted(found, key=attrgetter("this_update"))}.values()
     if any(each.this_update > now for each in latest):
         return Current(problem=f"the revocation list in {lists.origin} is not valid yet")
+    pem = b"".join(each.pem for each in found)
     end = min((each.next_update for each in latest if each.next_update is not None), default=None)
-    due = rfc3339(end)[:10] if end is not None else ""
-    if end is not None and end <= now:
+    if end is None:
+        return Current(pem)
+    due = rfc3339(end)[:10]
+    if end <= now:
         return Current(problem=f"the revocation list in {lists.origin} is out of date since {due}")
-    return Current(b"".join(each.pem for each in found), due)
+    return Current(pem, due)

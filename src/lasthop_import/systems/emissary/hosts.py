@@ -36,6 +36,10 @@ class AskedHost(msgspec.Struct, frozen=True):
     def named(self) -> bool:
         return self.hostname is not None or bool(self.pattern)
 
+    def name_at(self, host: EmissaryHost) -> str:
+        """Returns the hostname of the requests for both; empty: any."""
+        return intersection(host.hostname, self.hostname or "") or ""
+
 
 class EmissaryHost(msgspec.Struct, frozen=True):
     source: SourceRef
@@ -52,6 +56,10 @@ class EmissaryHost(msgspec.Struct, frozen=True):
     selector: Mapping[str, str] | None
     """Labels of the Mappings that it takes; None: they are not compared."""
     labels: Mapping[str, Any]
+
+    @property
+    def is_exact(self) -> bool:
+        return bool(self.hostname) and not self.hostname.startswith("*.")
 
     def selects(self, labels: Mapping[str, Any]) -> bool:
         return self.selector is not None and has_labels(labels, self.selector)

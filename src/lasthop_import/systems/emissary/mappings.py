@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
 
-from lasthop.engine.resolve.routing.hostnames import covers, intersection
+from lasthop.engine.resolve.routing.hostnames import covers
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
 from lasthop_import.model import (
@@ -81,11 +82,9 @@ class MappingReader:
         found = [matched for each in self._objects.of("Mapping") if (matched := read_match(each.child("spec")))]
         if found:
             self._front.assume(found[0].spec.source())
-        placed = [each for group in grouped(found, self._front.hosts) for each in self._place(group)]
-        by_group: dict[int, list[Placed]] = {}
-        for each in placed:
-            by_group.setdefault(id(each.group), []).append(each)
-        for at in by_group.values():
+        by_group = list(filter(None, map(self._place, grouped(found, self._front.hosts))))
+        placed = [*chain.from_iterable(by_group)]
+        for at in by_group:
             self._rule(at, placed, auth)
         self._inputs.notes += _order_changed(placed)
         self._front.redirect([(each.host, each.name) for each in placed if each.group.first.for_acme])
@@ -99,7 +98,7 @@ class MappingReader:
         takers = self._front.takers(asked, group.labels)
         found = []
         for host in takers:
-            name = intersection(host.hostname, asked.hostname or "") or ""
+            name = asked.name_at(host)
             listeners = tuple(
                 listener
                 for listener, action in self._front.served(host)
@@ -117,7 +116,7 @@ class MappingReader:
         """Lists a Mapping that no Host served, if the Hosts are in the input."""
         spec, asked, front = matched.spec, matched.asked, self._front
         spec.ignore(*spec.value)
-        near = [host for host in front.hosts if asked.named and host.takes(asked, host.selector or {})]
+        near = asked.named and any(host.takes(asked, host.selector or {}) for host in front.hosts)
         if takers:
             names = ", ".join(host.source.object for host in takers)
             text = f"{names} takes it, but does not route its requests, or another Host has them; it was not used"
@@ -320,9 +319,9 @@ def _attachments(at: Iterable[Placed], placed: Iterable[Placed]) -> dict[tuple[s
     exact: dict[str, None] = {}
     at_exact: list[ImportedListener] = []
     for each in at:
-        inside = sorted(other for other in names[each.host.namespace, each.host.name] if other != each.name)
-        inside = [other for other in inside if covers(each.name, other)]
-        if each.host.hostname and not each.host.hostname.startswith("*."):
+        others = names[each.host.namespace, each.host.name] - {each.name}
+        inside = sorted(other for other in others if covers(each.name, other))
+        if each.host.is_exact:
             exact |= dict.fromkeys((each.name, *inside))
             at_exact += each.listeners
         elif each.name:
@@ -354,18 +353,21 @@ def _shares(specs: Sequence[FieldReader]) -> list[int]:
     if len(weights) == 1:
         return [1]
     given = [max(0, each) for each in weights if each is not None]
-    left, waiting = 100 - sum(given), weights.count(None)
+    left, missing = 100 - sum(given), weights.count(None)
     if left < 0:
         text = (
             f"the weights of these requests add up to {sum(given)}, and Emissary takes no more than 100: it used none of them"
         )
         specs[0].note(Category.CANNOT, "weights", text, "weight", severity=NoteSeverity.HIGH)
-    if left > 0 and not waiting:
+    if left > 0 and not missing:
         text = f"{left} % of the requests went to the next Mapping that fits; now these Mappings share them by weight"
         specs[0].note(Category.CHANGED, "weights-scaled", text, "weight", severity=NoteSeverity.HIGH)
-    share = round(max(0, left) / waiting) if waiting else 0
-    last = len(weights) - 1 - weights[::-1].index(None) if waiting else -1
-    found = [share if each is None else max(0, each) for each in weights]
-    if waiting:
-        found[last] = max(0, left) - share * (waiting - 1)
-    return found
+    shares = _divided(max(0, left), missing)
+    return [next(shares) if each is None else max(0, each) for each in weights]
+
+
+def _divided(whole: int, parts: int) -> Iterator[int]:
+    """Divides a number into equal parts; the last one takes the remainder."""
+    share = round(whole / parts)
+    yield from [share] * (parts - 1)
+    yield whole - share * (parts - 1)

@@ -93,7 +93,7 @@ class _Copier:
             self._objects.append((SourceRef(document), {**class_, "spec": {"controllerName": CONTROLLER_NAME}}))
 
     def _listener(self, listener: Any, number: int, document: Document) -> Any:
-        """Returns a listener with a certificate that is to come, where it was Google's."""
+        """Returns a listener that names a Secret still to be created where its certificate was Google's."""
         if not isinstance(listener, dict):
             return listener
         tls = listener.get("tls")
@@ -101,9 +101,10 @@ class _Copier:
             tls = {}
         if not isinstance(tls, dict) or tls.get("mode") == "Passthrough":
             return listener
-        kept = {key: value for key, value in tls.items() if key != "options"}
+        kept = {**tls}
+        options = kept.pop("options", None)
         where = SourceRef(document, ("spec", "listeners", number, "tls"))
-        for key in mapping(tls.get("options")):
+        for key in mapping(options):
             text = "an option of GKE's, which the new gateway does not have"
             self._inputs.notes.append(Note(Category.CANNOT, "listener-option", text, where.below("options", key)))
         if not kept.get("certificateRefs"):

@@ -108,8 +108,8 @@ class _GKEIngressImporter:
         redirect: int,
     ) -> None:
         """Adds listeners, the rules of all paths and, for each host, the redirect with this status; 0: none."""
-        served = [each for each in (None if redirect else plain, secure) if each]
-        self.listeners += [each for each in (plain, secure) if each]
+        served = [*filter(None, (None if redirect else plain, secure))]
+        self.listeners += filter(None, (plain, secure))
         if not served:
             text = "HTTP is not allowed and there is no certificate, so nothing was served"
             ingress.annotation_reader.note(Category.CHANGED, "not-served", text, ALLOW_HTTP, severity=NoteSeverity.HIGH)

@@ -99,7 +99,7 @@ class DestinationRules:
         self._used |= {each.document for each in rules}
         if not rules:
             return self._hidden(host, port, gateway_namespace)
-        found, lost = _of_port(next((each.policy for each in rules if each.policy), None), port)
+        found, lost = _of_port(next(filter(None, (each.policy for each in rules)), None), port)
         if narrowed := next((each.subsets[subset][1] for each in rules if subset and subset in each.subsets), None):
             found, lost = _of_subset(narrowed, found, lost, port)
         if lost and not found.tls:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -113,19 +113,24 @@ def read_mesh(inputs: Inputs, settings: ImportSettings) -> Mesh:
     root = str(settings.flags.get("istio-namespace") or "istio-system")
     written = str(settings.flags.get("istio-version") or "")
     version = tuple(int(each) for each in re.findall(r"\d+", written)[:2])
-    strict = set()
-    for document in inputs.of(PEER_AUTHENTICATION):
-        spec = inputs.open(document).child("spec")
-        mode = str(spec.value.get("mtls", {}).get("mode", "")) if isinstance(spec.value.get("mtls"), dict) else ""
-        if mode == "STRICT" and "selector" not in spec:
-            strict.add(document.namespace)
-        text = "says how Pods with a sidecar accept connections; the new gateway is not part of the mesh"
-        severity = NoteSeverity.HIGH if mode == "STRICT" else None
-        inputs.open(document).note(Category.CHANGED, "peer-authentication", text, "spec", severity=severity)
+    strict = frozenset(_strict_namespaces(inputs))
     sidecars = frozenset(_sidecars(inputs))
     given = ("*" if each == "all" else each for each in settings.flags.get(OUTSIDE_MESH.lstrip("-")) or ())
     outside = {each.bare_name for each in inputs.of(KINDS["Namespace"])} - sidecars | {*given}
-    return Mesh(root, version, sidecars, frozenset(strict), _options(inputs, root), frozenset(outside))
+    return Mesh(root, version, sidecars, strict, _options(inputs, root), frozenset(outside))
+
+
+def _strict_namespaces(inputs: Inputs) -> Iterator[str]:
+    """Yields the namespaces whose Pods accept mesh mTLS alone, and lists all PeerAuthentications."""
+    for document in inputs.of(PEER_AUTHENTICATION):
+        reader = inputs.open(document)
+        spec = reader.child("spec")
+        strict = mapping(spec.value.get("mtls")).get("mode") == "STRICT"
+        if strict and "selector" not in spec:
+            yield document.namespace
+        text = "says how Pods with a sidecar accept connections; the new gateway is not part of the mesh"
+        severity = NoteSeverity.HIGH if strict else None
+        reader.note(Category.CHANGED, "peer-authentication", text, "spec", severity=severity)
 
 
 def _sidecars(inputs: Inputs) -> list[str]:

@@ -142,9 +142,12 @@ class VirtualServiceReader:
         passed = {(each.port, each.hostname) for each in listeners}
         if "http" in spec or not listeners:
             source, missing = spec.source("gateways"), (ForeignCertificate(f"Gateway {owner} is not in the input"),)
-            secure = [each for each in hosts or ("",) if (443, each) not in passed]
             listeners.append(ImportedListener(source, 80, "HTTP", gateway=owner))
-            listeners += [ImportedListener(source, 443, "HTTPS", each, missing, gateway=owner) for each in secure]
+            listeners += [
+                ImportedListener(source, 443, "HTTPS", each, missing, gateway=owner)
+                for each in hosts or ("",)
+                if (443, each) not in passed
+            ]
         ports = ", ".join(str(each) for each in sorted({each.port for each in listeners}))
         text = f"Gateway {owner} is not in the input; listeners on {ports} are assumed"
         remedy = "Add it to the input, or attach the routes to an existing Gateway with --parent."

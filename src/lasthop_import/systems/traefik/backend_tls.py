@@ -254,10 +254,11 @@ def hop_tls(transport: Transport, dialled: str, *, known: bool = True) -> HopTLS
 def _verified_name(transport: Transport, dialled: str) -> tuple[OldLevel, str]:
     """Returns how the name is checked beside the chain, and what decides it."""
     label, server_name = transport.label, transport.server_name
-    if transport.sans and (transport.skip or server_name or dialled):
+    named = server_name or dialled
+    if transport.sans and (transport.skip or named):
         level = OldLevel.URI if {each.kind for each in transport.sans} == {NameKind.URI} else OldLevel.NAME
         spite = ", which are verified in spite of insecureSkipVerify" if transport.skip else ""
         return level, f"{label} has peerCertSANs{spite}"
-    if not server_name and not dialled:
+    if not named:
         return OldLevel.IP_NAME, f"{label} has no serverName, so the name had to be the Pod's IP address"
     return OldLevel.NAME, f"{label} has the serverName {server_name}" if server_name else f"the host {dialled}"

@@ -129,15 +129,16 @@ def read_connections(parts: Parts) -> tuple[ImportedRule, ...]:
     return tuple(rules)
 
 
+def _over_udp(hop: ImportedHop) -> ImportedHop:
+    if not isinstance(hop.backend, ServiceBackend):
+        return hop
+    return msgspec.structs.replace(hop, backend=msgspec.structs.replace(hop.backend, protocol="UDP"))
+
+
 def _datagrams(parts: Parts, route: FieldReader, points: tuple[EntryPoint, ...]) -> ImportedRule:
     """Returns the rule of a route for UDP, and adds its listeners; refused if it cannot be written."""
     hops = _stream_hops(parts, route.children("services"), route.namespace, passthrough=False)
-    hops = tuple(
-        msgspec.structs.replace(each, backend=msgspec.structs.replace(each.backend, protocol="UDP"))
-        if isinstance(each.backend, ServiceBackend)
-        else each
-        for each in hops
-    )
+    hops = tuple(map(_over_udp, hops))
     rule = ImportedRule(route.source(), route.namespace, route.document.bare_name, (), kind=RouteKind.UDP, hops=hops)
     refused = _foreign(parts, route.namespace, hops) or ("" if points else "none of its entry points is known")
     if any(isinstance(each.backend, HostBackend) for each in hops):

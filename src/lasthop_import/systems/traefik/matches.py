@@ -182,17 +182,13 @@ def _alternative(conditions: Conjunction) -> Alternative:
                 paths.append(_path(name, path))
             case ("Method", (method,)):
                 methods.add(_method(method))
-            case ("Header" | "Headers", (key, value)):
-                headers.append(_value(key, "exact", value))
-            case ("HeaderRegexp" | "HeadersRegexp", (key, value)):
-                headers.append(_value(key, "regex", somewhere(value)))
+            case ("Header" | "Headers" | "HeaderRegexp" | "HeadersRegexp", (key, value)):
+                headers.append(_value(name, key, value))
             case ("Query", (both,)) if "=" in both:
                 key, _, value = both.partition("=")
-                query.append(_value(key, "exact", value))
-            case ("Query", (key, value)):
-                query.append(_value(key, "exact", value))
-            case ("QueryRegexp", (key, value)):
-                query.append(_value(key, "regex", somewhere(value)))
+                query.append(_value(name, key, value))
+            case ("Query" | "QueryRegexp", (key, value)):
+                query.append(_value(name, key, value))
             case _:
                 raise Unwritable(f"{name} with {len(arguments)} arguments has no equivalent")
     if len(hosts) > 1 or len(methods) > 1:
@@ -239,8 +235,9 @@ def _with_variables(path: str) -> str:
     return written + re.escape(path[position:])
 
 
-def _value(key: str, kind: str, value: str) -> ImportedValueMatch:
-    found = value_match(key, kind, value)
+def _value(name: str, key: str, value: str) -> ImportedValueMatch:
+    by_regex = name.endswith("Regexp")
+    found = value_match(key, "regex", somewhere(value)) if by_regex else value_match(key, "exact", value)
     if found is None:
         raise Unwritable(f"the header or parameter {key[:100]} cannot be compared with that value")
     return found

@@ -125,16 +125,7 @@ class Middlewares:
 
     def _middleware(self, steps: Steps, reader: FieldReader, path: tuple[str, ...]) -> Steps:
         spec = reader.child("spec")
-        for key, text in ACCESS_CONTROL.items():
-            spec.access_control(key, text)
-        for key, text in CANNOT.items():
-            spec.cannot(key, text)
-        for key, text in BY_REGEX.items():
-            if key in spec:
-                spec.note(Category.CANNOT, "regex-rewrite", text, key, severity=NoteSeverity.HIGH)
-        if "buffering" in spec:
-            text = "limits of bodies are gone: larger requests are passed on now"
-            spec.note(Category.LOOSENED, "body-limit-dropped", text, "buffering")
+        _note_lost(spec)
         for each in spec.child("chain").children("middlewares"):
             name, namespace = each.text("name"), each.text("namespace") or reader.namespace
             steps = self._named(steps, each, name, namespace, reader.namespace, path)
@@ -195,6 +186,20 @@ _AUTH_CANNOT: Final = (
     *("trustForwardHeader", "authResponseHeadersRegex", "addAuthCookiesToResponse", "maxResponseBodySize"),
     *("headerField", "preserveLocationHeader", "preserveRequestMethod", "authSigninURL"),
 )
+
+
+def _note_lost(spec: FieldReader) -> None:
+    """Lists the settings that have no equivalent."""
+    for key, text in ACCESS_CONTROL.items():
+        spec.access_control(key, text)
+    for key, text in CANNOT.items():
+        spec.cannot(key, text)
+    for key, text in BY_REGEX.items():
+        if key in spec:
+            spec.note(Category.CANNOT, "regex-rewrite", text, key, severity=NoteSeverity.HIGH)
+    if "buffering" in spec:
+        text = "limits of bodies are gone: larger requests are passed on now"
+        spec.note(Category.LOOSENED, "body-limit-dropped", text, "buffering")
 
 
 def _note_auth(reader: FieldReader, path: str, *, all_headers: bool) -> None:
