@@ -1,4 +1,4 @@
-"""Reads Ingresses for all controllers: which have one of its classes, and what their specs say."""
+"""Reads the Ingresses of a controller's classes. All systems use it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WELL_KNOWN: Final = frozenset(
         *("tailscale", "traefik", "traefik-internal", "voyager"),
     )
 )
-"""Classes whose names say whose they are. `nginx` is none of them: two controllers call theirs so."""
+"""Classes that belong to one controller by name. `nginx` is missing: two controllers use it."""
 CLASS_UNKNOWN: Final = "class-unknown"
 TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
@@ -157,7 +157,7 @@ def ingresses_of(inputs: Inputs, settings: ImportSettings, *controllers: str, kn
 
 
 def class_unknown(document: Document, classes: Iterable[str]) -> Note:
-    """Returns the question whose an Ingress is."""
+    """Returns the note that asks for the controller of an Ingress."""
     others = ", ".join(sorted(name or "none" for name in classes))
     text = f"{_class_text(class_of(document))}, and nothing in the input says whose that is; classes: {others}; not imported"
     remedy = "Choose with --ingress-class NAME, or all; or add the IngressClasses to the input."

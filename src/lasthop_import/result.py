@@ -23,7 +23,7 @@ SERIOUS: Final = (NoteSeverity.ERROR, NoteSeverity.HIGH)
 
 
 class ReportRow(msgspec.Struct, frozen=True):
-    """What happened to one hop: what the old gateway checked, what its author believes, what is checked now."""
+    """One hop: the verification by the old gateway, the one its author believes in, and the new one."""
 
     source: SourceRef
     route: str

@@ -1,4 +1,4 @@
-"""Runs an import: systems read, hops are judged, objects are written and admitted. Pure: the command does the reading."""
+"""Runs an import from documents to objects and report. It is pure: the command reads files and clusters."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NORMALIZED: Final = Note(
 
 
 class SystemsRead(msgspec.Struct, frozen=True):
-    """What the systems have read."""
+    """The combined results of the systems' importers."""
 
     imported: Imported
     notes: tuple[Note, ...]
@@ -176,7 +176,7 @@ def write(
     hidden: Mapping[Key, str] | None = None,
     progress: Progress = lambda *_: None,
 ) -> ImportResult:
-    """Writes what was read as objects, and the report about them: stage by stage, each a function of what came before."""
+    """Writes the objects and the report. Each stage is a function of the results of earlier ones."""
     inputs = Inputs([*documents, *_services(reading.imported)], hidden)
     context, imported, hops, split = _resolved(
         WriterContext(inputs, settings, decisions, reading.origins, systems[0]), reading

@@ -83,7 +83,7 @@ class ClusterTestbed:
     has_status = True
 
     def __init__(self, client: Client, settings: RunSettings, image: str, dial: str = "") -> None:
-        """`dial` is where Gateways are asked instead of at the address of their status."""
+        """`dial` replaces the address in the status of Gateways."""
         self._client, self.settings, self._image, self._dial = client, settings, image, dial
         self._addresses: dict[GatewayRole, str] = {}
         self._pod = ""

@@ -29,7 +29,7 @@ class Area(StrEnum):
 
 
 class FaultSeverity(StrEnum):
-    """What a violation means, worst first."""
+    """The severities of violations, worst first."""
 
     PLAINTEXT = "plaintext"
     """Bytes without TLS reached a backend that a policy targets."""
@@ -48,7 +48,7 @@ class Outcome(StrEnum):
     NOT_RUN = "not run"
 
 
-class Via(StrEnum):
+class RouteType(StrEnum):
     """The protocol of the client's request and the kind of the route."""
 
     HTTP = "HTTPRoute"
@@ -64,7 +64,7 @@ class Via(StrEnum):
     @property
     def stream(self) -> bool:
         """Nothing of HTTP, so that no path leads to another backend."""
-        return self in (Via.TLS, Via.TCP, Via.UDP)
+        return self in (RouteType.TLS, RouteType.TCP, RouteType.UDP)
 
 
 class GatewayRole(StrEnum):
@@ -78,7 +78,7 @@ class GatewayRole(StrEnum):
     """The same, until a step withdraws the permission."""
 
 
-class Expect(StrEnum):
+class Expected(StrEnum):
     PASSES = "passes"
     """The backend answers, over TLS."""
     REFUSED = "refused"
@@ -92,7 +92,7 @@ class Expect(StrEnum):
 
     @property
     def refused(self) -> bool:
-        return self in (Expect.REFUSED, Expect.REFUSED_5XX)
+        return self in (Expected.REFUSED, Expected.REFUSED_5XX)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Ref:
     group: str = ""
 
 
-class Skips(StrEnum):
+class SkippedChecks(StrEnum):
     """The checks that a policy skips (GEP-4152)."""
 
     ALL = "all"
@@ -163,7 +163,7 @@ class Policy:
     """Instead of refs."""
     born: int = 0
     """The order in which policies of different age are created."""
-    extension: Skips | PinnedCertificates | None = None
+    extension: SkippedChecks | PinnedCertificates | None = None
     """A skipped check or pins (GEP-4152); an adapter turns them into objects."""
 
 
@@ -174,7 +174,7 @@ class CABundle:
     name: str = "ca"
     certificates: tuple[Recipe, ...] = (CA,)
     key: str = "ca.crt"
-    """Empty: there is no data."""
+    """Empty: the ConfigMap has no data."""
     text: str | None = None
     """Instead of the certificates; objects.py fills in {ca} and its like."""
     beside: tuple[tuple[str, Recipe], ...] = ()
@@ -227,7 +227,7 @@ class Step:
     """A change, and the requirement afterwards."""
 
     title: str
-    expect: Expect
+    expect: Expected
     put: tuple[Policy | CABundle | CaseService, ...] = ()
     remove: tuple[Policy | CABundle, ...] = ()
     serve: tuple[tuple[str, Serving], ...] = ()
@@ -250,13 +250,13 @@ class Case:
     """AREA/NAME."""
     title: str
     requirement: Requirement
-    expect: Expect
+    expect: Expected
     serving: Serving = Serving(leaf(HOSTNAME))
     policies: tuple[Policy, ...] = (Policy(),)
     bundles: tuple[CABundle, ...] = (CABundle(),)
     services: tuple[CaseService, ...] = ()
     """Empty: one named `backend`, port `https` 443, with `serving`."""
-    via: Via = Via.HTTP
+    via: RouteType = RouteType.HTTP
     role: GatewayRole = GatewayRole.PLAIN
     port: str = "https"
     sni: str = ""
@@ -289,12 +289,12 @@ class Case:
     def needs(self) -> tuple[str, ...]:
         """The features that the implementation must claim."""
         kind = {
-            Via.GRPC: ("GRPCRoute",),
-            Via.TLS: ("TLSRoute", "TLSRouteModeTerminate"),
-            Via.TCP: ("TCPRoute",),
-            Via.UDP: ("UDPRoute",),
+            RouteType.GRPC: ("GRPCRoute",),
+            RouteType.TLS: ("TLSRoute", "TLSRouteModeTerminate"),
+            RouteType.TCP: ("TCPRoute",),
+            RouteType.UDP: ("UDPRoute",),
         }
-        mirror = ("HTTPRouteRequestMirror",) if self.via is Via.MIRROR else ()
+        mirror = ("HTTPRouteRequestMirror",) if self.via is RouteType.MIRROR else ()
         sans = ("BackendTLSPolicySANValidation",) if any(each.sans for each in self._all_policies) else ()
         mtls = ("GatewayBackendClientCertificate",) if self.role is GatewayRole.MTLS else ()
         return ("BackendTLSPolicy", *kind.get(self.via, ("HTTPRoute",)), *mirror, *sans, *mtls, *self.features)
@@ -304,7 +304,7 @@ class Case:
         return (*self.policies, *(each for step in self.steps for each in step.policies))
 
     @property
-    def extensions(self) -> tuple[Skips | PinnedCertificates, ...]:
+    def extensions(self) -> tuple[SkippedChecks | PinnedCertificates, ...]:
         return tuple(each.extension for each in self._all_policies if each.extension)
 
     @property
@@ -314,13 +314,13 @@ class Case:
     @property
     def severities(self) -> tuple[FaultSeverity, ...]:
         """The severities of the faults that this case can find."""
-        expected = {self.expect, *(step.expect for step in self.steps)} - {Expect.IGNORED}
+        expected = {self.expect, *(step.expect for step in self.steps)} - {Expected.IGNORED}
         conditions = self.conditions or any(step.conditions for step in self.steps)
         possible = {
-            FaultSeverity.PLAINTEXT: expected & {Expect.PASSES, Expect.REFUSED, Expect.REFUSED_5XX},
+            FaultSeverity.PLAINTEXT: expected & {Expected.PASSES, Expected.REFUSED, Expected.REFUSED_5XX},
             FaultSeverity.OPEN: any(each.refused for each in expected),
-            FaultSeverity.CLOSED: expected & {Expect.PASSES, Expect.PLAINTEXT},
-            FaultSeverity.STATUS: conditions or self.checks or Expect.REFUSED_5XX in expected,
+            FaultSeverity.CLOSED: expected & {Expected.PASSES, Expected.PLAINTEXT},
+            FaultSeverity.STATUS: conditions or self.checks or Expected.REFUSED_5XX in expected,
         }
         return tuple(severity for severity, found in possible.items() if found)
 

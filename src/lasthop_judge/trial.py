@@ -15,17 +15,17 @@ from lasthop_judge.client import ClientResponse
 from lasthop_judge.model import (
     Case,
     CaseVerdict,
-    Expect,
+    Expected,
     ExpectedCondition,
     Fault,
     FaultSeverity,
     GatewayRole,
     Json,
     Outcome,
+    RouteType,
     Serving,
     StatusCheck,
     Step,
-    Via,
 )
 from lasthop_judge.objects import (
     CANARY_PATH,
@@ -77,7 +77,7 @@ class Testbed(Protocol):
     async def remove(self, case: Case, documents: Sequence[Json]) -> None: ...
 
     async def status(self, kind: str, name: str) -> Json:
-        """Returns the object with its metadata and status; empty if there is none."""
+        """Returns the object with its metadata and status; empty if it is missing."""
         ...
 
     async def write_status(self, kind: str, name: str, status: Json) -> bool:
@@ -114,7 +114,7 @@ class _Unserved(_Unjudged):
 class _Phase:
     """A request, and the response that is required."""
 
-    expect: Expect
+    expect: Expected
     title: str = ""
     sni: str = ""
     alpn: str = ""
@@ -188,7 +188,7 @@ class Trial:
                 service=step.service or before.service,
                 port=before.port,
                 seconds=patience.change,
-                after_plaintext=before.expect is Expect.PLAINTEXT or bool(step.service and step.service != before.service),
+                after_plaintext=before.expect is Expected.PLAINTEXT or bool(step.service and step.service != before.service),
             )
             found.append((phase, step))
         return found
@@ -198,7 +198,7 @@ class Trial:
     async def _served(self) -> None:
         """Waits until the gateway serves the case's route, and until its status is of the present generation."""
         case, deadline = self.case, time.monotonic() + self.patience.first
-        while case.via is not Via.UDP and not (answer := await self._ask_canary()).backend.startswith("canary."):
+        while case.via is not RouteType.UDP and not (answer := await self._ask_canary()).backend.startswith("canary."):
             if time.monotonic() > deadline:
                 raise _Unserved(f"{_kind(case.via)} to a backend without a policy is not served: {answer.shown}")
             await asyncio.sleep(PAUSE)
@@ -253,7 +253,7 @@ class Trial:
         return await self._ask_at(self.settings.gateway_of(self.case), listener_of(self.case), hostname_of(self.case), path)
 
     async def _ask_canary(self) -> ClientResponse:
-        """Asks the backend without a policy: by the case's own route, or for streams by the one that all share."""
+        """Sends a request to the backend without a policy: by the case's own route, or for streams by the shared one."""
         if self.case.via in STREAM_CANARIES:
             return await self._ask_at(GatewayRole.PLAIN, STREAM_CANARIES[self.case.via], canary_hostname(self.case.via), "/")
         return await self._ask(CANARY_PATH)
@@ -263,7 +263,7 @@ class Trial:
         return await loop.run_in_executor(None, client.ask, self.case.via, address, hostname, path)
 
     async def _judge(self, phase: _Phase) -> None:
-        if phase.expect is not Expect.IGNORED:
+        if phase.expect is not Expected.IGNORED:
             await self._judge_traffic(phase)
         if phase.conditions:
             await self._judge_status(phase.conditions)
@@ -294,7 +294,7 @@ class Trial:
         answer = await self._ask(path_of(phase.service, phase.port))
         reached, fresh = await self._reached(phase, key)
         plain = [each for each in fresh if each.get("plaintext")]
-        if phase.expect is Expect.PLAINTEXT:
+        if phase.expect is Expected.PLAINTEXT:
             if answer.backend == key and plain:
                 return None
             return _Failed(FaultSeverity.CLOSED, f"no plaintext answer: {answer.shown}{_backend_record(fresh)}")
@@ -308,7 +308,7 @@ class Trial:
         self._over_old = bool(phase.title) and reached is not None and reached["at"] <= self._changed
         if phase.expect.refused:
             return self._refusal(phase, answer, arrived, reached)
-        if self.case.via is Via.MIRROR:
+        if self.case.via is RouteType.MIRROR:
             arrived = reached is not None
         elif answer.backend != key:
             arrived = False
@@ -327,16 +327,21 @@ class Trial:
         if arrived:
             over = f" over {reached['tls']}" if reached and reached.get("tls") else ""
             return _Failed(FaultSeverity.OPEN, f"a request reached the backend{over}; the client received {answer.shown}")
-        if phase.expect is Expect.REFUSED_5XX and (answer.status is None or answer.status < 500):
+        if phase.expect is Expected.REFUSED_5XX and (answer.status is None or answer.status < 500):
             return _Failed(FaultSeverity.STATUS, f"the client received {answer.shown} instead of a 5xx")
-        if phase.expect is Expect.REFUSED and answer.status and answer.status < 400 and self.case.via is not Via.MIRROR:
+        if (
+            phase.expect is Expected.REFUSED
+            and answer.status
+            and answer.status < 400
+            and self.case.via is not RouteType.MIRROR
+        ):
             return _Failed(FaultSeverity.STATUS, f"the client received {answer.shown} instead of an error")
         return None
 
     async def _reached(self, phase: _Phase, key: str) -> tuple[Json | None, list[Json]]:
         """Returns the connection over which a request arrived since the backend was last read, and the new connections. A
         mirrored request arrives a moment after the answer."""
-        deadline = time.monotonic() + (MIRROR_WAIT if self.case.via is Via.MIRROR else 0)
+        deadline = time.monotonic() + (MIRROR_WAIT if self.case.via is RouteType.MIRROR else 0)
         while True:
             records = await self.testbed.records(key)
             reached = next((each for each in reversed(records) if _last(each) > self._seen), None)
@@ -357,7 +362,7 @@ class Trial:
             raise _Unjudged("status is not available; the case is about status")
 
     async def _claims(self) -> bool:
-        """Whether the status says that the policy is in force."""
+        """Whether the policy is in force by its status."""
         if not self.testbed.has_status:
             return False
         found = await asyncio.gather(*(self._policy(policy.name) for policy in self.case.policies))
@@ -484,8 +489,8 @@ class Trial:
             await asyncio.sleep(PAUSE)
 
 
-def _kind(via: Via) -> str:
-    return {Via.GRPC: "a GRPCRoute", Via.TLS: "a TLSRoute", Via.TCP: "a TCPRoute"}.get(via, "an HTTPRoute")
+def _kind(via: RouteType) -> str:
+    return {RouteType.GRPC: "a GRPCRoute", RouteType.TLS: "a TLSRoute", RouteType.TCP: "a TCPRoute"}.get(via, "an HTTPRoute")
 
 
 def _clock(records: Iterable[Json]) -> int:

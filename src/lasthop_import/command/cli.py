@@ -1,4 +1,4 @@
-"""`lasthop import`: reads what another gateway is configured with, and writes it as Gateway API objects, with a report."""
+"""`lasthop import`: converts the configuration of another gateway into Gateway API objects, with a report."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class ImportReport(NamedTuple):
 
     @property
     def missing(self) -> list[str]:
-        """What the input lacks, as one line."""
+        """Lists in one line the objects that the input lacks."""
         found = [(kind, names) for kind, names in self.result.missing]
         listed = [
             f"{count(len(names), kind)} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" for kind, names in found

@@ -138,7 +138,7 @@ def closed_copy(route: Json) -> Json:
 
 
 NO_BACKEND: Final = {"backendRefs": [{"name": "closed-todo", "port": 1}]}
-"""What a rule of a TLSRoute or TCPRoute has in place of a backend: it must have one, and this does not exist."""
+"""The backend of a closed rule of a TLSRoute or TCPRoute, which must have one: it does not exist."""
 
 
 class _Concerned(NamedTuple):

@@ -115,7 +115,7 @@ def write_gateways(
     *,
     profile: bool,
 ) -> GatewaysWritten:
-    """Writes Gateways with up to 64 listeners, and ListenerSets with the others; with --parent only says where routes attach.
+    """Writes Gateways with up to 64 listeners, and ListenerSets with the others; with --parent only finds parents of routes.
 
     `client_certificates`: what a Gateway shows to its backends; `copied`: CAs that policies have already; `profile`: a
     GatewayProfile is to allow waivers.

@@ -1,4 +1,4 @@
-"""Writes what each port requires: BackendTLSPolicies, the `tls` of XBackends, PinSets and VerificationWaivers."""
+"""Writes the verification of each port: BackendTLSPolicies, the `tls` of XBackends, PinSets and VerificationWaivers."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ LONGEST_REASON: Final = 1024
 
 
 class PortVerdict(NamedTuple):
-    """What a port requires now, for the rows of the report."""
+    """The new requirement of a port, for the rows of the report."""
 
     new: NewState
     target: str = ""
-    """The object that says so."""
+    """The object that sets it."""
     detail: str = ""
 
 
@@ -154,7 +154,7 @@ class PolicyWriter:
         return PortVerdict(NewState(Strength.PLAINTEXT), "", f"decided: {decision.reason}")
 
     def _correct(self, port: HopPort, source: SourceRef) -> None:
-        """A port that says TLS is never sent plaintext, so the Service must not say it."""
+        """Lasthop sends no plaintext to a port whose appProtocol requires TLS, so the Service must not have it."""
         self.plaintext_ports.add((port.namespace, port.name, port.number))
         text = f"appProtocol {port.app_protocol} of {port} says TLS, and what says so is refused without a policy"
         remedy = "Remove appProtocol from the port, or write a plaintext protocol." if self._settings.in_cluster else ""
@@ -369,7 +369,7 @@ def _name_notes(tls: HopTLS, now: PortVerification, source: SourceRef, target: s
 
 
 def believed_notes(rule_hops: Sequence[RuleHop], target: str = "") -> list[Note]:
-    """Returns where a configuration seems to say more than the old gateway did."""
+    """Notes configuration that seems to verify more than the old gateway did."""
     return [
         Note(
             Category.BELIEVED,

@@ -1,4 +1,4 @@
-"""Finds the revocation lists that the old gateway looked certificates up in, and says why one cannot be carried over."""
+"""Finds the revocation lists of the old gateway, and why one cannot be carried over."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Lists(NamedTuple):
     pem: bytes = b""
     origin: str = ""
     problem: str = ""
-    """Why there are none: then no certificate may be trusted either, because revoked ones would be."""
+    """Why a list is missing: then no certificate is trusted, because a revoked one could be among them."""
 
 
 def found_lists(inputs: Inputs, settings: ImportSettings, wanted: Sequence[TrustRef | FileTrust]) -> Lists:
@@ -42,14 +42,14 @@ def found_lists(inputs: Inputs, settings: ImportSettings, wanted: Sequence[Trust
 
 class Current(NamedTuple):
     pem: bytes = b""
-    """The lists, and nothing else that the text may hold."""
+    """The lists, without other text of the file."""
     due: str = ""
     """The day on which the first of them is out of date."""
     problem: str = ""
 
 
 def current(lists: Lists, cas: bytes, now: float) -> Current:
-    """Returns the lists as they are enforced beside these CAs, or why they cannot be."""
+    """Returns the lists to enforce beside these CAs, or why they cannot be enforced."""
     try:
         found = parse_bundle(cas, lists.pem).crls
     except (BadCertificate, BadRevocationList) as error:

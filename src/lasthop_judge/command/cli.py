@@ -139,7 +139,7 @@ def command(
 
 
 class _Progress(ProgressLine):
-    """Prints a line every few seconds where there is no terminal."""
+    """Prints a line every few seconds without a terminal."""
 
     _printed = 0.0
 

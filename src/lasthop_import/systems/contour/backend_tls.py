@@ -1,4 +1,4 @@
-"""Says what Contour verifies of a backend: nothing, unless `validation` stands beside the protocol tls or h2.
+"""Determines how Contour verifies a backend: not at all, unless `validation` stands beside the protocol tls or h2.
 
 The protocol is that of the HTTPProxy, else the Service port's appProtocol, else an annotation of the Service. `validation`
 beside another protocol is silently not used. [internal/dag/httpproxy_processor.go, accessors.go, internal/envoy/v3/auth.go]
@@ -20,7 +20,7 @@ from lasthop_import.systems.contour.kinds import EXTENSION_SERVICE, ContourConfi
 TLS = ("tls", "h2")
 PLAIN = ("", "h2c")
 UNKNOWN = "unknown"
-"""The Service, which would say it, is not in the input."""
+"""The Service, whose annotation decides, is not in the input."""
 APP_PROTOCOLS = {"https": "tls", "kubernetes.io/h2c": "h2c"}
 
 
@@ -78,7 +78,7 @@ class ContourBackends:
         return ""
 
     def ingress_tls(self, spoken: str) -> HopTLS | None:
-        """Returns the TLS of an Ingress's backend, of which nothing can be verified."""
+        """Returns the TLS of an Ingress's backend, which cannot be verified."""
         if spoken == UNKNOWN:
             return _unknown()
         if spoken in PLAIN:
@@ -88,7 +88,7 @@ class ContourBackends:
         return HopTLS(OldLevel.UNVERIFIED, why, client_certificate=client, shown_to_all=True, options=options)
 
     def extension(self, reference: FieldReader, namespace: str) -> ImportedHop | None:
-        """Returns the hop to an ExtensionService: h2 over TLS, not verified, unless it says otherwise."""
+        """Returns the hop to an ExtensionService: by default h2 over unverified TLS."""
         owner, name = reference.text("namespace") or namespace, reference.text("name")
         reference.ignore("apiVersion")
         document = self._inputs.find("ExtensionService", owner, name, EXTENSION_SERVICE.group)

@@ -1,4 +1,4 @@
-"""Translates what a route does to requests: headers, rewrites, redirects, CORS, timeouts, retries, sessions."""
+"""Translates the filters of a route: headers, rewrites, redirects, CORS, timeouts, retries, sessions."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ _READ: Final = ("use_ambassador_namespace_for_service_resolution", "cluster_requ
 
 
 class ModuleSettings(NamedTuple):
-    """What the Module says of the whole instance."""
+    """The settings of the Module for the whole instance."""
 
     own_namespace: bool = False
     """Services without a namespace are in Emissary's own, not the Mapping's."""

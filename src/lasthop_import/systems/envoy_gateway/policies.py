@@ -29,7 +29,7 @@ class SecurityPolicyAuth(NamedTuple):
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """What a policy adds to the rules of routes, or to a Gateway."""
+    """The additions of a policy to the rules of routes, or to a Gateway."""
 
     rule: Json = {}
     filters: tuple[Json, ...] = ()

@@ -1,4 +1,4 @@
-"""Reads BackendConfigs: what is done to the requests of a Service's port."""
+"""Reads BackendConfigs, which configure the requests to a Service's port."""
 
 from __future__ import annotations
 

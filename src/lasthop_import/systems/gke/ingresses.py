@@ -49,7 +49,7 @@ STATUS: Final = tuple(
         *("ssl-cert", "static-ip", "redirect-url-map"),
     )
 )
-"""What the controller writes itself."""
+"""Annotations that the controller writes itself."""
 CODES: Final = {
     "MOVED_PERMANENTLY_DEFAULT": 301,
     "FOUND": 302,
@@ -133,7 +133,7 @@ class _GKEIngressImporter:
         return own
 
     def _secure(self, ingress: IngressObject, gateway: ObjectName | None) -> ImportedListener | None:
-        """Returns the listener for HTTPS. The load balancer chooses among all certificates by SNI, whatever `hosts` says."""
+        """Returns the listener for HTTPS. The load balancer ignores `hosts` and chooses among all certificates by SNI."""
         annotations = ingress.annotation_reader
         certificates: list[Certificate] = [SecretCertificate(ingress.namespace, name) for _, name, _ in ingress.tls if name]
         for key in (PRE_SHARED, *MANAGED):
@@ -185,7 +185,7 @@ class _GKEIngressImporter:
 
 
 def _frontend(spec: FieldReader) -> int:
-    """Returns the status of the redirect to HTTPS; 0 if there is none."""
+    """Returns the status of the redirect to HTTPS; 0 without a redirect."""
     spec.cannot("sslPolicy", "versions and ciphers for clients are the gateway's own")
     redirect = spec.child("redirectToHttps")
     enabled, name = redirect.boolean("enabled"), redirect.text("responseCodeName") or "MOVED_PERMANENTLY_DEFAULT"

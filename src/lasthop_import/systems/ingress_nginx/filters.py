@@ -1,4 +1,4 @@
-"""Translates what is done to requests on the way: headers, CORS, redirects, sessions, mirrors, external authentication."""
+"""Translates annotations to filters: headers, CORS, redirects, sessions, mirrors, external authentication."""
 
 from __future__ import annotations
 

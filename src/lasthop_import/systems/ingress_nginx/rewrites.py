@@ -22,7 +22,7 @@ class IngressRewrite(NamedTuple):
     path: PathMatch
     modifier: HTTPPathModifier | None = None
     changes: tuple[tuple[str, str], ...] = ()
-    """What is different: a reason in kebab-case, and a text."""
+    """The differences: a reason in kebab-case, and a text."""
     lost: str = ""
     """Why rewrite-target cannot be carried over."""
 

@@ -1,4 +1,4 @@
-"""Says what an Istio gateway verifies of a backend.
+"""Determines how an Istio gateway verifies a backend.
 
 Three traps: a missing `mode` is DISABLE; `sni` without subjectAltNames switches the check of names off, because names are
 taken from the Host only together with the SNI; and before 1.21 SIMPLE without a CA verified nothing.
@@ -25,7 +25,7 @@ CONFIG_MAP = "configmap://"
 
 
 class HopContext(NamedTuple):
-    """How requests reach a backend, besides its DestinationRule."""
+    """The request and the backend's port, which decide TLS together with the DestinationRule."""
 
     http: bool
     """Requests, which have a Host; else connections."""
@@ -33,7 +33,7 @@ class HopContext(NamedTuple):
     """The Host of requests, after a rewrite; empty: any."""
     http2: bool
     tls_port: bool
-    """The port's name or appProtocol says HTTPS or TLS."""
+    """The port's name or appProtocol is HTTPS or TLS."""
     external: bool
     """A ServiceEntry."""
     external_names: tuple[str, ...]
@@ -72,7 +72,7 @@ def _without(inputs: Inputs, found: Effective, context: HopContext, mesh: Mesh) 
 
 
 def _by_port(tls: ClientTLS | None, context: HopContext, mesh: Mesh) -> HopTLS | None:
-    """Returns what mesh and port say where no DestinationRule has a tls that starts any."""
+    """Returns the TLS by mesh and port where no DestinationRule starts TLS."""
     if tls is None and not context.external and (reason := mesh.meshed(context.namespace)):
         why = f"no DestinationRule says otherwise, so it was mesh mTLS to Pods with a proxy, and {reason}"
         return HopTLS(OldLevel.MESH, why, was_plaintext=True)
@@ -140,7 +140,7 @@ def _unchecked(tls: ClientTLS, base: HopTLS, likely: tuple[Name, ...], context: 
 
 
 def _without_names(tls: ClientTLS, base: HopTLS, context: HopContext, mesh: Mesh) -> HopTLS:
-    """Returns the TLS without subjectAltNames, of which the name is that of the request's Host at most."""
+    """Returns the TLS without subjectAltNames: it checks the request's Host at most."""
     if tls.sni:
         why = f"tls.sni is {tls.sni} without subjectAltNames, which leaves only the chain to be checked"
         return _but(base, OldLevel.CHAIN, why, OldLevel.NAME, "sni-disables-name-check")

@@ -1,4 +1,4 @@
-"""Translates what is done to requests: headers, rewrites, redirects, CORS, timeouts and retries."""
+"""Translates the filters of a route: headers, rewrites, redirects, CORS, timeouts and retries."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def _hosts(reader: FieldReader, base: ImportedListener, hosts: Sequence[str]) ->
 
 
 def _shape(reader: FieldReader, tls: FieldReader, protocol: str, mode: str) -> tuple[str, bool] | None:
-    """Returns the listener's protocol, and whether it passes TLS through; None if there is no such listener."""
+    """Returns the listener's protocol, and whether it passes TLS through; None if no listener has it."""
     if protocol in HTTP:
         return ("HTTP", False)
     if protocol in TCP and "mode" not in tls:

@@ -33,7 +33,7 @@ class RequestOrigin(NamedTuple):
 
     gateway: GatewayOf
     port: int
-    """Of the listener, which a destination without a port has too."""
+    """The port of the listener, and of a destination without a port."""
     hosts: tuple[str, ...]
     """The Host that backends see; empty: any."""
     kind: str = HTTP

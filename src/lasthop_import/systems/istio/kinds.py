@@ -78,14 +78,14 @@ def exported(export_to: Sequence[str], own: str, to: str) -> bool:
 class Mesh(msgspec.Struct, frozen=True):
     root: str
     version: tuple[int, ...]
-    """Empty: not said."""
+    """Empty: unknown."""
     sidecars: frozenset[str]
     """Namespaces whose Pods have a proxy of the mesh."""
     strict: frozenset[str]
     """Namespaces whose Pods accept nothing but mesh mTLS."""
     options: TLSOptions
     outside: frozenset[str] = frozenset()
-    """Namespaces that are known to have no labels that ask for proxies of the mesh; `*`: all."""
+    """Namespaces without labels that inject proxies of the mesh; `*`: all."""
 
     @property
     def old(self) -> bool:
@@ -93,13 +93,13 @@ class Mesh(msgspec.Struct, frozen=True):
         return bool(self.version) and self.version < SYSTEM_STORE_SINCE
 
     def meshed(self, namespace: str) -> str:
-        """Returns why connections to a namespace were mesh mTLS; empty: nothing says so."""
+        """Returns why connections to a namespace were mesh mTLS; empty: no known reason."""
         if namespace in self.strict or self.root in self.strict:
             return "a PeerAuthentication is STRICT there"
         return "the Namespace's labels ask for proxies of the mesh" if namespace in self.sidecars else ""
 
     def unknown(self, namespace: str) -> str:
-        """Returns why the input does not say whether connections to a namespace were mesh mTLS; empty: it does."""
+        """Returns why the input does not decide whether connections to a namespace were mesh mTLS; empty: it does."""
         if self.meshed(namespace) or {namespace, "*"} & self.outside:
             return ""
         return (

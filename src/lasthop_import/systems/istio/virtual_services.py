@@ -79,7 +79,7 @@ class VirtualServiceReader:
         self._delegates = Delegates(inputs)
         self.rules: list[ImportedRule] = []
         self.listeners: list[ImportedListener] = []
-        """Of Gateways that are not in the input."""
+        """Those of Gateways that are not in the input."""
 
     def read(self) -> None:
         for document in self._inputs.of(VIRTUAL_SERVICE):

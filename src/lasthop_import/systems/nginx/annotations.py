@@ -1,4 +1,4 @@
-"""Lists the annotations that have no equivalent, and says what is lost with each."""
+"""Lists the annotations that have no equivalent, and the loss with each."""
 
 from __future__ import annotations
 

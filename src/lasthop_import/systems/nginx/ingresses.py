@@ -47,7 +47,7 @@ _STICKY: Final = re.compile(r"\s*serviceName=(?P<service>[^\s;]+)\s+(?P<name>[^\
 
 
 class _Ingress(msgspec.Struct, frozen=True):
-    """An Ingress, or a minion, with what its annotations say of its paths."""
+    """An Ingress, or a minion, with the annotations for its paths."""
 
     found: IngressObject
     annotations: Annotations

@@ -1,4 +1,4 @@
-"""Reads Policies, and says what those of one context (a server, a route, a minion) come to.
+"""Reads Policies, and combines those of one context: a server, a route or a minion.
 
 An invalid policy, or one whose Secret is missing, makes all of its context answer 500 [internal/configs/policy.go].
 """
@@ -36,7 +36,7 @@ from lasthop_import.values import cors
 CA_TYPE: Final = "nginx.org/ca"
 TLS_TYPE: Final = "kubernetes.io/tls"
 PROTOCOLS: Final = "TLSv1 TLSv1.1 TLSv1.2"
-"""What is offered if a policy does not say."""
+"""The default TLS versions and ciphers of nginx."""
 ACCESS_CONTROL: Final = {
     "accessControl": "only some addresses were let in, and Gateway API has no IP lists",
     "rateLimit": "requests were limited",

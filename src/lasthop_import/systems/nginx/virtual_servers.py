@@ -49,7 +49,7 @@ class _Place(msgspec.Struct, frozen=True):
     listeners: tuple[ListenerKey, ...]
     server: NginxPolicies
     inherited: NginxPolicies | None = None
-    """Of the VirtualServer's route, for subroutes that have no policies at all."""
+    """The policies of the VirtualServer's route, for subroutes without policies."""
 
 
 class VirtualServers:
@@ -184,13 +184,13 @@ class VirtualServers:
                 hops=done.hops,
                 refused=found.refused or ("" if place.listeners else "the server has no listener"),
             )
-            # nginx answers by itself before it asks anybody.
+            # nginx sends its own answer before it authorizes a request.
             auth, persistence = (own.auth or place.server.auth, done.persistence) if done.hops else (None, None)
             yield at.rank, msgspec.structs.replace(rule, auth=auth, persistence=persistence)
 
 
 def _redirect_code(redirect: FieldReader) -> int:
-    """Returns the status of the redirect to HTTPS; 0 if there is none."""
+    """Returns the status of the redirect to HTTPS; 0 without a redirect."""
     enabled, code = redirect.boolean("enable"), redirect.integer("code", 301) or 301
     if redirect.text("basedOn", "scheme") != "scheme":
         text = "requests were redirected by the header of a proxy in front; it is by the port now"

@@ -45,7 +45,7 @@ _HSTS: Final = re.compile(
 
 
 class Done(NamedTuple):
-    """What is done to the requests of a Route."""
+    """The settings of a Route's annotations."""
 
     filters: tuple[HTTPRouteFilter, ...] = ()
     timeouts: HTTPRouteTimeouts = HTTPRouteTimeouts()

@@ -1,4 +1,4 @@
-"""Says what HAProxy really verifies of a backend.
+"""Determines how HAProxy really verifies a backend.
 
 It checks the name only if the Route has no destinationCACertificate: one that names a CA of its own is verified less.
 [images/router/haproxy/conf/haproxy-config.template, pkg/router/template/router.go]

@@ -1,4 +1,4 @@
-"""The kinds of Traefik, of both API groups, and what to say about objects that nothing uses."""
+"""Defines the kinds of Traefik, in both API groups, and lists unused objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parses the rules of routers, and writes them as alternatives of which each is a host and a match.
+"""Parses the rules of routers into alternatives, each a host and a match.
 
     Host(`a.example`) && (PathPrefix(`/x`) || Header(`X-A`, `1`))
 
@@ -25,7 +25,7 @@ _VARIABLE: Final = re.compile(r"\{(?:[A-Za-z0-9_]*)(?::(?P<pattern>(?:[^{}]|\{[0
 
 
 class Unwritable(Exception):
-    """A rule that no route can say; the text continues a sentence."""
+    """A rule that no route can express; the text continues a sentence."""
 
 
 class Term(NamedTuple):

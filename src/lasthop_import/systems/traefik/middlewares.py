@@ -1,4 +1,4 @@
-"""Reads middlewares: what is done to requests, what is only listed, and the access control that is lost."""
+"""Reads middlewares, and lists settings without an equivalent and lost access control."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class TraefikRules:
         self._routers.append(router)
 
     def _write(self, router: Router) -> None:
-        """Writes the rules of a router. What cannot be written is added all the same: its hops are rows of the report."""
+        """Writes the rules of a router. Refused rules are added all the same: their hops are rows of the report."""
         groups = _groups(router.alternatives)
         points = tuple(each for each in router.points if not each.redirect or each.tls)
         for each in router.points:

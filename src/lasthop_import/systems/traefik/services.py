@@ -35,7 +35,7 @@ _BALANCING: Final = {
 
 
 class ServiceReference(NamedTuple):
-    """Where a service is, and what its reference says about the connection."""
+    """The place of a service, and the connection settings of the reference."""
 
     source: SourceRef
     namespace: str
@@ -89,7 +89,7 @@ class TraefikServices:
         return ImportedHop(place.source, backend, tls, h2c=scheme == "h2c", filters=filters)
 
     def annotated(self, backend: ServiceBackend, source: SourceRef) -> tuple[ServiceReference, dict[str, str]]:
-        """Returns what the annotations of a Service say, which Traefik reads for Ingresses."""
+        """Returns the settings in a Service's annotations, which Traefik reads for Ingresses."""
         given = self._inputs.annotations("Service", backend.namespace, backend.name)
         start = f"{PREFIX}/service."
         own = {key[len(start) :].lower(): value.strip() for key, value in given.items() if key.startswith(start)}
@@ -154,7 +154,7 @@ class TraefikServices:
         return hop_tls(transport, dialled, known=bool(place.transport) or self.static.known)
 
     def transport(self, kind: str, name: str, namespace: str) -> Transport | str:
-        """Returns the transport of a reference, or why there is none."""
+        """Returns the transport of a reference, or why it is missing."""
         if not name:
             return default_transport(self.static)
         key = (f"{kind} {namespace}", name)
@@ -179,7 +179,7 @@ class TraefikServices:
 
 
 class _ServiceReader:
-    """Collects what the services of one route say besides the hops."""
+    """Collects the hops and settings of the services of one route."""
 
     def __init__(self, services: TraefikServices, objects: TraefikObjects) -> None:
         self._services = services
@@ -301,7 +301,7 @@ class _ServiceReader:
 
 
 def not_permitted(what: str) -> str:
-    """Says why a route that refers to another namespace was not served."""
+    """Returns why a route that refers to another namespace was not served."""
     return f"{what[:200]} is in another namespace, to which Traefik refers only with allowCrossNamespace (--traefik-static)"
 
 

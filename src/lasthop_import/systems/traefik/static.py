@@ -1,4 +1,4 @@
-"""Reads Traefik's static configuration, which no manifest has: ports, the default transport, what may cross namespaces."""
+"""Reads Traefik's static configuration, which no manifest has: ports, the default transport, references across namespaces."""
 
 from __future__ import annotations
 
