@@ -125,7 +125,6 @@ def claims(system: System, document: Document, controllers: Mapping[str, str]) -
 
 
 def controllers_of(documents: Iterable[Document]) -> dict[str, str]:
-    """Returns the controller of each IngressClass by name."""
     found = {}
     for document in documents:
         controller = document.spec.get("controller")

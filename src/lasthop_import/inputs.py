@@ -134,7 +134,6 @@ class Inputs:
         )
 
     def slices(self, namespace: str, service: str) -> list[Document]:
-        """Returns the EndpointSlices of a Service."""
         found = (each for each in self.documents if each.kind == "EndpointSlice" and each.namespace == namespace)
         return [each for each in found if service_of(each) == service]
 
@@ -154,7 +153,6 @@ class Inputs:
 
 
 def service_of(endpoints: Document) -> str:
-    """Returns the name of the Service that an EndpointSlice belongs to."""
     return str(endpoints.labels.get("kubernetes.io/service-name", ""))
 
 

@@ -41,7 +41,6 @@ class Account:
         self.notes = notes
 
     def unread(self) -> list[Path]:
-        """Returns the topmost unread fields."""
         entered = {path[:length] for path in self.read for length in range(len(path))}
         entered |= {path[:length] for path in self.asked for length in range(len(path) + 1)}
         return list(self._unread(self.document.value, (), entered))
@@ -158,7 +157,6 @@ class FieldReader:
         return FieldReader(self.account, found, (*self.path, key))
 
     def children(self, key: str) -> list[FieldReader]:
-        """Returns the mappings in a list."""
         found = self.value.get(key)
         if found is not None and not isinstance(found, list):
             self._wrong_type((key,), found, list)

@@ -254,7 +254,6 @@ def _missing(
 
 
 def _parents(route: Written) -> Iterator[tuple[str, str]]:
-    """Yields namespace and name of the Gateways that a route names."""
     for each in mappings(route.document.get("spec", {}).get("parentRefs")):
         if each.get("kind", "Gateway") == "Gateway":
             yield each.get("namespace", route.key[0]), each["name"]

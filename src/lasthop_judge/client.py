@@ -57,7 +57,6 @@ def _answer(status: int, body: bytes) -> ClientResponse:
 
 
 def _printable(text: str) -> str:
-    """One printable line for a terminal."""
     return "".join(character if character.isprintable() else "�" for character in " ".join(text.split()))
 
 

@@ -246,5 +246,4 @@ def _plural(kind: str) -> str:
 
 
 def ports_of(cases: Sequence[Case]) -> dict[str, int]:
-    """Returns the ports on which the backend's Pod listens, by key."""
     return {key: FIRST_PORT + number for number, key in enumerate(servings(cases))}

@@ -315,7 +315,6 @@ class RunSettings:
 
 
 def gateways(settings: RunSettings, cases: Sequence[Case]) -> list[GatewayRole]:
-    """Returns the Gateways that these cases use."""
     used = {settings.gateway_of(case) for case in cases}
     return [role for role in GatewayRole if role in used]
 
@@ -329,7 +328,6 @@ def wanted_listeners(cases: Sequence[Case], used: Sequence[GatewayRole]) -> list
 
 
 def _stream_canaries(cases: Sequence[Case]) -> dict[RouteType, str]:
-    """Returns the listeners of the canaries that these cases need."""
     used = {case.via for case in cases}
     return {via: listener for via, listener in STREAM_CANARIES.items() if via in used}
 

@@ -236,7 +236,6 @@ class Trial:
             await self.testbed.put(case, [settings.own(each) for each in permission.objects])
 
     def _serving(self, phase: _Phase) -> Serving:
-        """Returns what the port serves by now."""
         changed = [serving for step in self.case.steps for port, serving in step.serve if port == phase.port]
         named = (port.serving for service in self.case.all_services for port in service.ports if port.name == phase.port)
         found = next(iter(changed), None) or next(iter(named))
@@ -519,7 +518,6 @@ def _conditions(entries: Iterable[Json]) -> list[dict[str, Any]]:
 
 
 def _stale(entries: Iterable[Json], generation: object) -> list[dict[str, Any]]:
-    """Returns the conditions of another generation."""
     return [each for each in _conditions(entries) if each.get("observedGeneration") != generation]
 
 

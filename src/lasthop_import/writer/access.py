@@ -127,7 +127,6 @@ def closed_rule(rule: ImportedRule) -> ImportedRule:
 
 
 def closed_copy(route: Json) -> Json:
-    """Returns a copied route whose rules have their matches alone."""
     rules = route["spec"].get("rules") or [{}]
     streams = route["kind"] in ("TLSRoute", "TCPRoute", "UDPRoute")
     kept = [
@@ -180,7 +179,6 @@ class _Finder:
         return [each for each in self._routes if document.namespace in self._namespaces(each)] or self._routes
 
     def _namespaces(self, route: Document) -> set[str]:
-        """Returns the namespaces of a route and of its Gateways."""
         listeners = [key for rule in self._rules.get(route, ()) for key in rule.listeners]
         return {route.namespace, *(key.gateway.namespace for key in listeners if key.gateway)}
 
@@ -205,7 +203,6 @@ class _Finder:
         return found
 
     def _naming(self, document: Document) -> Iterator[Document]:
-        """Yields the objects that name one."""
         name, namespace = document.bare_name, document.namespace
         for each in self._namers.get(name, ()):
             if each.namespace == namespace or each in self._namers.get(namespace, ()):

@@ -62,14 +62,12 @@ def of_gateways(found: Sequence[RuleHop], gateways: Mapping[ListenerKey, ObjectN
 
 
 def _owners(rule_hop: RuleHop, gateways: Mapping[ListenerKey, ObjectName]) -> set[ObjectName]:
-    """Returns the Gateways whose listeners serve the rule of a hop."""
     return {gateways[key] for key in rule_hop.rule.listeners if key in gateways} if rule_hop.rule else set()
 
 
 def _covered(
     by_certificate: Mapping[ObjectName | None, Sequence[RuleHop]], by_gateway: Callable[[RuleHop], bool]
 ) -> dict[ObjectName, list[RuleHop]]:
-    """Returns the hops that get their certificate by the Gateway."""
     covered = {name: list(filter(by_gateway, several)) for name, several in by_certificate.items() if name is not None}
     return {name: covered[name] for name in sorted(covered) if covered[name]}
 

@@ -78,7 +78,6 @@ def merged(conflict: Sequence[HopTLS]) -> HopTLS:
 
 
 def difference_notes(rule_hops: Sequence[RuleHop], found: Settled, target: str) -> Iterator[Note]:
-    """Notes stricter settings for the routes that required less."""
     if _is_plaintext(found.rule_hop):
         return
     winner, level = found.rule_hop.source.object, found.tls.level

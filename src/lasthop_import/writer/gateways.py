@@ -48,7 +48,6 @@ class Placement(NamedTuple):
 
 
 def place_listeners(listeners: Iterable[ImportedListener], settings: ImportSettings) -> Placement:
-    """Merges equal listeners and chooses the Gateway of each."""
     merged: dict[ListenerKey, ImportedListener] = {}
     notes: list[Note] = []
     for each in listeners:

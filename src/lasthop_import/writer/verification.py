@@ -177,7 +177,6 @@ def writable(name: Name) -> Name | None:
 
 
 def question(port: HopPort, tls: HopTLS, found: PortVerification, where: str) -> Question:
-    """Returns the question about a TODO."""
     hostname = (f"hostname: {found.hostname}",)
     waive = "Names" if tls.level is OldLevel.CHAIN else "All"
     answers: list[tuple[str, ...]] = [(_offered_ca(tls), *hostname)]

@@ -56,7 +56,6 @@ class ContourBackends:
         return ServiceBackend(namespace, name, port or None)
 
     def protocol(self, namespace: str, name: str, port: int | str | None) -> str:
-        """Returns the protocol that the Service gives its port."""
         found = self._inputs.port(namespace, name, port)
         if self._inputs.ports(namespace, name) is None:
             return UNKNOWN

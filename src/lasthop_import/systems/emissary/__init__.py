@@ -29,7 +29,6 @@ from lasthop_import.systems.emissary.services import EmissaryServices
 
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
-    """Reads the objects of one instance."""
     objects = EmissaryObjects(inputs, str(settings.flags.get("emissary-id") or "default"))
     contexts = read_contexts(inputs, objects)
     offloaded = bool(settings.flags.get(OFFLOADED))

@@ -114,7 +114,6 @@ def _host(reader: FieldReader, contexts: Contexts) -> EmissaryHost | None:
 
 
 def _note_context(spec: FieldReader, name: str, contexts: Contexts) -> None:
-    """Lists what the TLSContext of a Host requires of clients."""
     found = contexts.find(name)
     if found is None:
         text = f"TLSContext {name[:100]} is not in the input; whether clients need a certificate is unknown"

@@ -62,7 +62,6 @@ def parents(document: Document) -> list[ObjectName]:
 
 
 def _targets(inputs: Inputs) -> Iterator[tuple[str, ObjectName]]:
-    """Yields kind and name of the targets of Envoy Gateway's policies."""
     for kind in OWN.values():
         for document in inputs.of(kind):
             spec = document.spec

@@ -291,7 +291,6 @@ class Copies:
                 )
 
     def _apply(self, document: Document, rule: Json, places: list[Place]) -> None:
-        """Adds the settings of policies to the rule."""
         traffic = self._policies.traffic.find(places) or Effect()
         effect = self._policies.security.find(places) or Effect()
         http, alone = document.kind == "HTTPRoute", len(rule.get("backendRefs") or ()) == 1

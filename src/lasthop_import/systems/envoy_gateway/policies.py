@@ -64,7 +64,6 @@ class PolicyEffects:
         return (target.text("kind"), namespace, target.text("name"), target.text("sectionName"))
 
     def _selected(self, selector: FieldReader, namespace: str) -> list[Place]:
-        """Returns the objects whose labels a selector matches."""
         kind, labels = selector.text("kind"), selector.text_map("matchLabels")
         selector.ignore("group")
         expressions = selector.raw("matchExpressions")
@@ -76,7 +75,6 @@ class PolicyEffects:
         ]
 
     def find(self, places: Iterable[Place]) -> Effect | None:
-        """Returns the effect at the first place that has one."""
         return next((self._by_place[each] for each in places if each in self._by_place), None)
 
 

@@ -43,7 +43,6 @@ def _claims(document: Document) -> bool:
 
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
-    """Reads all Ingresses and Gateways of GKE."""
     for kind in MULTI_CLUSTER:
         for document in inputs.of(kind):
             text = f"{kind.kind} joins several clusters, and cannot be imported; its backends are not in the report"

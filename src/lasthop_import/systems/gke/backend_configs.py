@@ -39,7 +39,6 @@ class BackendConfigs:
         }
 
     def of(self, backend: ServiceBackend, source: SourceRef) -> BackendConfig:
-        """Returns the BackendConfig that a Service names for a port."""
         annotations = self._inputs.annotations("Service", backend.namespace, backend.name)
         text = next((annotations[each] for each in ANNOTATIONS if annotations.get(each)), "")
         if not text:

@@ -26,12 +26,10 @@ TODO_CERTIFICATE: Final = "certificate-todo"
 
 
 def is_gke(document: Document) -> bool:
-    """Returns whether a Gateway has one of GKE's classes."""
     return str(document.spec.get("gatewayClassName") or "").startswith(PREFIX)
 
 
 def read_gateways(inputs: Inputs, settings: ImportSettings) -> Imported:
-    """Reads Gateways, routes and policies."""
     policies = GKEPolicies(inputs)
     copier = _Copier(inputs, settings, policies)
     return copier.read()
@@ -183,7 +181,6 @@ class _Copier:
 
 
 def _grants(grant: Document, route: Document, service: str) -> bool:
-    """Returns whether a ReferenceGrant lets a route refer to a Service."""
     sources, targets = mappings(grant.spec.get("from")), mappings(grant.spec.get("to"))
     given = any((each.get("kind"), each.get("namespace")) == (route.kind, route.namespace) for each in sources)
     return given and any(each.get("kind") == "Service" and each.get("name") in (None, "", service) for each in targets)

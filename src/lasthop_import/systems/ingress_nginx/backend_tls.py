@@ -76,7 +76,6 @@ def protocol(annotations: Annotations) -> str:
 
 
 def backend_annotations(inputs: Inputs, ingress: Ingress, config: ControllerConfig) -> BackendAnnotations:
-    """Reads the proxy-ssl annotations of an Ingress."""
     annotations = ingress.annotations
     verify, name = annotations.text("proxy-ssl-verify"), annotations.text("proxy-ssl-name")
     server_name, secret = annotations.text("proxy-ssl-server-name"), annotations.text(SECRET)

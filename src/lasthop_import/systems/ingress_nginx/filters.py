@@ -41,7 +41,6 @@ def rewrite(annotations: Annotations, modifier: HTTPPathModifier | None) -> tupl
 
 
 def headers(inputs: Inputs, ingress: Ingress, hsts: str) -> list[HTTPRouteFilter]:
-    """Returns the headers that are set on requests and responses."""
     annotations = ingress.annotations
     found: list[HTTPRouteFilter] = []
     if prefix := annotations.text("x-forwarded-prefix"):
@@ -95,7 +94,6 @@ def _listed(text: str, wanted: re.Pattern[str]) -> tuple[str, ...]:
 
 
 def redirect(annotations: Annotations) -> list[HTTPRouteFilter]:
-    """Returns the redirect that an Ingress makes of all its paths."""
     for name, code_name, default in (
         ("permanent-redirect", "permanent-redirect-code", 301),
         ("temporal-redirect", "temporal-redirect-code", 302),
@@ -125,7 +123,6 @@ def retry(annotations: Annotations) -> HTTPRouteRetry | None:
 
 
 def sessions(annotations: Annotations) -> SessionPersistence | None:
-    """Returns the affinity by a cookie."""
     kind = annotations.text("affinity")
     name = annotations.text("session-cookie-name", "INGRESSCOOKIE")
     path, age = annotations.text("session-cookie-path", "/"), annotations.number("session-cookie-max-age", 0)

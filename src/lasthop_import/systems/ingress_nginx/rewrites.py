@@ -28,7 +28,6 @@ class IngressRewrite(NamedTuple):
 
 
 def location(path: str, path_type: str, regex: bool) -> IngressRewrite:
-    """Returns the match of a path without a rewrite."""
     if not regex:
         kinds = {"Exact": PathKind.EXACT, "Prefix": PathKind.SEGMENT}
         return IngressRewrite(PathMatch(kinds.get(path_type, PathKind.STRING), path))
@@ -40,7 +39,6 @@ def location(path: str, path_type: str, regex: bool) -> IngressRewrite:
 
 
 def rewritten(path: str, path_type: str, target: str) -> IngressRewrite:
-    """Returns match and rewrite of a path with rewrite-target."""
     found = _REPLACED.fullmatch(path)
     group = "$2" if found and found["between"].startswith("(") else "$1"
     if found and target.endswith(group) and not _GROUP.search(target[: -len(group)]):

@@ -44,7 +44,6 @@ HTTP, HTTPS = 80, 443
 
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
-    """Reads all Ingresses of the controller."""
     config = read_config(inputs, settings)
     ingresses = read_ingresses(inputs, settings)
     for ingress in ingresses:

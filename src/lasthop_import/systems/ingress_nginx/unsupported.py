@@ -107,7 +107,6 @@ BEHIND: Final = {"canary-weight-total": "canary-weight"}
 
 
 def list_unsupported(annotations: Annotations) -> None:
-    """Lists what is lost with the annotations of an Ingress."""
     for name in annotations.names():
         if name in ACCESS_CONTROL:
             annotations.reader.access_control(annotations.key(name), ACCESS_CONTROL[name])

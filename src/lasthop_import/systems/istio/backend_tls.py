@@ -44,7 +44,6 @@ class HopContext(NamedTuple):
 
 
 def hop_tls(inputs: Inputs, found: Effective, context: HopContext, mesh: Mesh) -> HopTLS | None:
-    """Returns the TLS of a hop."""
     tls = found.tls
     if tls is None or not tls.starts:
         return _without(inputs, found, context, mesh)

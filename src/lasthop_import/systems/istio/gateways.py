@@ -78,7 +78,6 @@ class Gateways:
         return [server.listener for each in self._by_name.values() for server in each.servers]
 
     def use(self, name: str) -> GatewayOf | None:
-        """Returns the Gateway that a VirtualService names."""
         found = self._by_name.get(name)
         if found is not None:
             self._used.add(name)

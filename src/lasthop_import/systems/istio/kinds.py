@@ -169,7 +169,6 @@ def _choosable(inputs: Inputs, root: str, defaults: dict[str, Any], key: str, kn
 
 
 def list_others(inputs: Inputs, mesh: Mesh) -> None:
-    """Lists the kinds that are never carried over."""
     edges = [mapping(each.spec.get("selector")) for each in inputs.of(GATEWAY)]
     for kind in (AUTHORIZATION_POLICY, REQUEST_AUTHENTICATION, *OTHERS):
         for document in inputs.of(kind):

@@ -64,7 +64,6 @@ def _scheme(reader: FieldReader, problems: list[str]) -> str:
 
 
 def _authority(reader: FieldReader, problems: list[str]) -> str:
-    """Returns the authority of a match without its port."""
     found = _string(reader, "authority")
     if found and found[0] != "exact":
         problems.append("an authority other than an exact one")

@@ -318,7 +318,6 @@ def _reaches(hostname: str, hosts: Sequence[str]) -> bool:
 
 
 def _passed_listeners(spec: FieldReader, owner: ObjectName) -> Iterator[ImportedListener]:
-    """Yields the listeners that pass the TLS of `tls` routes through."""
     for route in mappings(spec.value.get("tls")):
         for match in mappings(route.get("match")):
             port = match.get("port")

@@ -160,7 +160,6 @@ class MatchConditions(NamedTuple):
 
 
 def conditions(route: FieldReader, path: PathMatch) -> MatchConditions:
-    """Returns the conditions of a match; all must hold."""
     found = MatchConditions(ImportedMatch(path))
     for each in route.children("conditions"):
         found = _with_condition(found, each)

@@ -99,7 +99,6 @@ class PolicyBook:
         return found
 
     def note_unused(self) -> None:
-        """Lists the policies that nothing imported names."""
         for key, document in self._documents.items():
             if key not in self._read:
                 self._inputs.skip(document, "unused", "no server, route or Ingress that is imported names it")
@@ -261,7 +260,6 @@ def _hsts(reader: FieldReader) -> HTTPRouteFilter:
 
 
 def hsts(age: int, subdomains: bool, preload: bool = False) -> HTTPRouteFilter:
-    """Returns the filter that sets Strict-Transport-Security."""
     parts = [f"max-age={age}", *(["includeSubDomains"] if subdomains else []), *(["preload"] if preload else [])]
     edit = HTTPHeaderFilter(set=(HTTPHeader("Strict-Transport-Security", "; ".join(parts)),))
     return HTTPRouteFilter("ResponseHeaderModifier", response_header_modifier=edit)

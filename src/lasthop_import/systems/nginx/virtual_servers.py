@@ -224,7 +224,6 @@ def _lookup(place: _Place, own: NginxPolicies) -> Lookup:
 
 
 def references(reader: FieldReader) -> Iterable[tuple[str, str, SourceRef]]:
-    """Yields the policies that a context names."""
     for each in reader.children("policies"):
         yield each.text("namespace") or reader.namespace, each.text("name"), each.source()
 

@@ -53,7 +53,6 @@ class Done(NamedTuple):
 
 
 def read_annotations(route: RouteOf) -> Done:
-    """Reads the annotations of a Route, and its header actions."""
     annotations = route.annotations
     for key, text in ACCESS_CONTROL.items():
         annotations.access_control(key, text)

@@ -100,7 +100,6 @@ def _not_admitted(document: Document) -> str:
 
 
 def _routers(document: Document) -> list[Json]:
-    """Returns the refusals of the routers in the status."""
     return mappings(mapping(document.value.get("status")).get("ingress"))
 
 

@@ -34,7 +34,6 @@ from lasthop_import.systems.traefik.static import FLAGS, read_static
 
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
-    """Reads all routes."""
     static, objects = read_static(inputs, settings), TraefikObjects(inputs)
     front = EntryPointListeners(inputs, objects, static)
     context = TraefikContext(

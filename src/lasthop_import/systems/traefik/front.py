@@ -143,7 +143,6 @@ class EntryPointListeners:
     # --- certificates ------------------------------------------------------------------------------------------------
 
     def termination(self, tls: FieldReader, namespace: str) -> Termination:
-        """Reads the `tls` of a route."""
         secret, resolver = tls.text("secretName"), tls.text("certResolver")
         for each in tls.children("domains"):
             each.text("main"), each.texts("sans")

@@ -111,7 +111,6 @@ def _router(context: TraefikContext, reader: FieldReader, route: FieldReader) ->
 
 
 def read_connections(context: TraefikContext) -> tuple[ImportedRule, ...]:
-    """Reads IngressRouteTCPs and IngressRouteUDPs."""
     rules: list[ImportedRule] = []
     for document in chosen(context, "IngressRouteTCP"):
         spec = _opened(context, document).child("spec")
@@ -195,7 +194,6 @@ def _connection_problem(
     *,
     tls: bool,
 ) -> str:
-    """Returns why a route of connections cannot be written."""
     if hosts and not tls:
         return "only TLS has names, and the route has none"
     if tls and not hosts:

@@ -74,7 +74,6 @@ class TraefikObjects:
         return None
 
     def skip_unused(self) -> None:
-        """Lists what no route has led to."""
         for kind in _SECONDARY:
             for document in self.of(kind):
                 if not self._inputs.opened(document):

@@ -76,7 +76,6 @@ class Middlewares:
         self._cross_namespace = cross_namespace
 
     def read(self, references: list[FieldReader], namespace: str) -> Steps:
-        """Reads the middlewares that a route names, in order."""
         steps = Steps()
         for each in references:
             name = each.text("name")
@@ -189,7 +188,6 @@ _AUTH_CANNOT: Final = (
 
 
 def _note_lost(spec: FieldReader) -> None:
-    """Lists the settings that have no equivalent."""
     for key, text in ACCESS_CONTROL.items():
         spec.access_control(key, text)
     for key, text in CANNOT.items():

@@ -70,7 +70,6 @@ class TraefikServices:
         self._transports: dict[tuple[str, str], Transport | str] = {}
 
     def read(self, services: list[FieldReader], namespace: str) -> ServiceHops:
-        """Reads the services of a route of a namespace."""
         reading = _ServiceReader(self, self._objects)
         shares = reading.weighted(services, namespace, Fraction(1), ())
         return ServiceHops(

@@ -62,7 +62,6 @@ CONVENTION: Final = {
 
 
 def read_static(inputs: Inputs, settings: ImportSettings) -> Static:
-    """Returns the static configuration, as far as it is given."""
     value = _static_file(inputs, settings.flags.get("traefik-static"))
     entry_points = _entry_points(value) or dict(CONVENTION)
     for text in settings.flags.get("traefik-entrypoint") or ():
