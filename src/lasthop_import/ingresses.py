@@ -158,7 +158,7 @@ def ingresses_of(inputs: Inputs, settings: ImportSettings, *controllers: str, kn
 def class_unknown(document: Document, classes: Iterable[str]) -> Note:
     """Returns the note that asks for the controller of an Ingress."""
     others = ", ".join(sorted(name or "none" for name in classes))
-    text = f"{_class_text(class_of(document))}, and nothing in the input says whose that is; classes: {others}; not imported"
+    text = f"{_class_text(class_of(document))}, and the input does not show its controller; classes: {others}; not imported"
     remedy = "Choose with --ingress-class NAME, or all; or add the IngressClasses to the input."
     return Note(Category.TODO, CLASS_UNKNOWN, text, SourceRef(document), remedy=remedy)
 

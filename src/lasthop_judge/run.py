@@ -32,7 +32,7 @@ def choose(cases: Sequence[Case], claimed: Collection[str] | None, settings: Run
         if missing:
             left_out.append(CaseVerdict(case, Outcome.NOT_CLAIMED, why=f"feature {missing[0]} is not claimed"))
         elif not settings.supports(case):
-            why = f"adapter {settings.adapter.name} does not say how to write this"
+            why = f"adapter {settings.adapter.name} cannot write this"
             left_out.append(CaseVerdict(case, Outcome.NOT_RUN, why=why))
         else:
             tried.append(case)

@@ -72,7 +72,7 @@ def merged(conflict: Sequence[HopTLS]) -> HopTLS:
     weakest = min(conflict, key=lambda tls: STRENGTH[tls.level])
     trust = tuple(dict.fromkeys(each for tls in conflict for each in tls.trust))
     names = tuple(dict.fromkeys(each for tls in conflict for each in tls.names))
-    why = "what several routes ask for, merged by decision"
+    why = "the requirements of several routes, merged by decision"
     level = OldLevel.NAME if weakest.level is OldLevel.HOST_NAME else weakest.level
     return msgspec.structs.replace(weakest, level=level, trust=trust, names=names, revocation=_lists(conflict), why=why)
 
@@ -89,5 +89,5 @@ def difference_notes(rule_hops: Sequence[RuleHop], found: Settled, target: str) 
             text = f"was {each.tls.level}; {winner} had {level} for the same port, which holds"
             yield Note(Category.TIGHTENED, "stricter-route-wins", text, each.source, target=target)
         elif each.tls.options != found.tls.options:
-            text = f"asks for other TLS versions, ciphers or ALPN than {winner}, whose settings hold"
+            text = f"requires other TLS versions, ciphers or ALPN than {winner}, whose settings hold"
             yield Note(Category.CHANGED, "options-differ", text, each.source, target=target)

@@ -156,7 +156,7 @@ class PolicyWriter:
     def _correct(self, port: HopPort, source: SourceRef) -> None:
         """Lasthop sends no plaintext to a port whose appProtocol requires TLS, so the Service must not have it."""
         self.plaintext_ports.add((port.namespace, port.name, port.number))
-        text = f"appProtocol {port.app_protocol} of {port} says TLS, and what says so is refused without a policy"
+        text = f"appProtocol {port.app_protocol} of {port} requires TLS, and Lasthop refuses such a port without a policy"
         remedy = "Remove appProtocol from the port, or write a plaintext protocol." if self._settings.in_cluster else ""
         category = Category.TODO if self._settings.in_cluster else Category.CHANGED
         done = "" if self._settings.in_cluster else "; it is left out of the Service"
@@ -186,7 +186,7 @@ class PolicyWriter:
             text = "plaintext is decided, but some route had TLS to this port, which no decision can take away"
             return todo(port, tls, "plaintext-refused", text)
         if found.conflict and not (decision and (decision.merge or decision.names_trust)):
-            return todo(port, tls, "conflict", "routes ask for different CAs or names on this port")
+            return todo(port, tls, "conflict", "routes require different CAs or names on this port")
         anchors = self._anchors(port, tls, decision, source)
         if decision is None or decision.only_merges:
             return as_before(port, tls, anchors)

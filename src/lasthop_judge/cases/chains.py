@@ -104,7 +104,7 @@ CHAINS: Final = (
     chain("unordered", "intermediate CAs in the wrong order", r.ORDER, PASSES, below(SECOND), MIDDLE, SECOND),
     chain("superfluous", "a certificate that belongs to no chain", r.ORDER, PASSES, below(CA), OTHER_CA),
     chain("root-sent", "the backend sends the CA too", r.VERIFY, PASSES, below(CA), CA),
-    chain("end-entity-signs", "signed by a certificate that is no CA", r.NOT_A_CA, REFUSED, below(UNUSABLE), UNUSABLE),
+    chain("end-entity-signs", "signed by a certificate that is not a CA", r.NOT_A_CA, REFUSED, below(UNUSABLE), UNUSABLE),
     chain(
         "no-basic-constraints",
         "signed by a certificate without basic constraints",

@@ -73,7 +73,7 @@ CASES: Final = (
     ),
     skip(
         "skip-shown",
-        "the status tells that verification is degraded",
+        "the status shows that verification is degraded",
         r.INDICATORS,
         IGNORED,
         SELF_SIGNED,

@@ -135,7 +135,7 @@ PRECEDENCE: Final = (
     ),
     sections(
         "section-rest-wrong",
-        "the policy for the Service has the wrong CA, and the other port is asked",
+        "the policy for the Service has the wrong CA, and the request goes to the other port",
         r.WHOLE_SERVICE,
         REFUSED,
         "two",
@@ -155,7 +155,9 @@ PRECEDENCE: Final = (
     sections(
         "section-each-second", "a policy for each port: the second", r.SECTION, PASSES, "two", ONE, TWO, sni="two.example"
     ),
-    sections("section-other", "a policy for one port, and the other one is asked", r.SECTION, PLAINTEXT, "two", ONE),
+    sections(
+        "section-other", "a policy for one port, and the request goes to the other one", r.SECTION, PLAINTEXT, "two", ONE
+    ),
     sections(
         "whole", "a policy for the whole Service holds on each port", r.WHOLE_SERVICE, PASSES, "one", WHOLE, sni="two.example"
     ),

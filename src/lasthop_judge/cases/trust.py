@@ -176,7 +176,7 @@ def _invalid() -> tuple[Case, ...]:
         ("no-data", "the ConfigMap has no data", r.INVALID_REF, Policy(), (CABundle(key=""),), none, bad),
         ("empty", "ca.crt is empty", r.MALFORMED_REF, Policy(), (CABundle(text=""),), none, any_reason),
         ("blank", "ca.crt has only white space", r.MALFORMED_REF, Policy(), (CABundle(text=" \n\n"),), none, any_reason),
-        ("prose", "ca.crt is no PEM", r.MALFORMED_REF, Policy(), (CABundle(text="not a certificate\n"),), none, any_reason),
+        ("prose", "ca.crt is not PEM", r.MALFORMED_REF, Policy(), (CABundle(text="not a certificate\n"),), none, any_reason),
         (
             "garbage",
             "ca.crt is a PEM block without a certificate",

@@ -100,7 +100,7 @@ class ContourBackends:
         for each in services:
             each.ignore("weight")
         for each in services[1:]:
-            each.note(Category.CANNOT, "extension-services", "only the first of several is asked")
+            each.note(Category.CANNOT, "extension-services", "only the first of several is used")
             each.ignore("name", "port")
         if not services:
             spec.ignore("protocol", "validation")
@@ -164,7 +164,7 @@ def _validated(reader: FieldReader, spoken: str, base: HopTLS, problem: str) -> 
             return _unknown()
         text = "the Service is not in the input, and it decides whether TLS was used; TLS is assumed"
         reader.note(Category.TODO, "protocol-unknown", text, remedy="Add it to the input.")
-        return msgspec.structs.replace(named, why="validation, if the Service asks for TLS")
+        return msgspec.structs.replace(named, why="validation, if the Service requires TLS")
     if spoken in PLAIN:
         why = "validation is not used without the protocol tls or h2: nothing was encrypted"
         rest = {"believed": OldLevel.NAME, "believed_reason": "validation-without-tls", "was_plaintext": True}
@@ -177,7 +177,7 @@ def _validated(reader: FieldReader, spoken: str, base: HopTLS, problem: str) -> 
 
 
 def _unserved(spoken: str, base: HopTLS) -> HopTLS:
-    why = f"protocol {spoken!r} is none of Contour's, so that the route was not served"
+    why = f"protocol {spoken!r} is unknown to Contour, so that the route was not served"
     return HopTLS(OldLevel.BROKEN, why, names=base.names, trust=base.trust)
 
 

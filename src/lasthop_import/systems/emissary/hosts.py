@@ -144,7 +144,7 @@ def _insecure_action(insecure: FieldReader) -> str:
     insecure.cannot("additionalPort", "ports are those of the Listeners")
     if action in ACTIONS:
         return action
-    insecure.note(Category.CHANGED, "action", "is none of Redirect, Reject and Route; Reject is used", "action")
+    insecure.note(Category.CHANGED, "action", "is not Redirect, Reject or Route; Reject is used", "action")
     return REJECT
 
 

@@ -212,7 +212,7 @@ class MappingReader:
             spec = reader.child("spec")
             auth = self._auth_server(spec)
             if found is not None or auth is None:
-                text = "only one server can be asked about a request; this one is not asked any more"
+                text = "only one server can authorize a request; this one is not used any more"
                 spec.note(Category.ACCESS_CONTROL, "auth-service", text, "auth_service")
             else:
                 found = auth

@@ -260,7 +260,7 @@ def _validation(reader: FieldReader, namespace: str) -> Json:
         text = "expired client certificates were accepted, and are refused now"
         reader.note(Category.TIGHTENED, "expired-clients", text, "allowExpiredCertificate")
     if not refs:
-        text = "without a CA that can be carried over, clients are not asked for a certificate any more"
+        text = "without a CA that can be carried over, no certificate is requested from clients any more"
         reader.note(Category.ACCESS_CONTROL, "clientValidation", text, None)
         return {}
     if not optional and mode not in ("Request", "VerifyIfGiven", "Optional"):

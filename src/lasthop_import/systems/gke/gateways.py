@@ -50,7 +50,7 @@ class _Copier:
             if is_gke(document):
                 self._gateway(document)
             else:
-                self._inputs.skip(document, "other-class", "its gatewayClassName is none of GKE's")
+                self._inputs.skip(document, "other-class", "its gatewayClassName is not GKE's")
         for kind in ROUTES:
             for document in self._inputs.of(kind):
                 if self._is_attached(document):

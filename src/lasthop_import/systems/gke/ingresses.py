@@ -95,7 +95,7 @@ class _GKEIngressImporter:
         if annotations.text(ALLOW_HTTP, "true").strip().lower() != "false":
             plain = ImportedListener(SourceRef(ingress.document), 80, "HTTP", gateway=gateway)
         self._add_rules(ingress, paths, plain, secure, redirect)
-        text = "a load balancer ends requests after 30 s unless a BackendConfig says otherwise; the new gateway does not"
+        text = "a load balancer ends requests after 30 s unless a BackendConfig sets another timeout; the new gateway does not"
         note = Note(Category.CHANGED, "default-timeout", text, SourceRef(ingress.document), severity=NoteSeverity.INFO)
         self._inputs.notes.append(note)
 
@@ -190,7 +190,7 @@ def _frontend(spec: FieldReader) -> int:
     redirect = spec.child("redirectToHttps")
     enabled, name = redirect.boolean("enabled"), redirect.text("responseCodeName") or "MOVED_PERMANENTLY_DEFAULT"
     if name not in CODES:
-        redirect.note(Category.CANNOT, "redirect-code", f"{name} is none of GKE's; it is 301 now", "responseCodeName")
+        redirect.note(Category.CANNOT, "redirect-code", f"{name} is not a status of GKE; it is 301 now", "responseCodeName")
     return CODES.get(name, 301) if enabled else 0
 
 

@@ -70,7 +70,7 @@ def protocol(annotations: Annotations) -> str:
     value = annotations.text("backend-protocol", PLAIN).upper()
     if value in PROTOCOLS:
         return value
-    text = "is none of the controller's protocols, so it used HTTP"
+    text = "is not a protocol of the controller, so it used HTTP"
     annotations.note(Category.CHANGED, "unknown-protocol", text, "backend-protocol")
     return UNKNOWN_TLS if any(word in value for word in ("HTTPS", "GRPCS", "TLS", "SSL")) else PLAIN
 
@@ -162,7 +162,7 @@ _BY_PROTOCOL: Final = {
     GRPC: None,
     UNKNOWN_TLS: HopTLS(
         OldLevel.PLAINTEXT,
-        "backend-protocol is none of the controller's, so it used plaintext",
+        "backend-protocol is not a protocol of the controller, so it used plaintext",
         OldLevel.UNVERIFIED,
         "unknown-protocol",
     ),

@@ -158,7 +158,7 @@ def external_auth(annotations: Annotations) -> Auth | None:
         annotations.note(Category.ACCESS_CONTROL, "auth-url", text, "auth-url")
         return None
     if place.path not in ("", "/"):
-        text = f"the server was asked for {place.path}; now that is put before the request's own path"
+        text = f"the server received requests for {place.path}; now this precedes the request's own path"
         annotations.note(Category.CHANGED, "auth-path", text, "auth-url", remedy="Let the server accept all paths below it.")
     hop = _hop(annotations, "auth-url", place)
     return Auth(hop, path=place.path if place.path != "/" else "", response_headers=_listed(response_headers, _TOKEN))

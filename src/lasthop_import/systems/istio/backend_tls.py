@@ -50,7 +50,7 @@ def hop_tls(inputs: Inputs, found: Effective, context: HopContext, mesh: Mesh) -
     if tls.mode == "ISTIO_MUTUAL":
         return HopTLS(OldLevel.MESH, "tls.mode is ISTIO_MUTUAL: certificates of the mesh, which the new gateway does not have")
     if tls.mode not in ("SIMPLE", "MUTUAL"):
-        return HopTLS(OldLevel.BROKEN, f"tls.mode {tls.mode!r} is none of Istio's")
+        return HopTLS(OldLevel.BROKEN, f"tls.mode {tls.mode!r} is unknown to Istio")
     return _verified(inputs, tls, context, mesh)
 
 
@@ -73,12 +73,12 @@ def _without(inputs: Inputs, found: Effective, context: HopContext, mesh: Mesh) 
 def _by_port(tls: ClientTLS | None, context: HopContext, mesh: Mesh) -> HopTLS | None:
     """Returns the TLS by mesh and port where no DestinationRule starts TLS."""
     if tls is None and not context.external and (reason := mesh.meshed(context.namespace)):
-        why = f"no DestinationRule says otherwise, so it was mesh mTLS to Pods with a proxy, and {reason}"
+        why = f"no DestinationRule changes it, so it was mesh mTLS to Pods with a proxy, and {reason}"
         return HopTLS(OldLevel.MESH, why, was_plaintext=True)
     if tls is None and not context.external and (why := mesh.unknown(context.namespace)):
         return HopTLS(OldLevel.UNKNOWN, why, was_plaintext=True)
     if context.http and context.tls_port:
-        why = "the port says HTTPS or TLS, but only a DestinationRule makes a gateway start TLS, so it sent plaintext"
+        why = "the port declares HTTPS or TLS, but only a DestinationRule makes a gateway start TLS, so it sent plaintext"
         level = OldLevel.BROKEN if context.external else OldLevel.PLAINTEXT
         return HopTLS(level, why, OldLevel.HOST_NAME, "https-port-without-tls", was_plaintext=True)
     return None

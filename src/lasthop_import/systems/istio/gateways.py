@@ -201,7 +201,7 @@ def _shape(reader: FieldReader, tls: FieldReader, protocol: str, mode: str) -> t
     if protocol in TCP and "mode" not in tls:
         return ("TCP", False)
     if protocol not in ("HTTPS", "TLS", *TCP):
-        text = "is none of Istio's protocols; the server is left out"
+        text = "is not a protocol of Istio; the server is left out"
         reader.child("port").note(Category.CANNOT, "unknown-protocol", text, "protocol", severity=NoteSeverity.HIGH)
         return None
     if mode == "PASSTHROUGH":
@@ -239,7 +239,7 @@ def _clients(inputs: Inputs, tls: FieldReader, namespace: str, mode: str) -> Cli
     for key, text in _NARROWER.items():
         tls.access_control(key, text)
     if tls.boolean("insecureSkipVerify"):
-        text = "client certificates were asked for and not verified; clients without a valid one are let in"
+        text = "client certificates were requested and not verified; clients without a valid one are let in"
         tls.note(Category.CHANGED, "client-validation-optional", text, "insecureSkipVerify")
     optional = mode == "OPTIONAL_MUTUAL" or bool(tls.value.get("insecureSkipVerify"))
     credential = tls.text("credentialName")

@@ -46,7 +46,7 @@ _SERVICE: Final = re.compile(r"(?P<name>[^.*]+)\.(?P<namespace>[^.]+)\.svc\.clus
 OUTSIDE_MESH: Final = "--istio-outside-mesh"
 SYSTEM_STORE_SINCE: Final = (1, 21)
 LOST: Final = {
-    "AuthorizationPolicy": "says who may send which requests, and is not carried over",
+    "AuthorizationPolicy": "restricts requests, and is not carried over",
     "RequestAuthentication": "verifies tokens (JWT) of requests, and is not carried over",
     "EnvoyFilter": "changes Envoy's configuration in any way, and is not carried over; it may restrict access",
     "WasmPlugin": "runs code for each request, and is not carried over; it may restrict access",
@@ -96,7 +96,7 @@ class Mesh(msgspec.Struct, frozen=True):
         """Returns why connections to a namespace were mesh mTLS; empty: no known reason."""
         if namespace in self.strict or self.root in self.strict:
             return "a PeerAuthentication is STRICT there"
-        return "the Namespace's labels ask for proxies of the mesh" if namespace in self.sidecars else ""
+        return "the Namespace's labels inject proxies of the mesh" if namespace in self.sidecars else ""
 
     def unknown(self, namespace: str) -> str:
         """Returns why the input does not decide whether connections to a namespace were mesh mTLS; empty: it does."""
@@ -128,7 +128,7 @@ def _strict_namespaces(inputs: Inputs) -> Iterator[str]:
         strict = mapping(spec.value.get("mtls")).get("mode") == "STRICT"
         if strict and "selector" not in spec:
             yield document.namespace
-        text = "says how Pods with a sidecar accept connections; the new gateway is not part of the mesh"
+        text = "configures how Pods with a sidecar accept connections; the new gateway is not part of the mesh"
         severity = NoteSeverity.HIGH if strict else None
         reader.note(Category.CHANGED, "peer-authentication", text, "spec", severity=severity)
 

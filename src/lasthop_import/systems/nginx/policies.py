@@ -207,7 +207,7 @@ class PolicyBook:
             return None
         path = uri if uri.startswith("/") and uri != "/" else ""
         if path:
-            text = f"the server was asked for {path}; now that is put before the request's own path"
+            text = f"the server received requests for {path}; now this precedes the request's own path"
             reader.note(Category.CHANGED, "auth-path", text, "authURI", remedy="Let the server accept all paths below it.")
         backend = ServiceBackend(namespace or document.namespace, name, number)
         return Auth(ImportedHop(reader.source(), backend, tls if encrypted else None), path=path)

@@ -187,7 +187,7 @@ class _RouteReader:
         termination = tls.text("termination").lower() or ("(none)" if destination.strip() else EDGE)
         insecure = tls.text("insecureEdgeTerminationPolicy") or "None"
         if insecure not in ("None", "Allow", "Redirect"):
-            text = "is none of None, Allow and Redirect; plaintext is not accepted"
+            text = "is not None, Allow or Redirect; plaintext is not accepted"
             tls.note(Category.CANNOT, "insecure-policy", text, "insecureEdgeTerminationPolicy")
             insecure = "None"
         ca: InlineTrust | None = None

@@ -192,7 +192,7 @@ def _alternative(conditions: Conjunction) -> Alternative:
             case _:
                 raise Unwritable(f"{name} with {len(arguments)} arguments has no equivalent")
     if len(hosts) > 1 or len(methods) > 1:
-        raise Unwritable("it asks for two hosts or methods at once, so it never matched")
+        raise Unwritable("it requires two hosts or methods at once, so it never matched")
     match_ = ImportedMatch(_narrowest(paths), tuple(dict.fromkeys(headers)), tuple(dict.fromkeys(query)), "".join(methods))
     return Alternative("".join(hosts), match_)
 
@@ -251,5 +251,5 @@ def _narrowest(paths: list[PathMatch]) -> PathMatch | None:
     for each in paths:
         within = each.kind is PathKind.STRING and best.kind is not PathKind.REGEX and best.value.startswith(each.value)
         if each != best and not within:
-            raise Unwritable("it asks for two paths at once")
+            raise Unwritable("it requires two paths at once")
     return best

@@ -153,8 +153,12 @@ class Middlewares:
         size = reader.integer("maxBodySize") or 0
         body = (size if 0 < size <= 2**16 - 1 else 2**16 - 1) if reader.boolean("forwardBody") else 0
         if place is None or steps.auth is not None:
-            one = "only a Service of the cluster can authorize requests" if place is None else "only one server can be asked"
-            reader.note(Category.ACCESS_CONTROL, "forwardAuth", f"{one}; this one is not asked any more", "address")
+            one = (
+                "only a Service of the cluster can authorize requests"
+                if place is None
+                else "only one server can authorize requests"
+            )
+            reader.note(Category.ACCESS_CONTROL, "forwardAuth", f"{one}; this one is not used any more", "address")
             return steps
         path = "" if place.path == "/" else place.path
         _note_auth(reader, path, all_headers=not wanted)
@@ -207,7 +211,7 @@ def _note_auth(reader: FieldReader, path: str, *, all_headers: bool) -> None:
         remedy = "List in allowedHeaders what it reads, as Cookie."
         reader.note(Category.CHANGED, "auth-headers", text, None, remedy=remedy)
     if path:
-        text = f"the server was asked for {path}; now that is put before the request's own path"
+        text = f"the server received requests for {path}; now this precedes the request's own path"
         remedy = "Let the server accept all paths below it."
         reader.note(Category.CHANGED, "auth-path", text, "address", remedy=remedy)
 

@@ -142,7 +142,7 @@ class TraefikServices:
         if isinstance(backend, ServiceBackend) and scheme == UNKNOWN:
             return unseen_service(self._inputs, backend, "the name of its port, or its annotations,")
         if scheme != "https":
-            return HopTLS(OldLevel.BROKEN, f"the scheme {scheme[:40]!r} is none of Traefik's, so the route was not served")
+            return HopTLS(OldLevel.BROKEN, f"the scheme {scheme[:40]!r} is unknown to Traefik, so the route was not served")
         transport = self.transport("ServersTransport", place.transport, place.namespace)
         if isinstance(transport, str):
             return HopTLS(OldLevel.UNKNOWN, transport)
@@ -271,7 +271,7 @@ class _ServiceReader:
             failover.cannot("fallback", "there is no second backend for when the first fails")
             failover.cannot("errors", "belongs to the fallback")
             return self.service(failover.child("service"), namespace, share, path)
-        self.refused = f"TraefikService {label} says nothing that Traefik knows"
+        self.refused = f"TraefikService {label} has no setting that Traefik knows"
         return []
 
     def _mirroring(self, reader: FieldReader, namespace: str, share: Fraction, path: tuple[str, ...]) -> list[_Share]:
