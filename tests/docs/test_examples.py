@@ -155,7 +155,7 @@ def test_the_failing_policy_is_corrected_step_by_step(run: Callable[[str], Runni
     example.becomes("/", 500)
     example.edit("policy.yaml", "shop-cas", "shop-ca")
     example.becomes("/", 503)
-    wanted = "it holds DNS api.internal.example; wanted: api.shop.example"
+    wanted = "certificate has DNS api.internal.example; wanted: api.shop.example"
     probe = CliRunner().invoke(main, ["probe", "api", "--dir", str(example.gateway.folder)], env=dict(example.gateway.env))
     assert wanted in probe.stdout
     example.edit("policy.yaml", "api.shop.example", "api.internal.example")

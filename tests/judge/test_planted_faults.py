@@ -184,7 +184,7 @@ FAULTS = {
         import msgspec
         def make(old):
             return lambda options, alpn: old(msgspec.structs.replace(options, max_version="1.2"), alpn)
-        patch("{TLS}", "_alike", make)
+        patch("{TLS}", "_common", make)
         """,
         ("keys/tls13",),
         CLOSED,

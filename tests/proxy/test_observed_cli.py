@@ -74,7 +74,7 @@ def test_status_is_not_ready_where_requests_fail_and_names_the_cause_once(shop: 
     assert first.startswith("service/shop/plain: ") and "connection refused" in first
     assert shop.lasthop.command("status", "--exit-code").returncode == 1
     wide = shop.lasthop.command("status", "-o", "wide", "backendtlspolicy").stdout
-    assert "no connection has been tried yet" in wide and "handshakes succeed" in wide
+    assert "no connection was tried yet" in wide and "handshakes succeed" in wide
     names = shop.lasthop.command("status", "backendtlspolicy", "-o", "name").stdout.split()
     assert sorted(names) == [f"backendtlspolicy/shop/{name}" for name in ("later", "right", "wrong")]
 
@@ -131,7 +131,7 @@ def test_explain_ends_in_what_happened(shop: Shop) -> None:
     assert "✗ Gateway shop/web, port 443: TLS, must be verified" in policy
     right = shop.lasthop.command("explain", "service", "right").stdout
     assert "✓ observed: handshakes succeed" in right and "for api.example, until " in right
-    assert "observed: no connection has been tried yet" in shop.lasthop.command("explain", "backendtlspolicy", "later").stdout
+    assert "observed: no connection was tried yet" in shop.lasthop.command("explain", "backendtlspolicy", "later").stdout
     assert "observed" not in shop.lasthop.command("explain", "httproute", "wrong", "--dir", str(shop.lasthop.folder)).stdout
 
 

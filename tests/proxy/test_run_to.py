@@ -117,7 +117,7 @@ ROWS = {
     "expired-and-unknown": Row(tls(lambda: issued(*NAME, by=FOREIGN, valid=(NOW - 9 * DAY, NOW - DAY))), ("expired 1",), ""),
     "not-yet-valid": Row(tls(lambda: issued(*NAME, valid=(NOW + DAY, NOW + 9 * DAY))), ("not valid yet",)),
     "wrong-name": Row(
-        tls(lambda: issued(*NAME)), ("it holds DNS api.example; wanted: b.example",), "--ca ca.pem --hostname b.example"
+        tls(lambda: issued(*NAME)), ("certificate has DNS api.example; wanted: b.example",), "--ca ca.pem --hostname b.example"
     ),
     "wildcard": Row(tls(lambda: issued(*dns("*.corp.example")))),
     "localhost-in-the-url": Row(tls(lambda: issued(*NAME)), (), "--ca ca.pem", "https://localhost:{port}"),
@@ -306,7 +306,7 @@ def test_a_backend_that_refuses_requests_without_a_client_certificate_is_warned_
     with contextlib.closing(Backend(context)) as backend:
         said = runner.start(f"lasthop run --listen 127.0.0.1:{runner.port} --to https://127.0.0.1:{backend.port} --ca ca.pem")
         assert runner.runs
-        assert "client certificate: asked for" in said
+        assert "client certificate: requested" in said
         assert "If requests fail, add: --client-cert FILE --client-key FILE" in said
 
 

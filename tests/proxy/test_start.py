@@ -38,7 +38,7 @@ def test_without_an_envoy_binary_it_says_where_it_looked_and_what_to_do(lasthop:
 
 
 def test_something_else_than_an_envoy_is_not_run(lasthop: Lasthop) -> None:
-    assert "does not answer `--version` as Envoy does" in refused(lasthop, str(lasthop.folder), LASTHOP_ENVOY="/bin/true")
+    assert "is not an Envoy binary" in refused(lasthop, str(lasthop.folder), LASTHOP_ENVOY="/bin/true")
 
 
 def test_a_taken_admin_address_is_named(lasthop: Lasthop) -> None:

@@ -115,12 +115,12 @@ def test_a_service_at_fault_has_a_line_of_its_own() -> None:
 def test_nothing_tried_yet_is_no_bad_news_and_shown_only_with_more_columns() -> None:
     conditions = [
         _condition("Accepted", "True"),
-        _condition("BackendConnected", "Unknown", "no connection has been tried yet"),
+        _condition("BackendConnected", "Unknown", "no connection was tried yet"),
     ]
     ancestors = [{"ancestorRef": {"name": "web", "namespace": "shop"}, "conditions": conditions}]
     document = _document("BackendTLSPolicy", "api", ancestors=ancestors)
     assert row(document)[1:3] == ("True", "")
-    assert noted(row(document), document)[1:3] == ("True", "no connection has been tried yet")
+    assert noted(row(document), document)[1:3] == ("True", "no connection was tried yet")
 
 
 def test_more_columns_are_those_of_kubectl() -> None:
