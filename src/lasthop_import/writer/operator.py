@@ -1,4 +1,4 @@
-"""Writes copied objects, and what is the operator's to decide: the GatewayProfile that allows waivers, and hosts outside."""
+"""Writes copied objects, and the operator's GatewayProfile, which allows waivers and unverified hosts outside."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILES: Final = {
     "ListenerSet": OutputFile.GATEWAY,
     "Service": OutputFile.BACKENDS,
 }
-"""Of objects that an importer returns as they are; the others are routes."""
+"""The files of objects that an importer returns as they are; the others are routes."""
 
 
 def write_copies(context: WriterContext, copies: Iterable[tuple[SourceRef, Json]], *, profile: bool) -> StageOutput:
@@ -68,7 +68,7 @@ def _profile(settings: ImportSettings, namespace: str) -> Json:
 
 
 def external_hostnames(found: Sequence[RuleHop], verdicts: Mapping[PortGroup, PortVerdict | None]) -> Iterator[Note]:
-    """Yields the hosts outside that are not verified, of which a cluster needs the operator's word."""
+    """Notes unverified hosts outside, which the operator of a cluster must allow."""
     for rule_hop in found:
         if rule_hop.port and rule_hop.port.kind == "XBackend" and not _named(verdicts.get(rule_hop.port.group)):
             text = "a host outside is not verified, and in a cluster fails closed until a GatewayProfile allows it"
