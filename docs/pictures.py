@@ -33,7 +33,7 @@ def hop(wide: bool) -> Picture:
     client, backend = Card("Client"), Card("Backend", "a Service's port", "accent")
     gateway = Card("Gateway", "Lasthop + Envoy", "accent")
     passed = Card("Everything holds: 200", "The client gets the backend's answer.", "ok")
-    failed = Card("Anything wrong: 5xx", "No plaintext; log and status say why.", "bad")
+    failed = Card("Anything wrong: 5xx", "No plaintext; log and status show why.", "bad")
     if wide:
         picture.card(EDGE, 58, 92, client)
         picture.line([(EDGE + 92, 79), (186, 79)])
