@@ -1,4 +1,4 @@
-"""Checks and audits the objects of an import, as `lasthop check` and `lasthop audit` do, before anybody applies them."""
+"""Checks and audits the objects of an import, as `lasthop check` and `lasthop audit` do, before a user applies them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check(result: ImportResult, now: float, mode: Settings = ON_A_HOST) -> Impor
 
 
 def with_check(result: ImportResult, settings: ImportSettings) -> ImportResult:
-    """Returns the result with what `lasthop check` reports, besides what the report says already."""
+    """Adds the findings of `lasthop check` that the report does not have yet."""
     reported = {note.target for note in result.notes if note.category in (Category.DECISION, Category.TODO)}
     notes = list(result.notes)
     for mistake in check(result, settings.now, serving_mode(settings)).errors:

@@ -21,12 +21,12 @@ OLD: Final = ("gateway.envoyproxy.io/", "networking.gke.io/", "cloud.google.com/
 def copied(inputs: Inputs, document: Document, spec: Json) -> Json | None:
     """Returns an object with a changed spec. Unknown fields are listed and left out; an object that admission
     refuses all the same is listed, and is not written."""
-    metadata: Json = {"name": document.bare_name, "namespace": document.namespace}
-    if isinstance(labels := document.metadata.get("labels"), dict):
-        metadata["labels"] = labels
-    if annotations := _annotations(document):
-        metadata["annotations"] = annotations
-    found: Json = {"apiVersion": document.api_version, "kind": document.kind, "metadata": metadata, "spec": spec}
+    found: Json = {
+        "apiVersion": document.api_version,
+        "kind": document.kind,
+        "metadata": _metadata(document),
+        "spec": spec,
+    }
     problems = admit(found)[1]
     unknown = [each for each in problems if each.reason == reasons.UNKNOWN_FIELD]
     for each in unknown:
@@ -60,10 +60,19 @@ def without_listeners(gateway: Json, problems: Sequence[FieldProblem]) -> FewerL
     bad = [each for each in problems if each.path[:2] == ("spec", "listeners") and len(each.path) > 2]
     numbers = {each.path[2] for each in bad}
     listeners = mapping(gateway.get("spec")).get("listeners")
-    if gateway.get("kind") != "Gateway" or not isinstance(listeners, list) or not bad or len(numbers) == len(listeners):
+    if gateway.get("kind") != "Gateway" or not isinstance(listeners, list) or len(numbers) == len(listeners):
         return FewerListeners(gateway, ())
     kept = [each for number, each in enumerate(listeners) if number not in numbers]
     return FewerListeners({**gateway, "spec": {**gateway["spec"], "listeners": kept}}, tuple(bad))
+
+
+def _metadata(document: Document) -> Json:
+    metadata: Json = {"name": document.bare_name, "namespace": document.namespace}
+    if isinstance(labels := document.metadata.get("labels"), dict):
+        metadata["labels"] = labels
+    if annotations := _annotations(document):
+        metadata["annotations"] = annotations
+    return metadata
 
 
 def _annotations(document: Document) -> dict[str, str]:

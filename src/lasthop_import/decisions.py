@@ -77,12 +77,12 @@ class Decision(msgspec.Struct, frozen=True):
 
     @property
     def only_merges(self) -> bool:
-        """What routes ask for is merged, and no other name is decided."""
+        """The requirements of the routes are merged, and the decision names no other hostname."""
         return self.merge and not self.hostname and not self.names
 
     @property
     def names_trust(self) -> bool:
-        """Whether it says itself what to hold certificates against, or that nothing is."""
+        """Whether it has its own way to verify certificates, or waives verification."""
         return bool(self.ca or self.certificates or self.pins or self.waive == "All")
 
 
@@ -93,7 +93,7 @@ class Decisions(msgspec.Struct, frozen=True):
     client_certificate: ObjectName | None = None
     no_client_certificate: bool = False
     files: Mapping[str, bytes] = {}
-    """What the entries name, by the path as it is written."""
+    """The files that entries name, by the path as it is written."""
 
     @property
     def named_files(self) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ class Document:
     def __init__(
         self, value: Json, text: SourceText, span: Span = NOWHERE, base: Path = (), namespace: str = "default"
     ) -> None:
-        """`namespace`: what it is in if it does not say. An older version is converted if its shape is known."""
+        """`namespace`: its namespace if it names none. An older version is converted if its shape is known."""
         self.value = value = converted(value)
         self.text = text
         self.span = span
@@ -127,9 +127,9 @@ class ReadTexts(NamedTuple):
 
 
 def read_texts(texts: Iterable[SourceText], namespace: str = "default") -> ReadTexts:
-    """Parses texts. What cannot be read is listed, and the rest is used; each object is used once, where it is first.
+    """Parses texts. Lists unreadable objects and uses the rest; uses an object once, where it is first.
 
-    `namespace`: what objects are in that do not say, as those of `helm template`.
+    `namespace`: that of objects without one, as `helm template` writes them.
     """
     documents: dict[tuple[str, str, str, str], Document] = {}
     problems: list[Unparsable] = []
@@ -147,7 +147,7 @@ def read_texts(texts: Iterable[SourceText], namespace: str = "default") -> ReadT
 
 
 def _documents(text: SourceText, namespace: str) -> Iterator[Document | Unparsable]:
-    """Yields the objects of a text, and what in it is none."""
+    """Yields the objects of a text, and a problem for each other value in it."""
     as_json = text.name.endswith(".json") or text.content.lstrip()[:1] in (b"{", b"[")
     parsed = parse(text.content, as_json=as_json, max_values=MAX_VALUES)
     if parsed.mistakes and as_json and not text.name.endswith(".json"):

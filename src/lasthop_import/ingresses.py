@@ -1,4 +1,4 @@
-"""Reads Ingresses for all controllers: which have one of its classes, and what their specs say."""
+"""Reads the Ingresses of a controller's classes. All systems use it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WELL_KNOWN: Final = frozenset(
         *("tailscale", "traefik", "traefik-internal", "voyager"),
     )
 )
-"""Classes whose names say whose they are. `nginx` is none of them: two controllers call theirs so."""
+"""Classes that belong to one controller by name. `nginx` is missing: two controllers use it."""
 CLASS_UNKNOWN: Final = "class-unknown"
 TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
@@ -125,7 +125,6 @@ def claims(system: System, document: Document, controllers: Mapping[str, str]) -
 
 
 def controllers_of(documents: Iterable[Document]) -> dict[str, str]:
-    """Returns the controller of each IngressClass by name."""
     found = {}
     for document in documents:
         controller = document.spec.get("controller")
@@ -144,15 +143,9 @@ def note_namesake(ingress: FieldReader, own: tuple[str, ...], other: tuple[str, 
 
 def ingresses_of(inputs: Inputs, settings: ImportSettings, *controllers: str, known: tuple[str, ...] = ()) -> list[Document]:
     """Returns the Ingresses of a controller, oldest first, and skips all others. `known`: classes that are its own without an
-    IngressClass; "" among them means that an Ingress without a class is its own, too.
-
-    A class of which nothing says whose it is counts if it is the only one; several of them are a question."""
-    judge = _Classes(inputs, settings, controllers, known)
+    IngressClass; "" among them means that an Ingress without a class is its own, too."""
     documents = inputs.of(INGRESS)
-    owners = {name: judge.owner(name) for name in map(class_of, documents)}
-    unknown = sorted(name for name, owner in owners.items() if owner is _Owner.UNKNOWN)
-    if len(unknown) == 1 and not judge.has_own:
-        owners[unknown[0]] = _Owner.OURS
+    owners = _Classes(inputs, settings, controllers, known).owners(map(class_of, documents))
     for document in documents:
         name = class_of(document)
         if owners[name] is _Owner.OTHER:
@@ -163,9 +156,9 @@ def ingresses_of(inputs: Inputs, settings: ImportSettings, *controllers: str, kn
 
 
 def class_unknown(document: Document, classes: Iterable[str]) -> Note:
-    """Returns the question whose an Ingress is."""
+    """Returns the note that asks for the controller of an Ingress."""
     others = ", ".join(sorted(name or "none" for name in classes))
-    text = f"{_class_text(class_of(document))}, and nothing in the input says whose that is; classes: {others}; not imported"
+    text = f"{_class_text(class_of(document))}, and the input does not show its controller; classes: {others}; not imported"
     remedy = "Choose with --ingress-class NAME, or all; or add the IngressClasses to the input."
     return Note(Category.TODO, CLASS_UNKNOWN, text, SourceRef(document), remedy=remedy)
 
@@ -181,7 +174,7 @@ class _Owner(Enum):
 
 
 class _Classes:
-    """Says whose an Ingress class is: by --ingress-class, by its IngressClass, or by a name that is well known."""
+    """Finds the controller of an Ingress class: by --ingress-class, by its IngressClass, or by a well-known name."""
 
     def __init__(self, inputs: Inputs, settings: ImportSettings, controllers: tuple[str, ...], known: tuple[str, ...]) -> None:
         self._chosen = settings.ingress_classes
@@ -194,18 +187,22 @@ class _Classes:
             if each.annotations.get(DEFAULT_CLASS) == "true":
                 self._owners[""] = self._owners[each.bare_name]
 
-    @property
-    def has_own(self) -> bool:
-        return _Owner.OURS in self._owners.values()
+    def owners(self, names: Iterable[str]) -> dict[str, _Owner]:
+        """Returns the owner of each class. A class of unknown owner counts if it is the only one; several are a question."""
+        owners = {name: self._owner(name) for name in names}
+        unknown = [name for name, owner in owners.items() if owner is _Owner.UNKNOWN]
+        if len(unknown) == 1 and _Owner.OURS not in self._owners.values():
+            owners[unknown[0]] = _Owner.OURS
+        return owners
 
-    def owner(self, name: str) -> _Owner:
+    def _owner(self, name: str) -> _Owner:
         if self._chosen:
             return _Owner.OURS if name in self._chosen or "all" in self._chosen else _Owner.OTHER
         if name in self._owners:
             return self._owners[name]
         if name in self._known:
             return _Owner.OURS
-        # Without a class, and with none that is the default, no controller is asked to serve it.
+        # No controller serves an Ingress without a class if no class is the default.
         if name in WELL_KNOWN or self._known or (not name and self._owners):
             return _Owner.OTHER
         return _Owner.UNKNOWN

@@ -1,6 +1,6 @@
 """Answers an importer's questions about the input: objects by kind, Services and their ports, certificates in Secrets.
 
-It remembers what was asked for and is not there, so that the command can get exactly these Secrets from a cluster.
+It records missing objects, so that the command can get exactly these Secrets from a cluster.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from lasthop_import.values import is_port
 INGRESS: Final = Kind("Ingress", "networking.k8s.io", ("v1",), "ingresses", Object)
 INGRESS_CLASS: Final = Kind("IngressClass", "networking.k8s.io", ("v1",), "ingressclasses", Object, namespaced=False)
 SHARED: Final = (KINDS["Service"], KINDS["EndpointSlice"], INGRESS_CLASS)
-"""What every importer may ask about."""
+"""Kinds that every importer reads."""
 FETCHED: Final = ("Secret", "ConfigMap")
-"""Kinds of which a cluster is asked for single objects only."""
+"""Kinds whose objects are fetched from a cluster one by one."""
 
 
 class PortOfService(NamedTuple):
@@ -37,7 +37,7 @@ class Inputs:
         self.documents = tuple(sorted(documents, key=lambda each: (each.kind, *each.age)))
         self.notes: list[Note] = []
         self.wanted: set[Key] = set()
-        """ConfigMaps and Secrets that were asked for and are not there."""
+        """ConfigMaps and Secrets that were looked up and are missing."""
         self.hidden = hidden or {}
         self._accounts: dict[Document, Account] = {}
         self._by_key: dict[tuple[str, str, str, str], Document] = {}
@@ -53,7 +53,7 @@ class Inputs:
         return [each for each in self._by_kind.get((kind.group, kind.kind), ()) if each.api_version in kind.api_versions]
 
     def unread_versions(self, kind: Kind) -> list[Document]:
-        """Returns the objects of a kind in versions that are not read: what they say is unknown."""
+        """Returns the objects of a kind in versions that are not read, so that their content is unknown."""
         return [each for each in self._by_kind.get((kind.group, kind.kind), ()) if each.api_version not in kind.api_versions]
 
     def open(self, document: Document) -> FieldReader:
@@ -134,7 +134,6 @@ class Inputs:
         )
 
     def slices(self, namespace: str, service: str) -> list[Document]:
-        """Returns the EndpointSlices of a Service."""
         found = (each for each in self.documents if each.kind == "EndpointSlice" and each.namespace == namespace)
         return [each for each in found if service_of(each) == service]
 
@@ -154,7 +153,6 @@ class Inputs:
 
 
 def service_of(endpoints: Document) -> str:
-    """Returns the name of the Service that an EndpointSlice belongs to."""
     return str(endpoints.labels.get("kubernetes.io/service-name", ""))
 
 

@@ -1,4 +1,4 @@
-"""Says how well a hop was verified by the old gateway, and how well it is by the new one."""
+"""Defines how a hop was verified by the old gateway and how it is verified by the new one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lasthop.engine.plan.strength import Strength
 
 
 class OldLevel(StrEnum):
-    """What the old gateway did on the way to a backend."""
+    """How the old gateway verified a backend."""
 
     PLAINTEXT = "plaintext"
     UNVERIFIED = "unverified"
@@ -31,11 +31,11 @@ class OldLevel(StrEnum):
     BROKEN = "broken"
     """It cannot have worked."""
     UNKNOWN = "unknown"
-    """What decides it is not in the input, or cannot be read."""
+    """The deciding object is not in the input, or cannot be read."""
 
 
 class HopOutcome(StrEnum):
-    """What becomes of a hop on which the gateway makes no connection of its own."""
+    """The state of a hop on which the gateway makes no connection of its own."""
 
     PASSTHROUGH = "passthrough"
     """The TLS is the client's own."""
@@ -55,7 +55,7 @@ class NewState(NamedTuple):
 
     how: Strength | HopOutcome
     by: str = ""
-    """What identifies the certificate of a verified hop, as the report writes it: name, uri or pinned."""
+    """How a verified hop identifies the certificate, as the report writes it: name, uri or pinned."""
 
     @property
     def strength(self) -> Strength | None:

@@ -1,10 +1,10 @@
-"""The common model: what every importer reduces its input to, and all that the writers see.
+"""Defines the common model: every importer returns it, and the writers see nothing else.
 
     Listener   where clients connect, with which certificate
     Rule       which requests, what is done to them, and the hops that they take
     Hop        a connection to a backend, with the level of its TLS
 
-Filters, timeouts, retries and sessions are the structs of `base/api/routes.py`: what the target can say.
+Filters, timeouts, retries and sessions are the structs of `base/api/routes.py`, the target's own.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SystemTrust(msgspec.Struct, frozen=True):
 
 
 class MissingTrust(msgspec.Struct, frozen=True):
-    """What the source names does not exist, or holds no CA."""
+    """The object that the source names does not exist, or holds no CA."""
 
     what: str
 
@@ -128,42 +128,42 @@ class Name(msgspec.Struct, frozen=True, order=True):
 class HopTLS(msgspec.Struct, frozen=True):
     level: OldLevel
     why: str
-    """What in the source decides it, as `proxy-ssl-verify is off`."""
+    """The setting of the source that decides it, as `proxy-ssl-verify is off`."""
     believed: OldLevel | None = None
-    """What its author will think, where that is more."""
+    """The level that its author will assume, where that is higher."""
     believed_reason: str = ""
     """In kebab-case, as `grpc-not-verified`: goes with `believed`."""
     names: tuple[Name, ...] = ()
     """Any one suffices. Of HOST_NAME the hostnames of the route, which may be wildcards."""
     sni: str = ""
-    """What was sent, if it was fixed; empty: none, or the request's Host."""
+    """The server name that was sent, if it was fixed; empty: none, or the request's Host."""
     trust: tuple[Trust, ...] = ()
-    """What the certificate's chain was checked against. Where nothing was checked: a CA that was configured all the same,
+    """The CAs of the certificate's chain. Where nothing was checked: a CA that was configured all the same,
     which the report offers."""
     client_certificate: ObjectName | None = None
     options: TLSOptions = TLSOptions()
     was_plaintext: bool = False
-    """The configuration asks for TLS in vain, or the input does not show it; a decision may keep plaintext."""
+    """The configured TLS had no effect, or the input does not show it; a decision may keep plaintext."""
     cn_fallback: bool = False
     """The old gateway accepted a certificate whose only name is the CN."""
     sni_of_host: bool = False
-    """Of SNI: the request's Host was sent, as for HOST_NAME it always is."""
+    """The SNI was the request's Host, as it always is for HOST_NAME."""
     revocation: tuple[TrustRef | FileTrust, ...] = ()
     """Revocation lists that certificates were looked up in."""
     shown_to_all: bool = False
     """Of the client certificate: the old gateway showed it to all of its TLS backends, as a Gateway does."""
     by_section: tuple[tuple[str, HopTLS], ...] = ()
-    """Of a Service that is not in the input: the TLS of its ports by their names, as policies say it."""
+    """The TLS of the ports of a Service that is not in the input, by port name, as policies set it."""
 
     @property
     def meaning(self) -> tuple[object, ...]:
-        """Equal for hops of which one policy can be made."""
+        """Equal for hops that one policy can serve."""
         names = tuple(sorted(self.names))
         return (self.level, names, self.sni, self.trust, self.revocation, self.options, self.by_section)
 
 
 class ImportedRetryBudget(msgspec.Struct, frozen=True, order=True):
-    """How many of the requests to a backend may be retries."""
+    """The share of retries among the requests to a backend."""
 
     percent: int
     at_least: int
@@ -224,7 +224,7 @@ class ImportedMirror(msgspec.Struct, frozen=True):
 
 
 class Auth(msgspec.Struct, frozen=True):
-    """A server that is asked before each request."""
+    """A server that authorizes each request."""
 
     hop: ImportedHop
     grpc: bool = False
@@ -330,7 +330,7 @@ Certificate = SecretCertificate | InlineCertificate | ForeignCertificate
 
 
 class ClientValidation(msgspec.Struct, frozen=True):
-    """How clients are verified. A Gateway does so for a whole port."""
+    """Verification of client certificates. A Gateway does so for a whole port."""
 
     trust: tuple[TrustRef, ...]
     optional: bool = False
@@ -362,12 +362,12 @@ def keys_of(listeners: Iterable[ImportedListener]) -> tuple[ListenerKey, ...]:
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """What an importer returns. Notes are in the Inputs."""
+    """The result of an importer. Notes are in the Inputs."""
 
     listeners: tuple[ImportedListener, ...] = ()
     rules: tuple[ImportedRule, ...] = ()
     hops: tuple[ImportedHop, ...] = ()
-    """Of routes that are not made from rules, because they are copied as they are."""
+    """Those of routes that are copied as they are, not made from rules."""
     objects: tuple[tuple[SourceRef, Json], ...] = ()
     """Gateway API objects of the input, changed where they must be."""
     gateways: tuple[ObjectName, ...] = ()

@@ -1,4 +1,4 @@
-"""Makes names of objects."""
+"""Builds object names within Kubernetes' limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describes what the import has to say: one note for each difference, loss, question and unread field."""
+"""Defines the notes of the report: one for each difference, loss, question and unread field."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ class Note(msgspec.Struct, frozen=True):
     text: str
     source: SourceRef | None = None
     value: str = ""
-    """What the field says, shortened; never a secret."""
+    """The value of the field, shortened; never a secret."""
     remedy: str = ""
     target: str = ""
     """The object that is written, as `BackendTLSPolicy obs/grafana`."""
     severity: NoteSeverity | None = None
     everywhere: bool = False
-    """The setting applies to all routes, in whatever namespace its object is."""
+    """The setting applies to the routes of all namespaces."""
 
     @property
     def level(self) -> NoteSeverity:

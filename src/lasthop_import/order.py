@@ -1,4 +1,4 @@
-"""Finds rules whose order changes: Gateway API tries the more specific match first, other gateways what is written first.
+"""Finds rules whose order changes: Gateway API tries the more specific match first, other gateways the first one written.
 
 For importers of systems that go by list order or priority: give the rules of a host in the old order.
 """

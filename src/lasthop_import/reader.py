@@ -1,4 +1,4 @@
-"""Reads the fields of an object and keeps account of them: what is never read is listed as unknown.
+"""Reads the fields of an object and keeps account of them: fields that are never read are listed as unknown.
 
 A getter consumes the field with everything below it; `child` and `children` consume nothing by themselves, so that each field
 of a mapping is accounted for. `cannot` and its siblings consume a field and list it. A field of the wrong type is listed, and
@@ -31,7 +31,7 @@ _TYPES: Final = {str: "a text", bool: "true or false", int: "a number", dict: "a
 
 
 class Account:
-    """Records which fields of one object were read, and what there is to say about it."""
+    """Records which fields of one object were read, and the notes about it."""
 
     def __init__(self, document: Document, notes: list[Note]) -> None:
         self.document = document
@@ -41,7 +41,6 @@ class Account:
         self.notes = notes
 
     def unread(self) -> list[Path]:
-        """Returns the topmost fields of which nothing was read."""
         entered = {path[:length] for path in self.read for length in range(len(path))}
         entered |= {path[:length] for path in self.asked for length in range(len(path) + 1)}
         return list(self._unread(self.document.value, (), entered))
@@ -58,8 +57,8 @@ class Account:
 
 
 def _exempt(path: Path) -> bool:
-    """Returns whether a field needs no account: metadata but for annotations says nothing about a gateway, and others write
-    the status."""
+    """Returns whether a field needs no account: metadata other than annotations does not concern gateways, and controllers
+    write the status."""
     match path:
         case ("apiVersion" | "kind" | "status",):
             return True
@@ -148,7 +147,7 @@ class FieldReader:
     # --- below -------------------------------------------------------------------------------------------------------
 
     def child(self, key: str) -> FieldReader:
-        """Returns the mapping in a field; an empty one if there is none."""
+        """Returns the mapping in a field, by default an empty one."""
         found = self.value.get(key)
         if found is not None and not isinstance(found, dict):
             self._wrong_type((key,), found, dict)
@@ -158,7 +157,6 @@ class FieldReader:
         return FieldReader(self.account, found, (*self.path, key))
 
     def children(self, key: str) -> list[FieldReader]:
-        """Returns the mappings in a list."""
         found = self.value.get(key)
         if found is not None and not isinstance(found, list):
             self._wrong_type((key,), found, list)

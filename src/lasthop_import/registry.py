@@ -1,4 +1,4 @@
-"""The only list of systems: a line each."""
+"""Lists the systems that can be imported."""
 
 from __future__ import annotations
 

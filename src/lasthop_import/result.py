@@ -23,7 +23,7 @@ SERIOUS: Final = (NoteSeverity.ERROR, NoteSeverity.HIGH)
 
 
 class ReportRow(msgspec.Struct, frozen=True):
-    """What happened to one hop: what the old gateway checked, what its author believes, what is checked now."""
+    """One hop: the verification by the old gateway, the one its author believes in, and the new one."""
 
     source: SourceRef
     route: str
@@ -82,23 +82,22 @@ class ImportResult(msgspec.Struct, frozen=True):
 
     @property
     def headline(self) -> str:
-        """One sentence for readers who see nothing else."""
+        """The import in one sentence."""
         levels = {row.backend: row.old for row in self.rows if row.old not in (OldLevel.PLAINTEXT, OldLevel.PASSTHROUGH)}
         count = Counter(levels.values())
         unknown, unverified, closed = count[OldLevel.UNKNOWN], count[OldLevel.UNVERIFIED], len(self.closed)
         known = len(levels) - unknown
         dropped = sum(row.new.how is HopOutcome.DROPPED for row in self.rows)
-        nothing = "no backend had TLS" if self.objects else "nothing was written"
-        parts = [
-            f"{unverified} of {known} TLS backends {'was' if unverified == 1 else 'were'} never verified" if known else "",
-            f"{count[OldLevel.CHAIN]} without a check of the name" if count[OldLevel.CHAIN] else "",
-            f"{count[OldLevel.BROKEN]} cannot have worked as configured" if count[OldLevel.BROKEN] else "",
-            "" if levels else nothing,
-            f"the input does not show whether {_counted(unknown, 'backend')} used TLS" if unknown else "",
-            f"{_counted(closed, 'route')} with lost access control closed until you decide" if closed else "",
-            f"{_counted(dropped, 'hop')} left out" if dropped else "",
-        ]
-        return f"{'; '.join(filter(None, parts))}."
+        parts = (
+            (known, f"{unverified} of {known} TLS backends {'was' if unverified == 1 else 'were'} never verified"),
+            (count[OldLevel.CHAIN], f"{count[OldLevel.CHAIN]} without a check of the name"),
+            (count[OldLevel.BROKEN], f"{count[OldLevel.BROKEN]} cannot have worked as configured"),
+            (not levels, "no backend had TLS" if self.objects else "nothing was written"),
+            (unknown, f"the input does not show whether {_counted(unknown, 'backend')} used TLS"),
+            (closed, f"{_counted(closed, 'route')} with lost access control closed until you decide"),
+            (dropped, f"{_counted(dropped, 'hop')} left out"),
+        )
+        return f"{'; '.join(text for applies, text in parts if applies)}."
 
     @property
     def summary(self) -> dict[str, int]:

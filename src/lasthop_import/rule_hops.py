@@ -70,7 +70,7 @@ class RuleHop(NamedTuple):
     role: str
     port: HopPort | None
     problem: str = ""
-    """Why there is no port; then nothing is written that leads there."""
+    """Why there is no port; then no written object leads there."""
     remedy: str = ""
 
     @property
@@ -137,8 +137,8 @@ def resolve(inputs: Inputs, hop: ImportedHop) -> HopPort | Unresolved:
 
 
 def unseen_service(inputs: Inputs, backend: ServiceBackend, decides: str) -> HopTLS | None:
-    """Returns the TLS of a hop to a Service that is not in the input, for a system in which the Service may ask for TLS; None
-    if it is there. `decides`: what of the Service is missing, as `its annotations`."""
+    """Returns the TLS of a hop to a Service that is not in the input, for a system in which the Service may require TLS;
+    None if the Service is known. `decides`: what of the Service is missing, as `its annotations`."""
     if inputs.ports(backend.namespace, backend.name) is not None:
         return None
     name = f"{backend.namespace}/{backend.name}"
@@ -153,7 +153,7 @@ def unseen_policies(inputs: Inputs, backend: ServiceBackend, by_section: tuple[t
 
 
 def unread_policy(inputs: Inputs, backend: ServiceBackend, read_versions: bool = True) -> HopTLS | None:
-    """Returns the TLS of a hop to a Service that an unread BackendTLSPolicy may target; None if there is none.
+    """Returns the TLS of a hop to a Service if an unread BackendTLSPolicy may target it.
     `read_versions`: whether the system reads any BackendTLSPolicy."""
     kind = KINDS["BackendTLSPolicy"]
     for document in (*inputs.unread_versions(kind), *(() if read_versions else inputs.of(kind))):
@@ -205,7 +205,7 @@ def _is_grpc(role: str, rule: ImportedRule) -> bool:
 
 
 def h2c_notes(hop: ImportedHop, port: HopPort | None) -> Iterator[Note]:
-    """Yields that nothing that is written says HTTP/2, as a GRPCRoute or an XBackend's protocol would."""
+    """Notes HTTP/2 that neither a GRPCRoute nor an XBackend's protocol carries over."""
     if hop.h2c and port is not None and port.kind == "Service" and port.app_protocol != H2C:
         text = f"{port} was sent HTTP/2 without TLS; without appProtocol: kubernetes.io/h2c it is sent HTTP/1.1 now"
         remedy = "Set appProtocol: kubernetes.io/h2c on the Service's port."
@@ -222,7 +222,7 @@ def groups(rule_hops: Iterable[RuleHop]) -> dict[PortGroup, list[RuleHop]]:
 
 
 def rule_hop_notes(rule_hops: Iterable[RuleHop]) -> Iterator[Note]:
-    """Yields references that lead nowhere, Services that are not in the input, and HTTP/2 that nothing written says."""
+    """Notes broken references, Services that are not in the input, and HTTP/2 that is not carried over."""
     missing: set[tuple[str, str]] = set()
     for rule_hop in rule_hops:
         port = rule_hop.port

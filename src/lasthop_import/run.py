@@ -1,4 +1,4 @@
-"""Runs an import: systems read, hops are judged, objects are written and admitted. Pure: the command does the reading."""
+"""Runs an import from documents to objects and report. It is pure: the command reads files and clusters."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NORMALIZED: Final = Note(
 
 
 class SystemsRead(msgspec.Struct, frozen=True):
-    """What the systems have read."""
+    """The combined results of the systems' importers."""
 
     imported: Imported
     notes: tuple[Note, ...]
@@ -117,30 +117,25 @@ def _only(documents: Sequence[Document], settings: ImportSettings) -> list[Docum
 
 
 def _left(systems: Sequence[System], documents: Sequence[Document]) -> list[Note]:
-    """Lists the objects that no system has looked at: those of another version, and the kinds of all others."""
+    """Lists the objects that no system has read: one note for each in another version, and one for each other kind."""
     notes: list[Note] = []
     others: dict[str, list[Document]] = {}
     for document in documents:
-        if text := _other_version(systems, document):
-            restricts = any(document.kind in system.restricting for system in systems)
-            text += "; it may restrict access" if restricts else ""
-            category = Category.ACCESS_CONTROL if restricts else Category.CANNOT
-            source = SourceRef(document, ("apiVersion",))
-            notes.append(Note(category, "other-version", text, source, severity=NoteSeverity.HIGH))
+        if note := _other_version(systems, document):
+            notes.append(note)
         elif document.kind == INGRESS.kind and class_of(document) not in WELL_KNOWN:
             notes.append(class_unknown(document, {class_of(each) for each in documents if each.kind == INGRESS.kind}))
         elif document.kind not in READ_ALONG:
             others.setdefault(document.kind, []).append(document)
-    for kind, unread in sorted(others.items()):
-        names = ", ".join(sorted(each.path for each in unread)[:3])
-        text = f"kind {kind} is not read: {names}{f' and {len(unread) - 3} more' if len(unread) > 3 else ''}"
-        first = min(unread, key=lambda each: each.path)
-        notes.append(_unread_kind(systems, first, text))
-    return notes
+    return [*notes, *(_unread_kind(systems, unread) for _, unread in sorted(others.items()))]
 
 
-def _unread_kind(systems: Sequence[System], document: Document, text: str) -> Note:
+def _unread_kind(systems: Sequence[System], unread: Sequence[Document]) -> Note:
     """Returns the note about a kind that no system reads. One of a system's own API groups is configuration that is lost."""
+    names = sorted(each.path for each in unread)
+    document = next(each for each in unread if each.path == names[0])
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    text = f"kind {document.kind} is not read: {', '.join(names[:3])}{more}"
     owner = next((system for system in systems if document.group in system.groups), None)
     if owner is None:
         return Note(Category.SKIPPED, "other-kind", text, SourceRef(document))
@@ -149,13 +144,17 @@ def _unread_kind(systems: Sequence[System], document: Document, text: str) -> No
     return Note(category, "other-kind", text, SourceRef(document), severity=NoteSeverity.HIGH)
 
 
-def _other_version(systems: Sequence[System], document: Document) -> str:
-    """Returns why the version of an object is not read; empty if its version is read."""
+def _other_version(systems: Sequence[System], document: Document) -> Note | None:
+    """Returns the note about an object in a version that no system reads."""
     kinds = [kind for system in systems for kind in system.kinds]
     versions = [each for kind in kinds if _is_kind(kind, document) for each in kind.api_versions]
-    if versions and document.api_version not in versions:
-        return f"{document.api_version} is not read; convert it to {versions[0]}"
-    return ""
+    if not versions or document.api_version in versions:
+        return None
+    text, source = f"{document.api_version} is not read; convert it to {versions[0]}", SourceRef(document, ("apiVersion",))
+    if any(document.kind in system.restricting for system in systems):
+        text = f"{text}; it may restrict access"
+        return Note(Category.ACCESS_CONTROL, "other-version", text, source, severity=NoteSeverity.HIGH)
+    return Note(Category.CANNOT, "other-version", text, source, severity=NoteSeverity.HIGH)
 
 
 class ResolvedHops(NamedTuple):
@@ -177,7 +176,7 @@ def write(
     hidden: Mapping[Key, str] | None = None,
     progress: Progress = lambda *_: None,
 ) -> ImportResult:
-    """Writes what was read as objects, and the report about them: stage by stage, each a function of what came before."""
+    """Writes the objects and the report. Each stage is a function of the results of earlier ones."""
     inputs = Inputs([*documents, *_services(reading.imported)], hidden)
     context, imported, hops, split = _resolved(
         WriterContext(inputs, settings, decisions, reading.origins, systems[0]), reading
@@ -225,7 +224,9 @@ def write(
         objects=admitted.written,
         admitted=admitted.objects,
         context=admitted.context,
-        rows=tuple(sorted((_row(each, policies.verdicts, dropped, lost) for each in hops), key=lambda row: row.order)),
+        rows=tuple(
+            sorted((_row(each, _verdict(each, policies.verdicts, dropped, lost)) for each in hops), key=lambda row: row.order)
+        ),
         notes=tuple(sorted(dict.fromkeys(notes), key=lambda note: note.order)),
         questions=policies.questions,
         closed=lost.questions,
@@ -239,21 +240,23 @@ def write(
 def _missing(
     inputs: Inputs, hops: Sequence[RuleHop], written: Sequence[Written], settings: ImportSettings
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Returns what the written objects refer to and neither they nor the input have."""
+    """Returns the objects that the written ones refer to and that neither they nor the input contain."""
     backends = [each.hop.backend for each in hops]
     found = {("Service", each.namespace, each.name) for each in backends if isinstance(each, ServiceBackend)}
     found |= {each for each in referenced(written) if not each[2].endswith("-todo")}
-    for route in written:
-        for each in mappings(route.document.get("spec", {}).get("parentRefs")):
-            place = (each.get("namespace", route.key[0]), each["name"])
-            if each.get("kind", "Gateway") == "Gateway" and place != settings.parent:
-                found.add(("Gateway", *place))
+    found |= {("Gateway", *name) for route in written for name in _parents(route) if name != settings.parent}
     known = {(each.kind, each.key[0], each.key[2]) for each in written}
     known |= {(each.kind, each.namespace, each.bare_name) for each in inputs.documents}
     absent = sorted(found - known)
     return tuple(
         (kind, tuple(f"{place[1]}/{place[2]}" for place in places)) for kind, places in groupby(absent, itemgetter(0))
     )
+
+
+def _parents(route: Written) -> Iterator[tuple[str, str]]:
+    for each in mappings(route.document.get("spec", {}).get("parentRefs")):
+        if each.get("kind", "Gateway") == "Gateway":
+            yield each.get("namespace", route.key[0]), each["name"]
 
 
 def _unused_decisions(hops: Sequence[RuleHop], imported: Imported, decisions: Decisions) -> Iterator[Note]:
@@ -302,20 +305,21 @@ def _is_closed(rule_hop: RuleHop, lost: AccessLoss) -> bool:
     return id(rule_hop.hop) in lost.hops if rule_hop.rule else rule_hop.source.document in lost.documents
 
 
-def _row(
+def _verdict(
     rule_hop: RuleHop, verdicts: Mapping[PortGroup, PortVerdict | None], dropped: set[int], lost: AccessLoss
-) -> ReportRow:
-    port, level = rule_hop.port, rule_hop.hop.level
-    if port is None or id(rule_hop.hop) in dropped:
-        verdict = PortVerdict(NewState(HopOutcome.DROPPED), detail=rule_hop.problem)
-    elif _is_closed(rule_hop, lost):
-        written = verdicts.get(port.group)
-        verdict = PortVerdict(NewState(HopOutcome.CLOSED), written.target if written else "")
-    elif level is OldLevel.PASSTHROUGH:
-        verdict = PortVerdict(NewState(HopOutcome.PASSTHROUGH))
-    else:
-        verdict = verdicts.get(port.group) or PortVerdict(NewState(Strength.PLAINTEXT))
-    tls, rule = rule_hop.tls, rule_hop.rule
+) -> PortVerdict:
+    if rule_hop.port is None or id(rule_hop.hop) in dropped:
+        return PortVerdict(NewState(HopOutcome.DROPPED), detail=rule_hop.problem)
+    written = verdicts.get(rule_hop.port.group) or PortVerdict(NewState(Strength.PLAINTEXT))
+    if _is_closed(rule_hop, lost):
+        return PortVerdict(NewState(HopOutcome.CLOSED), written.target)
+    if rule_hop.hop.level is OldLevel.PASSTHROUGH:
+        return PortVerdict(NewState(HopOutcome.PASSTHROUGH))
+    return written
+
+
+def _row(rule_hop: RuleHop, verdict: PortVerdict) -> ReportRow:
+    port, level, tls, rule = rule_hop.port, rule_hop.hop.level, rule_hop.tls, rule_hop.rule
     return ReportRow(
         source=rule_hop.source,
         route=f"{rule.kind} {rule.namespace}/{rule.route}" if rule else "",

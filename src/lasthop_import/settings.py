@@ -27,7 +27,7 @@ class ImportSettings(msgspec.Struct, frozen=True):
     """An existing Gateway to attach routes to; then none is written."""
     parent_listener: str = ""
     ingress_classes: tuple[str, ...] = ()
-    """Empty: what IngressClass objects say, or all."""
+    """Empty: those of the IngressClass objects, or all."""
     domain: str = ""
     default_certificate: ObjectName | None = None
     ca_files: Mapping[str, bytes] = {}
@@ -77,17 +77,17 @@ class System(msgspec.Struct, frozen=True):
     """As it is typed: `ingress-nginx`."""
     title: str
     kinds: tuple[Kind, ...]
-    """What it reads besides Services, EndpointSlices, ConfigMaps, Secrets and IngressClasses."""
+    """The kinds that it reads besides Services, EndpointSlices, ConfigMaps, Secrets and IngressClasses."""
     read: Callable[[Inputs, ImportSettings], Imported]
     claims: Callable[[Document], bool]
     """For `auto`: whether an object, of one of the kinds, is of this system."""
     flags: tuple[Flag, ...] = ()
     controllers: tuple[str, ...] = ()
-    """Of IngressClasses, whose Ingresses are always its own."""
+    """Controllers in IngressClasses; their Ingresses are always its own."""
     restricting: frozenset[str] = frozenset()
     """Kinds that may restrict access. Their routes are closed if the version, or a field of the spec, is not known."""
     other_groups: tuple[str, ...] = ()
-    """API groups of the system of which no kind is read."""
+    """API groups of the system that are not read."""
 
     @property
     def groups(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Takes addresses apart: which lead to a Service of the cluster, and which a redirect can have."""
+"""Parses URLs of Services and of redirects."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Makes values that Gateway API takes from what other systems let people write: durations, header edits, CORS, matches.
+"""Converts values of other systems into those of Gateway API: durations, header edits, CORS, matches.
 
-What cannot be written is returned beside the rest, so that an importer can list it.
+Values without an equivalent are returned beside the rest, so that an importer can list them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LONGEST: Final = 99_999 * 3_600_000
 
 
 def milliseconds(text: str) -> int | None:
-    """Returns a duration as Go or protobuf writes it (`1.5s`, `1h30m`), rounded up; None if it is none, or too long."""
+    """Returns a duration as Go or protobuf writes it (`1.5s`, `1h30m`), rounded up; None if it is invalid or too long."""
     if text == "0":
         return 0
     if not _DURATION.fullmatch(text):
@@ -87,7 +87,7 @@ def is_number(text: str) -> bool:
 
 
 def port_number(text: str) -> int:
-    """Returns a port that is written in digits; 0 if it is none."""
+    """Returns a port that is written in digits; 0 if it is invalid."""
     digits = text.lstrip("0")
     return int(digits) if is_number(digits) and len(digits) < 6 and is_port(int(digits)) else 0
 
@@ -153,7 +153,7 @@ def cors(
     max_age: int | None = None,
     credentials: bool = False,
 ) -> CorsEdit:
-    """Returns the CORS filter; without a writable origin there is none, so that browsers refuse."""
+    """Returns the CORS filter; without a valid origin no filter, so that browsers refuse."""
     refused: list[str] = []
 
     def listed(values: Iterable[str], fits: re.Pattern[str] | tuple[str, ...]) -> tuple[str, ...]:

@@ -22,16 +22,14 @@ INGRESSES: Final = ("networking.k8s.io/v1beta1", "extensions/v1beta1")
 
 
 def converted(value: Json) -> Json:
-    """Returns an object in the version that is read; as it is if its shape is not known."""
-    version, kind, spec = value.get("apiVersion"), value.get("kind"), value.get("spec")
-    if not isinstance(version, str) or not isinstance(kind, str):
-        return value
-    if renamed := RENAMED.get((version, kind)):
-        return {**value, "apiVersion": renamed}
-    if kind == "BackendTLSPolicy" and version == f"{GATEWAY_API}/v1alpha2" and isinstance(spec, dict):
-        return {**value, "apiVersion": f"{GATEWAY_API}/v1", "spec": _backend_tls(spec)}
-    if kind == "Ingress" and version in INGRESSES and isinstance(spec, dict | None):
-        return {**value, "apiVersion": "networking.k8s.io/v1", "spec": _ingress(spec or {})}
+    """Returns an object in the version that the importers read, unchanged if its shape is not known."""
+    match {"spec": None, **value}:
+        case {"apiVersion": str(version), "kind": str(kind)} if renamed := RENAMED.get((version, kind)):
+            return {**value, "apiVersion": renamed}
+        case {"apiVersion": version, "kind": "BackendTLSPolicy", "spec": dict(spec)} if version == f"{GATEWAY_API}/v1alpha2":
+            return {**value, "apiVersion": f"{GATEWAY_API}/v1", "spec": _backend_tls(spec)}
+        case {"apiVersion": version, "kind": "Ingress", "spec": dict() | None as spec} if version in INGRESSES:
+            return {**value, "apiVersion": "networking.k8s.io/v1", "spec": _ingress(spec or {})}
     return value
 
 

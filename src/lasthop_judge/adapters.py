@@ -1,4 +1,4 @@
-"""How implementations configure the features of GEP-4152, which has no API yet."""
+"""Configures the features of GEP-4152, which has no API yet, for each implementation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from typing import Final
 
 from lasthop_judge.certificates import Issuer
-from lasthop_judge.model import Json, PinnedCertificates, Skips
+from lasthop_judge.model import Json, PinnedCertificates, SkippedChecks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,7 +17,7 @@ class ExtensionObjects:
     refs: tuple[Json, ...] = ()
     """Further entries of caCertificateRefs."""
     backend: Json | None = None
-    """The backendRef in place of the Service; there is no policy then."""
+    """The backendRef in place of the Service; then no policy is written."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Adapter:
     controllers: tuple[str, ...] = ()
     """controllerNames by which `--adapter auto` finds it."""
 
-    def spell(
-        self, name: str, extension: Skips | PinnedCertificates, address: str, port: int, issuer: Issuer
+    def extension_objects(
+        self, name: str, extension: SkippedChecks | PinnedCertificates, address: str, port: int, issuer: Issuer
     ) -> ExtensionObjects | None:
         """Returns the objects for an extension under this name, or None if the implementation cannot express it. Address
         and port are the backend's."""
@@ -58,10 +58,10 @@ class Lasthop(Adapter):
     controllers = ("lasthop.dev/gateway-controller",)
     degraded = ("VerificationDegraded",)
     _api: Final = "lasthop.dev/v1alpha1"
-    _waives: Final = {Skips.ALL: "All", Skips.NAMES: "Names", Skips.DATES: "Expiry"}
+    _waives: Final = {SkippedChecks.ALL: "All", SkippedChecks.NAMES: "Names", SkippedChecks.DATES: "Expiry"}
 
-    def spell(
-        self, name: str, extension: Skips | PinnedCertificates, address: str, port: int, issuer: Issuer
+    def extension_objects(
+        self, name: str, extension: SkippedChecks | PinnedCertificates, address: str, port: int, issuer: Issuer
     ) -> ExtensionObjects:
         if isinstance(extension, PinnedCertificates):
             kind, spec = "PinSet", _pins(issuer, extension)
@@ -85,17 +85,17 @@ def _pins(issuer: Issuer, pins: PinnedCertificates) -> Json:
 
 
 class EnvoyGateway(Adapter):
-    """Skips everything by a Backend with `insecureSkipVerify`, which its operator enables for all Gateways at once; it has
+    """Skips all checks by a Backend with `insecureSkipVerify`, which its operator enables for all Gateways at once; it has
     neither pins nor a partial skip."""
 
     name = "envoy-gateway"
     controllers = ("gateway.envoyproxy.io/gatewayclass-controller",)
     permits_everywhere = True
 
-    def spell(
-        self, name: str, extension: Skips | PinnedCertificates, address: str, port: int, issuer: Issuer
+    def extension_objects(
+        self, name: str, extension: SkippedChecks | PinnedCertificates, address: str, port: int, issuer: Issuer
     ) -> ExtensionObjects | None:
-        if extension is not Skips.ALL:
+        if extension is not SkippedChecks.ALL:
             return None
         spec = {"endpoints": [{"ip": {"address": address, "port": port}}], "tls": {"insecureSkipVerify": True}}
         made = {"apiVersion": "gateway.envoyproxy.io/v1alpha1", "kind": "Backend", "metadata": {"name": name}, "spec": spec}

@@ -57,7 +57,7 @@ class Recipe:
     basic: bool = True
     """Has basic constraints."""
     twin: int = 0
-    """Tells apart certificates that agree in everything else: each has a key of its own."""
+    """Distinguishes otherwise equal certificates: each has a key of its own."""
 
 
 CA: Final = Recipe("judge CA", ca=True)
@@ -65,7 +65,7 @@ OTHER_CA: Final = Recipe("judge other CA", ca=True)
 
 
 def leaf(*names: str, **settings: Any) -> Recipe:
-    """A server's certificate for DNS names, or SANs with a prefix, of the case's CA unless told otherwise."""
+    """A server's certificate for DNS names, or SANs with a prefix, by default of the case's CA."""
     sans = tuple(name if name.partition(":")[0] in ("dns", "uri", "ip", "mail", "raw") else f"dns:{name}" for name in names)
     return Recipe(**{"cn": "backend", "issuer": CA, **settings, "sans": sans})
 

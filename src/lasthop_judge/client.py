@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from lasthop_judge.model import Via
+from lasthop_judge.model import RouteType
 from lasthop_judge.objects import CANARY_METHOD
 
 TIMEOUT = 15.0
@@ -20,7 +20,7 @@ LIMIT = 65536
 
 
 class ClientResponse(NamedTuple):
-    """What a client received."""
+    """The response that a client received."""
 
     status: int | None
     """Of HTTP, and of gRPC 200 or 503; None: no answer."""
@@ -33,19 +33,19 @@ class ClientResponse(NamedTuple):
         return self.text if self.status is None else f"{self.status} {self.text}".strip()
 
 
-def ask(via: Via, address: tuple[str, int], hostname: str, path: str) -> ClientResponse:
+def ask(via: RouteType, address: tuple[str, int], hostname: str, path: str) -> ClientResponse:
     """Sends one request on a connection of its own. `path` is for HTTP; for gRPC, the canary's path means its method."""
     try:
         match via:
-            case Via.GRPC:
+            case RouteType.GRPC:
                 return _grpc(address, hostname, canary=path.startswith("/judge-"))
-            case Via.WEBSOCKET if not path.startswith("/judge-"):
+            case RouteType.WEBSOCKET if not path.startswith("/judge-"):
                 return _websocket(address, hostname, path)
-            case Via.TLS:
+            case RouteType.TLS:
                 return _stream(address, hostname, tls=True)
-            case Via.TCP:
+            case RouteType.TCP:
                 return _stream(address, hostname, tls=False)
-        return _http(address, hostname, path, tls=via is Via.HTTPS)
+        return _http(address, hostname, path, tls=via is RouteType.HTTPS)
     except (OSError, http.client.HTTPException, ValueError, IndexError) as error:
         return ClientResponse(None, "", _printable(f"no answer: {error or type(error).__name__}"))
 
@@ -57,7 +57,6 @@ def _answer(status: int, body: bytes) -> ClientResponse:
 
 
 def _printable(text: str) -> str:
-    """One line for a terminal, whatever the gateway sends."""
     return "".join(character if character.isprintable() else "�" for character in " ".join(text.split()))
 
 

@@ -83,7 +83,7 @@ class ClusterTestbed:
     has_status = True
 
     def __init__(self, client: Client, settings: RunSettings, image: str, dial: str = "") -> None:
-        """`dial` is where Gateways are asked instead of at the address of their status."""
+        """`dial` replaces the address in the status of Gateways."""
         self._client, self.settings, self._image, self._dial = client, settings, image, dial
         self._addresses: dict[GatewayRole, str] = {}
         self._pod = ""
@@ -149,7 +149,7 @@ class ClusterTestbed:
         while True:
             pods = (await self._client.get(self._path("v1", "Pod", ""), selector))["items"]
             for pod in pods:
-                if any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions") or ()):
+                if _is_true(pod["status"], "Ready"):
                     self._pod = pod["metadata"]["name"]
                     self.settings = dataclasses.replace(self.settings, pod=pod["status"]["podIP"])
                     return
@@ -164,11 +164,8 @@ class ClusterTestbed:
         deadline = time.monotonic() + READY_WITHIN
         while True:
             status = (await self.status("Gateway", str(role))).get("status", {})
-            programmed = any(
-                each["type"] == "Programmed" and each["status"] == "True" for each in status.get("conditions") or ()
-            )
             addresses: list[str] = [each["value"] for each in status.get("addresses") or ()]
-            if programmed and addresses:
+            if addresses and _is_true(status, "Programmed"):
                 return addresses[0]
             if time.monotonic() > deadline:
                 detail = json.dumps(status.get("conditions"))[:600]
@@ -239,11 +236,14 @@ def _batched(group: Sequence[Json]) -> Iterable[Sequence[Json]]:
     return (group[start : start + AT_ONCE] for start in range(0, len(group), AT_ONCE))
 
 
+def _is_true(status: Json, condition: str) -> bool:
+    return any(each["type"] == condition and each["status"] == "True" for each in status.get("conditions") or ())
+
+
 def _plural(kind: str) -> str:
     lower = kind.lower()
     return f"{lower[:-1]}ies" if lower.endswith("cy") else f"{lower}s"
 
 
 def ports_of(cases: Sequence[Case]) -> dict[str, int]:
-    """Returns the ports on which the backend's Pod listens, by key."""
     return {key: FIRST_PORT + number for number, key in enumerate(servings(cases))}

@@ -18,7 +18,7 @@ import yaml
 from lasthop_judge import backend
 from lasthop_judge.cases import ALL
 from lasthop_judge.certificates import Issuer
-from lasthop_judge.model import Case, GatewayRole, Json, Serving, Via
+from lasthop_judge.model import Case, GatewayRole, Json, RouteType, Serving
 from lasthop_judge.objects import API, RunSettings, hostname_of, listener_of, serving_document
 
 LOOPBACK: Final = "127.0.0.1"
@@ -160,19 +160,19 @@ def curl(case: Case, address: tuple[str, int], path: str) -> tuple[str, ...]:
     host, port = address
     name = hostname_of(case)
     match case.via:
-        case Via.HTTPS:
+        case RouteType.HTTPS:
             return (f"curl -vk --resolve {name}:{port}:{host} https://{name}:{port}{path}",)
-        case Via.TLS:
+        case RouteType.TLS:
             return (
                 f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | openssl s_client -quiet -connect {host}:{port} -servername {name}",
             )
-        case Via.UDP:
+        case RouteType.UDP:
             return ()
-        case Via.TCP:
+        case RouteType.TCP:
             return (f"curl -v http://{host}:{port}/",)
-        case Via.GRPC:
+        case RouteType.GRPC:
             return (f"grpcurl -plaintext -authority {name} -d '' {host}:{port} judge.Case/Ask",)
-        case Via.WEBSOCKET:
+        case RouteType.WEBSOCKET:
             upgrade = (
                 "-H 'connection: upgrade' -H 'upgrade: websocket' -H 'sec-websocket-version: 13' -H 'sec-websocket-key: eA=='"
             )

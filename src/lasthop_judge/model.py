@@ -29,7 +29,7 @@ class Area(StrEnum):
 
 
 class FaultSeverity(StrEnum):
-    """What a violation means, worst first."""
+    """The severities of violations, worst first."""
 
     PLAINTEXT = "plaintext"
     """Bytes without TLS reached a backend that a policy targets."""
@@ -48,7 +48,7 @@ class Outcome(StrEnum):
     NOT_RUN = "not run"
 
 
-class Via(StrEnum):
+class RouteType(StrEnum):
     """The protocol of the client's request and the kind of the route."""
 
     HTTP = "HTTPRoute"
@@ -64,7 +64,7 @@ class Via(StrEnum):
     @property
     def stream(self) -> bool:
         """Nothing of HTTP, so that no path leads to another backend."""
-        return self in (Via.TLS, Via.TCP, Via.UDP)
+        return self in (RouteType.TLS, RouteType.TCP, RouteType.UDP)
 
 
 class GatewayRole(StrEnum):
@@ -78,7 +78,7 @@ class GatewayRole(StrEnum):
     """The same, until a step withdraws the permission."""
 
 
-class Expect(StrEnum):
+class Expected(StrEnum):
     PASSES = "passes"
     """The backend answers, over TLS."""
     REFUSED = "refused"
@@ -92,7 +92,7 @@ class Expect(StrEnum):
 
     @property
     def refused(self) -> bool:
-        return self in (Expect.REFUSED, Expect.REFUSED_5XX)
+        return self in (Expected.REFUSED, Expected.REFUSED_5XX)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Ref:
     group: str = ""
 
 
-class Skips(StrEnum):
+class SkippedChecks(StrEnum):
     """The checks that a policy skips (GEP-4152)."""
 
     ALL = "all"
@@ -163,7 +163,7 @@ class Policy:
     """Instead of refs."""
     born: int = 0
     """The order in which policies of different age are created."""
-    extension: Skips | PinnedCertificates | None = None
+    extension: SkippedChecks | PinnedCertificates | None = None
     """A skipped check or pins (GEP-4152); an adapter turns them into objects."""
 
 
@@ -174,7 +174,7 @@ class CABundle:
     name: str = "ca"
     certificates: tuple[Recipe, ...] = (CA,)
     key: str = "ca.crt"
-    """Empty: there is no data."""
+    """Empty: the ConfigMap has no data."""
     text: str | None = None
     """Instead of the certificates; objects.py fills in {ca} and its like."""
     beside: tuple[tuple[str, Recipe], ...] = ()
@@ -227,7 +227,7 @@ class Step:
     """A change, and the requirement afterwards."""
 
     title: str
-    expect: Expect
+    expect: Expected
     put: tuple[Policy | CABundle | CaseService, ...] = ()
     remove: tuple[Policy | CABundle, ...] = ()
     serve: tuple[tuple[str, Serving], ...] = ()
@@ -239,6 +239,10 @@ class Step:
     withdraw: bool = False
     """The operator withdraws the permission of GEP-4152."""
 
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        return tuple(each for each in self.put if isinstance(each, Policy))
+
 
 @dataclasses.dataclass(frozen=True)
 class Case:
@@ -246,13 +250,13 @@ class Case:
     """AREA/NAME."""
     title: str
     requirement: Requirement
-    expect: Expect
+    expect: Expected
     serving: Serving = Serving(leaf(HOSTNAME))
     policies: tuple[Policy, ...] = (Policy(),)
     bundles: tuple[CABundle, ...] = (CABundle(),)
     services: tuple[CaseService, ...] = ()
     """Empty: one named `backend`, port `https` 443, with `serving`."""
-    via: Via = Via.HTTP
+    via: RouteType = RouteType.HTTP
     role: GatewayRole = GatewayRole.PLAIN
     port: str = "https"
     sni: str = ""
@@ -285,22 +289,22 @@ class Case:
     def needs(self) -> tuple[str, ...]:
         """The features that the implementation must claim."""
         kind = {
-            Via.GRPC: ("GRPCRoute",),
-            Via.TLS: ("TLSRoute", "TLSRouteModeTerminate"),
-            Via.TCP: ("TCPRoute",),
-            Via.UDP: ("UDPRoute",),
+            RouteType.GRPC: ("GRPCRoute",),
+            RouteType.TLS: ("TLSRoute", "TLSRouteModeTerminate"),
+            RouteType.TCP: ("TCPRoute",),
+            RouteType.UDP: ("UDPRoute",),
         }
-        mirror = ("HTTPRouteRequestMirror",) if self.via is Via.MIRROR else ()
+        mirror = ("HTTPRouteRequestMirror",) if self.via is RouteType.MIRROR else ()
         sans = ("BackendTLSPolicySANValidation",) if any(each.sans for each in self._all_policies) else ()
         mtls = ("GatewayBackendClientCertificate",) if self.role is GatewayRole.MTLS else ()
         return ("BackendTLSPolicy", *kind.get(self.via, ("HTTPRoute",)), *mirror, *sans, *mtls, *self.features)
 
     @property
     def _all_policies(self) -> tuple[Policy, ...]:
-        return (*self.policies, *(each for step in self.steps for each in step.put if isinstance(each, Policy)))
+        return (*self.policies, *(each for step in self.steps for each in step.policies))
 
     @property
-    def extensions(self) -> tuple[Skips | PinnedCertificates, ...]:
+    def extensions(self) -> tuple[SkippedChecks | PinnedCertificates, ...]:
         return tuple(each.extension for each in self._all_policies if each.extension)
 
     @property
@@ -310,14 +314,15 @@ class Case:
     @property
     def severities(self) -> tuple[FaultSeverity, ...]:
         """The severities of the faults that this case can find."""
-        expected = {self.expect, *(step.expect for step in self.steps)} - {Expect.IGNORED}
-        found = [FaultSeverity.PLAINTEXT] if expected & {Expect.PASSES, Expect.REFUSED, Expect.REFUSED_5XX} else []
-        found += [FaultSeverity.OPEN] if any(each.refused for each in expected) else []
-        found += [FaultSeverity.CLOSED] if expected & {Expect.PASSES, Expect.PLAINTEXT} else []
-        judged = (
-            self.conditions or self.checks or Expect.REFUSED_5XX in expected or any(step.conditions for step in self.steps)
-        )
-        return tuple(found + ([FaultSeverity.STATUS] if judged else []))
+        expected = {self.expect, *(step.expect for step in self.steps)} - {Expected.IGNORED}
+        conditions = self.conditions or any(step.conditions for step in self.steps)
+        possible = {
+            FaultSeverity.PLAINTEXT: expected & {Expected.PASSES, Expected.REFUSED, Expected.REFUSED_5XX},
+            FaultSeverity.OPEN: any(each.refused for each in expected),
+            FaultSeverity.CLOSED: expected & {Expected.PASSES, Expected.PLAINTEXT},
+            FaultSeverity.STATUS: conditions or self.checks or Expected.REFUSED_5XX in expected,
+        }
+        return tuple(severity for severity, found in possible.items() if found)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,18 @@ from typing import Any, Final
 from lasthop_judge.adapters import Adapter
 from lasthop_judge.cases.routes import MTLS
 from lasthop_judge.certificates import CA, Issuer, Recipe, leaf
-from lasthop_judge.model import CABundle, Case, CasePort, CaseService, GatewayRole, Json, Policy, Serving, Skips, Via
+from lasthop_judge.model import (
+    CABundle,
+    Case,
+    CasePort,
+    CaseService,
+    GatewayRole,
+    Json,
+    Policy,
+    RouteType,
+    Serving,
+    SkippedChecks,
+)
 
 GATEWAY: Final = "gateway.networking.k8s.io"
 API: Final = f"{GATEWAY}/v1"
@@ -20,7 +31,7 @@ CANARY: Final = "canary"
 """A Service without a policy. Each route leads to it too: once it answers there, the gateway serves the route."""
 CANARY_PATH: Final = "/judge-canary"
 CANARY_METHOD: Final = "judge.Canary"
-STREAM_CANARIES: Final = {Via.TLS: "tls", Via.TCP: f"tcp-{CANARY}"}
+STREAM_CANARIES: Final = {RouteType.TLS: "tls", RouteType.TCP: f"tcp-{CANARY}"}
 """Listeners of the routes that lead connections to the canary: such a route has no second backend."""
 CANARIES: Final = {f"{CANARY}.http": Serving(alpn=()), f"{CANARY}.grpc": Serving(alpn=(), grpc=True)}
 LABEL: Final = {"app": "judge-backend"}
@@ -59,23 +70,23 @@ def serving_document(serving: Serving, issuer: Issuer) -> Json:
 
 def listener_of(case: Case) -> str:
     match case.via:
-        case Via.HTTPS:
+        case RouteType.HTTPS:
             return "https"
-        case Via.TLS:
+        case RouteType.TLS:
             return "tls"
-        case Via.TCP:
+        case RouteType.TCP:
             return f"tcp-{case.slug}"
-        case Via.UDP:
+        case RouteType.UDP:
             return f"udp-{case.slug}"
     return "http"
 
 
 def hostname_of(case: Case) -> str:
-    middle = {Via.HTTPS: "https.", Via.TLS: "tls."}.get(case.via, "")
+    middle = {RouteType.HTTPS: "https.", RouteType.TLS: "tls."}.get(case.via, "")
     return f"{case.slug}.{middle}{DOMAIN}"
 
 
-def canary_hostname(via: Via) -> str:
+def canary_hostname(via: RouteType) -> str:
     return f"{CANARY}.{via.name.lower()}.{DOMAIN}"
 
 
@@ -85,7 +96,7 @@ def path_of(service: str, port: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class RunSettings:
-    """What objects depend on beside the case."""
+    """The settings of a run that objects depend on besides the case."""
 
     namespace: str
     gateway_class: str
@@ -120,9 +131,9 @@ class RunSettings:
             *(self._stream_canary(via, listener) for via, listener in _stream_canaries(cases).items()),
         ]
 
-    def _stream_canary(self, via: Via, listener: str) -> Json:
+    def _stream_canary(self, via: RouteType, listener: str) -> Json:
         spec: Json = {"parentRefs": [{"name": str(GatewayRole.PLAIN), "sectionName": listener}]}
-        if via is Via.TLS:
+        if via is RouteType.TLS:
             spec["hostnames"] = [canary_hostname(via)]
         rules = [{"backendRefs": [{"name": CANARY, "port": 80}]}]
         return self.mk(API, f"{via.name}Route", f"{CANARY}-{via.name.lower()}", spec={**spec, "rules": rules})
@@ -216,16 +227,16 @@ class RunSettings:
         return found
 
     def _policy(self, case: Case, policy: Policy) -> list[Json]:
-        spelled = self._spelled(case, policy)
-        if spelled and spelled.backend:
-            return [self.own(each) for each in spelled.objects]
+        extension = self._extension(case, policy)
+        if extension and extension.backend:
+            return [self.own(each) for each in extension.objects]
         validation: Json = {"hostname": policy.hostname}
         prefix = f"{case.slug}-"
         refs: list[Json] = [
             {"group": ref.group, "kind": ref.kind, "name": ref.name if "/" in ref.name else prefix + ref.name}
             for ref in policy.refs
         ]
-        refs += spelled.refs if spelled else ()
+        refs += extension.refs if extension else ()
         if refs:
             validation["caCertificateRefs"] = refs
         if policy.well_known:
@@ -239,18 +250,20 @@ class RunSettings:
         made = self.mk(API, "BackendTLSPolicy", prefix + policy.name, spec=spec)
         if self.dated:
             made["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{policy.born:02}Z"
-        return [*(self.own(each) for each in (spelled.objects if spelled else ())), made]
+        return [*(self.own(each) for each in (extension.objects if extension else ())), made]
 
-    def _spelled(self, case: Case, policy: Policy) -> Any:
+    def _extension(self, case: Case, policy: Policy) -> Any:
         if not policy.extension:
             return None
         service = next(each for each in case.all_services if each.name == policy.target)
         port = self.ports.get(backend_key(case, service.name, service.ports[0].name), 0)
-        return self.adapter.spell(f"{case.slug}-{policy.name}", policy.extension, self.pod or self.endpoint, port, self.issuer)
+        return self.adapter.extension_objects(
+            f"{case.slug}-{policy.name}", policy.extension, self.pod or self.endpoint, port, self.issuer
+        )
 
-    def spellable(self, case: Case) -> bool:
+    def supports(self, case: Case) -> bool:
         """Whether the adapter can write the case."""
-        if any(self._spelled(case, policy) is None for policy in case.policies if policy.extension):
+        if any(self._extension(case, policy) is None for policy in case.policies if policy.extension):
             return False
         permission = self.adapter.permission(str(case.role), True) is not None
         match case.role:
@@ -258,29 +271,29 @@ class RunSettings:
                 return permission or self.adapter.permits_everywhere
             case GatewayRole.WITHDRAWING:
                 return permission
-        denied = any(isinstance(each, Skips) for each in case.extensions)
+        denied = any(isinstance(each, SkippedChecks) for each in case.extensions)
         return permission or not denied
 
     def route(self, case: Case) -> Json:
         parents = [{"name": str(self.gateway_of(case)), "sectionName": listener_of(case)}]
         spec: Json = {"parentRefs": parents}
-        if case.via not in (Via.TCP, Via.UDP):
+        if case.via not in (RouteType.TCP, RouteType.UDP):
             spec["hostnames"] = [hostname_of(case)]
         every = [(service, port) for service in case.all_services for port in service.ports]
         asked = [(service, port) for service, port in every if port.serving] or every
         match case.via:
-            case Via.GRPC:
+            case RouteType.GRPC:
                 canary = {"matches": [{"method": {"service": CANARY_METHOD}}], "backendRefs": [{"name": CANARY, "port": 81}]}
                 rules = [canary, {"backendRefs": [self._backend(case, *asked[0])]}]
                 return self.mk(API, "GRPCRoute", case.slug, spec={**spec, "rules": rules})
-            case Via.TLS | Via.TCP | Via.UDP:
+            case RouteType.TLS | RouteType.TCP | RouteType.UDP:
                 rules = [{"backendRefs": [self._backend(case, *asked[0])]}]
-                kind = {Via.TLS: "TLSRoute", Via.TCP: "TCPRoute"}.get(case.via, "UDPRoute")
+                kind = {RouteType.TLS: "TLSRoute", RouteType.TCP: "TCPRoute"}.get(case.via, "UDPRoute")
                 return self.mk(API, kind, case.slug, spec={**spec, "rules": rules})
         rules = [_rule(CANARY_PATH, {"name": CANARY, "port": 80})]
         for service, port in asked:
             path, backend = path_of(service.name, port.name), self._backend(case, service, port)
-            if case.via is Via.MIRROR:
+            if case.via is RouteType.MIRROR:
                 mirror = {"type": "RequestMirror", "requestMirror": {"backendRef": backend}}
                 rules.append({**_rule(path, {"name": CANARY, "port": 80}), "filters": [mirror]})
             else:
@@ -289,9 +302,9 @@ class RunSettings:
 
     def _backend(self, case: Case, service: CaseService, port: CasePort) -> Json:
         for policy in case.policies:
-            spelled = self._spelled(case, policy) if policy.target == service.name else None
-            if spelled and spelled.backend:
-                return {**spelled.backend, "port": port.number}
+            extension = self._extension(case, policy) if policy.target == service.name else None
+            if extension and extension.backend:
+                return {**extension.backend, "port": port.number}
         return {"name": f"{case.slug}-{service.name}", "port": port.number}
 
     def own(self, document: Json) -> Json:
@@ -302,7 +315,6 @@ class RunSettings:
 
 
 def gateways(settings: RunSettings, cases: Sequence[Case]) -> list[GatewayRole]:
-    """Returns the Gateways that these cases use."""
     used = {settings.gateway_of(case) for case in cases}
     return [role for role in GatewayRole if role in used]
 
@@ -315,8 +327,7 @@ def wanted_listeners(cases: Sequence[Case], used: Sequence[GatewayRole]) -> list
     return [*found, *dict.fromkeys((*canaries, *streams))]
 
 
-def _stream_canaries(cases: Sequence[Case]) -> dict[Via, str]:
-    """Returns the listeners of the canaries that these cases need."""
+def _stream_canaries(cases: Sequence[Case]) -> dict[RouteType, str]:
     used = {case.via for case in cases}
     return {via: listener for via, listener in STREAM_CANARIES.items() if via in used}
 

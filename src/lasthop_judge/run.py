@@ -31,8 +31,8 @@ def choose(cases: Sequence[Case], claimed: Collection[str] | None, settings: Run
         missing = [] if claimed is None else [name for name in case.needs if name not in claimed]
         if missing:
             left_out.append(CaseVerdict(case, Outcome.NOT_CLAIMED, why=f"feature {missing[0]} is not claimed"))
-        elif not settings.spellable(case):
-            why = f"adapter {settings.adapter.name} does not say how to write this"
+        elif not settings.supports(case):
+            why = f"adapter {settings.adapter.name} cannot write this"
             left_out.append(CaseVerdict(case, Outcome.NOT_RUN, why=why))
         else:
             tried.append(case)

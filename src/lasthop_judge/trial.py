@@ -15,18 +15,17 @@ from lasthop_judge.client import ClientResponse
 from lasthop_judge.model import (
     Case,
     CaseVerdict,
-    Expect,
+    Expected,
     ExpectedCondition,
     Fault,
     FaultSeverity,
     GatewayRole,
     Json,
     Outcome,
-    Policy,
+    RouteType,
     Serving,
     StatusCheck,
     Step,
-    Via,
 )
 from lasthop_judge.objects import (
     CANARY_PATH,
@@ -78,7 +77,7 @@ class Testbed(Protocol):
     async def remove(self, case: Case, documents: Sequence[Json]) -> None: ...
 
     async def status(self, kind: str, name: str) -> Json:
-        """Returns the object with its metadata and status; empty if there is none."""
+        """Returns the object with its metadata and status; empty if it is missing."""
         ...
 
     async def write_status(self, kind: str, name: str, status: Json) -> bool:
@@ -115,7 +114,7 @@ class _Unserved(_Unjudged):
 class _Phase:
     """A request, and the response that is required."""
 
-    expect: Expect
+    expect: Expected
     title: str = ""
     sni: str = ""
     alpn: str = ""
@@ -189,7 +188,7 @@ class Trial:
                 service=step.service or before.service,
                 port=before.port,
                 seconds=patience.change,
-                after_plaintext=before.expect is Expect.PLAINTEXT or bool(step.service and step.service != before.service),
+                after_plaintext=before.expect is Expected.PLAINTEXT or bool(step.service and step.service != before.service),
             )
             found.append((phase, step))
         return found
@@ -199,7 +198,7 @@ class Trial:
     async def _served(self) -> None:
         """Waits until the gateway serves the case's route, and until its status is of the present generation."""
         case, deadline = self.case, time.monotonic() + self.patience.first
-        while case.via is not Via.UDP and not (answer := await self._ask_canary()).backend.startswith("canary."):
+        while case.via is not RouteType.UDP and not (answer := await self._ask_canary()).backend.startswith("canary."):
             if time.monotonic() > deadline:
                 raise _Unserved(f"{_kind(case.via)} to a backend without a policy is not served: {answer.shown}")
             await asyncio.sleep(PAUSE)
@@ -223,7 +222,7 @@ class Trial:
 
     async def _change(self, step: Step) -> None:
         case, settings = self.case, self.settings
-        if step.put and any(isinstance(part, Policy) and part.born for part in step.put) and not settings.dated:
+        if not settings.dated and any(policy.born for policy in step.policies):
             await asyncio.sleep(1.1)
         for gone in step.remove:
             await self.testbed.remove(case, settings.of(case, gone))
@@ -237,7 +236,6 @@ class Trial:
             await self.testbed.put(case, [settings.own(each) for each in permission.objects])
 
     def _serving(self, phase: _Phase) -> Serving:
-        """Returns what the port serves by now."""
         changed = [serving for step in self.case.steps for port, serving in step.serve if port == phase.port]
         named = (port.serving for service in self.case.all_services for port in service.ports if port.name == phase.port)
         found = next(iter(changed), None) or next(iter(named))
@@ -254,7 +252,7 @@ class Trial:
         return await self._ask_at(self.settings.gateway_of(self.case), listener_of(self.case), hostname_of(self.case), path)
 
     async def _ask_canary(self) -> ClientResponse:
-        """Asks the backend without a policy: by the case's own route, or for streams by the one that all share."""
+        """Sends a request to the backend without a policy: by the case's own route, or for streams by the shared one."""
         if self.case.via in STREAM_CANARIES:
             return await self._ask_at(GatewayRole.PLAIN, STREAM_CANARIES[self.case.via], canary_hostname(self.case.via), "/")
         return await self._ask(CANARY_PATH)
@@ -264,7 +262,7 @@ class Trial:
         return await loop.run_in_executor(None, client.ask, self.case.via, address, hostname, path)
 
     async def _judge(self, phase: _Phase) -> None:
-        if phase.expect is not Expect.IGNORED:
+        if phase.expect is not Expected.IGNORED:
             await self._judge_traffic(phase)
         if phase.conditions:
             await self._judge_status(phase.conditions)
@@ -295,7 +293,7 @@ class Trial:
         answer = await self._ask(path_of(phase.service, phase.port))
         reached, fresh = await self._reached(phase, key)
         plain = [each for each in fresh if each.get("plaintext")]
-        if phase.expect is Expect.PLAINTEXT:
+        if phase.expect is Expected.PLAINTEXT:
             if answer.backend == key and plain:
                 return None
             return _Failed(FaultSeverity.CLOSED, f"no plaintext answer: {answer.shown}{_backend_record(fresh)}")
@@ -309,7 +307,7 @@ class Trial:
         self._over_old = bool(phase.title) and reached is not None and reached["at"] <= self._changed
         if phase.expect.refused:
             return self._refusal(phase, answer, arrived, reached)
-        if self.case.via is Via.MIRROR:
+        if self.case.via is RouteType.MIRROR:
             arrived = reached is not None
         elif answer.backend != key:
             arrived = False
@@ -328,16 +326,21 @@ class Trial:
         if arrived:
             over = f" over {reached['tls']}" if reached and reached.get("tls") else ""
             return _Failed(FaultSeverity.OPEN, f"a request reached the backend{over}; the client received {answer.shown}")
-        if phase.expect is Expect.REFUSED_5XX and (answer.status is None or answer.status < 500):
+        if phase.expect is Expected.REFUSED_5XX and (answer.status is None or answer.status < 500):
             return _Failed(FaultSeverity.STATUS, f"the client received {answer.shown} instead of a 5xx")
-        if phase.expect is Expect.REFUSED and answer.status and answer.status < 400 and self.case.via is not Via.MIRROR:
+        if (
+            phase.expect is Expected.REFUSED
+            and answer.status
+            and answer.status < 400
+            and self.case.via is not RouteType.MIRROR
+        ):
             return _Failed(FaultSeverity.STATUS, f"the client received {answer.shown} instead of an error")
         return None
 
     async def _reached(self, phase: _Phase, key: str) -> tuple[Json | None, list[Json]]:
         """Returns the connection over which a request arrived since the backend was last read, and the new connections. A
         mirrored request arrives a moment after the answer."""
-        deadline = time.monotonic() + (MIRROR_WAIT if self.case.via is Via.MIRROR else 0)
+        deadline = time.monotonic() + (MIRROR_WAIT if self.case.via is RouteType.MIRROR else 0)
         while True:
             records = await self.testbed.records(key)
             reached = next((each for each in reversed(records) if _last(each) > self._seen), None)
@@ -358,7 +361,7 @@ class Trial:
             raise _Unjudged("status is not available; the case is about status")
 
     async def _claims(self) -> bool:
-        """Whether the status says that the policy is in force."""
+        """Whether the policy is in force by its status."""
         if not self.testbed.has_status:
             return False
         found = await asyncio.gather(*(self._policy(policy.name) for policy in self.case.policies))
@@ -420,7 +423,7 @@ class Trial:
             return "" if gateway in names else f"ancestors are {', '.join(names) or 'none'}; the Gateway is {gateway}"
         if check is StatusCheck.CURRENT_GENERATION:
             generation = policy["metadata"].get("generation")
-            old = [each for each in _conditions(entries) if each.get("observedGeneration") != generation]
+            old = _stale(entries, generation)
             shown = f"{_shown(old[0])} is of generation {old[0].get('observedGeneration')}, not {generation}" if old else ""
             return shown or ("" if entries else "there is no ancestor entry")
         if check is StatusCheck.DEGRADED:
@@ -477,17 +480,16 @@ class Trial:
         while True:
             found = await self._policy(policy.name)
             new = found["metadata"].get("generation")
-            entries = [each for each in _entries(found) if each["controllerName"] != FOREIGN]
-            stale = [each for each in _conditions(entries) if each.get("observedGeneration") != new]
-            if new != old and entries and not stale:
+            entries = _entries(found)
+            if new != old and entries and not _stale(entries, new):
                 return found
             if time.monotonic() > deadline:
                 raise _Failed(FaultSeverity.STATUS, "the status did not follow an edit of the policy")
             await asyncio.sleep(PAUSE)
 
 
-def _kind(via: Via) -> str:
-    return {Via.GRPC: "a GRPCRoute", Via.TLS: "a TLSRoute", Via.TCP: "a TCPRoute"}.get(via, "an HTTPRoute")
+def _kind(via: RouteType) -> str:
+    return {RouteType.GRPC: "a GRPCRoute", RouteType.TLS: "a TLSRoute", RouteType.TCP: "a TCPRoute"}.get(via, "an HTTPRoute")
 
 
 def _clock(records: Iterable[Json]) -> int:
@@ -513,6 +515,10 @@ def _entries(policy: Json) -> list[Json]:
 
 def _conditions(entries: Iterable[Json]) -> list[dict[str, Any]]:
     return [condition for entry in entries for condition in entry.get("conditions") or ()]
+
+
+def _stale(entries: Iterable[Json], generation: object) -> list[dict[str, Any]]:
+    return [each for each in _conditions(entries) if each.get("observedGeneration") != generation]
 
 
 def _is(policy: Json, kind: str, status: str) -> bool:

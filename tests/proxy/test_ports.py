@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import tempfile
@@ -42,6 +43,7 @@ def test_a_taken_port_is_named_with_its_holder_and_served_once_it_is_free(lastho
         assert "stop it, or give the listener another port" in message
         told = [line for line in lasthop.log.splitlines() if "is in use by" in line]
         assert len(told) == 1 and "listener" in told[0], told
+        assert json.loads(told[0])["event"].endswith("; stop it, or give the listener another port"), "one remedy"
     until(lambda: answers(lasthop), "served once it is free")
     until(lambda: programmed(lasthop)[0] == "True")
 

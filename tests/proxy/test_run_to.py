@@ -251,6 +251,15 @@ def test_nothing_is_trusted_by_itself(runner: Runner) -> None:
         assert not backend.requests
 
 
+def test_the_certificate_of_a_backend_is_not_proposed_as_its_ca(runner: Runner) -> None:
+    own = Certificate("backend", CA, sans=NAME, valid=LONG)
+    (runner.home / "api.pem").write_text(own.pem + own.key_pem)
+    with contextlib.closing(Backend(own.server_context())) as backend:
+        said = runner.start(f"lasthop run --listen 127.0.0.1:{runner.port} --to https://127.0.0.1:{backend.port}")
+    assert "--ca ca.pem" in said
+    assert "api.pem" not in said
+
+
 def test_a_port_that_is_closed_is_named_and_a_backend_may_come_later(runner: Runner) -> None:
     port = free_port()
     said = runner.start(f"lasthop run --to https://127.0.0.1:{port}")

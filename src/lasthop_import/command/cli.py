@@ -1,4 +1,4 @@
-"""`lasthop import`: reads what another gateway is configured with, and writes it as Gateway API objects, with a report."""
+"""`lasthop import`: converts the configuration of another gateway into Gateway API objects, with a report."""
 
 from __future__ import annotations
 
@@ -186,13 +186,9 @@ def command(
     code = result.exit_code(accepted, strict=strict)
     report = import_report.ImportReport.of(result, code, accepted)
     edited = import_folder.write_folder(folder, result, report, decisions_file, settings, seen) if folder else []
-    if output == "text":
-        if not folder:
-            click.echo(render(result.objects), nl=False)
-        click.echo(import_report.text(report), err=True)
-    else:
-        renderers = {"json": import_report.as_json, "markdown": import_report.markdown, "sarif": import_report.as_sarif}
-        click.echo(renderers[output](report))
+    if output == "text" and not folder:
+        click.echo(render(result.objects), nl=False)
+    click.echo(import_report.RENDERERS[output](report), err=output == "text")
     for path in edited:
         note(
             f"{path} was edited by hand and is kept; the import wrote {path.name}.new beside it: compare them, and remove one"

@@ -24,7 +24,7 @@ DIGEST: Final = "# sha256 of what follows: "
 
 
 def load_decisions(file: Path | None, folder: Path | None) -> Decisions:
-    """Reads the decisions that are named, or those of an earlier import, with the files that they name."""
+    """Reads the decisions of a file, or of an earlier import in the folder, and the files that they name."""
     if folder and folder.exists():
         _check_folder(folder)
     path = file or (folder / DECISIONS if folder and (folder / DECISIONS).exists() else None)
@@ -41,7 +41,7 @@ def load_decisions(file: Path | None, folder: Path | None) -> Decisions:
 
 
 def _check_folder(folder: Path) -> None:
-    """Raises if a folder holds something else than an earlier import."""
+    """Raises an error if a folder holds other files than those of an import."""
     ours = {DECISIONS, REPORT, OBJECTS}
     others = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
     if others and not ours & set(others):
@@ -56,24 +56,9 @@ def write_folder(
     settings: ImportSettings,
     seen: Mapping[str, tuple[str, ...]],
 ) -> list[Path]:
-    """Writes objects, decisions and the report. Files of an earlier import that are empty now are removed. A file that was
-    edited by hand is kept, and the new text is written beside it; returns these files."""
-    edited = []
+    """Writes objects, decisions and the report. Returns the files that were edited by hand."""
     try:
-        (folder / OBJECTS).mkdir(parents=True, exist_ok=True)
-        for file in OutputFile:
-            path = folder / OBJECTS / file
-            if found := result.of_file(file):
-                text = _with_heading(render(found), result.systems)
-                if _is_edited(path) and path.read_text() != text:
-                    edited.append(path)
-                    path = path.with_name(f"{path.name}.new")
-                path.touch(mode=0o600 if file is OutputFile.SECRETS else 0o644)
-                path.write_text(text)
-            elif _is_edited(path):
-                edited.append(path)
-            else:
-                path.unlink(missing_ok=True)
+        edited = _write_objects(folder / OBJECTS, result)
         (folder / REPORT).write_text(f"{markdown(report)}\n")
         path = decisions_file or folder / DECISIONS
         before = path.read_text() if path.exists() else ""
@@ -82,6 +67,27 @@ def write_folder(
             path.write_text(after)
     except OSError as error:
         raise click.ClickException(f"{error.filename} cannot be written: {error.strerror}") from None
+    return edited
+
+
+def _write_objects(folder: Path, result: ImportResult) -> list[Path]:
+    """Writes a file for each group of objects, and removes files of an earlier import that are empty now. Keeps a file that
+    was edited by hand, and writes the new text beside it; returns these files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    edited = []
+    for file in OutputFile:
+        path = folder / file
+        if objects := result.of_file(file):
+            text = _with_heading(render(objects), result.systems)
+            if _is_edited(path) and path.read_text() != text:
+                edited.append(path)
+                path = path.with_name(f"{path.name}.new")
+            path.touch(mode=0o600 if file is OutputFile.SECRETS else 0o644)
+            path.write_text(text)
+        elif _is_edited(path):
+            edited.append(path)
+        else:
+            path.unlink(missing_ok=True)
     return edited
 
 

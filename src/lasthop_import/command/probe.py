@@ -109,7 +109,6 @@ def _probed(address: str, port: int, hostname: str, candidates: Iterable[ProbedA
 
 
 def _extensions(certificate: parse.Certificate | Unreadable) -> parse.Extensions:
-    """Returns the extensions; none where they cannot be read."""
     if isinstance(certificate, Unreadable) or isinstance(certificate.extensions, Unreadable):
         return parse.Extensions()
     return certificate.extensions

@@ -73,7 +73,7 @@ class ImportReport(NamedTuple):
 
     @property
     def missing(self) -> list[str]:
-        """What the input lacks, as one line."""
+        """Lists in one line the objects that the input lacks."""
         found = [(kind, names) for kind, names in self.result.missing]
         listed = [
             f"{count(len(names), kind)} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" for kind, names in found
@@ -135,7 +135,7 @@ def _note_lines(report: ImportReport, note: Note, others: int) -> Iterator[str]:
 
 def _where(note: Note) -> str:
     if note.source is None:
-        return note.target
+        return note.target or "in general"
     field = f" {note.source.field}" if note.source.field else ""
     return f"{note.source.object}{field}{f' = {note.value}' if note.value else ''}"
 
@@ -231,16 +231,15 @@ def markdown(report: ImportReport) -> str:
     lines += [f"| {' | '.join(_escaped(cell) for cell in _cells(row))} |" for row in result.rows] + [""]
     for category, notes in itertools.groupby(result.notes, key=lambda note: note.category):
         lines += [f"## {MEANING[category]}", ""]
-        for note, others in _folded(notes):
-            place = str(report.place(note.source))
-            more = f", and {count(others, 'other')}" if others else ""
-            where = f"{_escaped(_where(note))}{f' ({place})' if place else ''}"
-            said = with_remedy(_escaped(note.text), _escaped(note.remedy))
-            lines.append(
-                f"- **{note.reason}** ({note.level}) {where}{more}: {said}{f' → {note.target}' if note.target else ''}"
-            )
-        lines.append("")
+        lines += [*(_item(note, others, str(report.place(note.source))) for note, others in _folded(notes)), ""]
     return "\n".join(lines)
+
+
+def _item(note: Note, others: int, place: str) -> str:
+    more = f", and {count(others, 'other')}" if others else ""
+    where = f"{_escaped(_where(note))}{f' ({place})' if place else ''}"
+    text = with_remedy(_escaped(note.text), _escaped(note.remedy))
+    return f"- **{note.reason}** ({note.level}) {where}{more}: {text}{f' → {note.target}' if note.target else ''}"
 
 
 def _escaped(value: str) -> str:
@@ -268,3 +267,6 @@ def as_sarif(report: ImportReport) -> str:
         file = place.file if place.line else ""
         results.append(sarif.result(rules, note.category, SARIF_LEVELS[note.level], printable(said), where, file, place.line))
     return sarif.document(rules, results, [f"{each.file}:{each.line}: {each.message}" for each in report.result.problems])
+
+
+RENDERERS: Final = {"text": text, "json": as_json, "markdown": markdown, "sarif": as_sarif}

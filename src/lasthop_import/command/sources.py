@@ -25,7 +25,7 @@ STDIN: Final = "-"
 MAX_FILE: Final = 512 * 1024 * 1024
 """Bytes of a file. More than files mode takes: it is read once, and blocks nothing else."""
 ROUNDS: Final = 4
-"""How often a cluster is asked for more Secrets: what one says may name another."""
+"""Rounds of fetching Secrets from a cluster: an object that was fetched may name another one."""
 PLURALS: Final = {"Secret": "secrets", "ConfigMap": "configmaps"}
 
 
@@ -35,11 +35,11 @@ class ImportInput(NamedTuple):
     hidden: Mapping[Key, str] = MappingProxyType({})
     """Objects that may not be read, and why."""
     reading: SystemsRead | None = None
-    """What the systems have read of a cluster, where single objects were fetched for it."""
+    """The result of reading a cluster, from which single objects were fetched."""
 
 
 def from_paths(paths: Sequence[str], namespace: str, progress: Progress) -> ImportInput:
-    """Reads files, folders (recursive) and standard input. What cannot be read is a problem, not the end."""
+    """Reads files, folders (recursive) and standard input. An unreadable file does not end the import."""
     texts: list[SourceText] = []
     problems: list[Unparsable] = []
     files = [each for path in paths for each in _files(path, problems)]
@@ -130,7 +130,7 @@ async def _listed(
 
 
 def _versioned(kind: Kind, path: str, document: dict[str, object]) -> dict[str, object]:
-    """Sets the version that was listed, where the items of the list do not say it."""
+    """Sets the version of a list on items without one."""
     version = path.split("/")[3 if kind.group else 2]
     return {**document, "apiVersion": f"{kind.group}/{version}" if kind.group else version}
 

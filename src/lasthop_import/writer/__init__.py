@@ -1,1 +1,1 @@
-"""Writes what was imported as objects: one writer for all systems."""
+"""Writes the imported model as objects: one writer for all systems."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -34,7 +35,7 @@ AMOUNTS: Final = frozenset(
         *("limit-req-log-level", "limit-req-reject-code", "limit-req-scale"),
     )
 )
-"""Reasons of losses that limited how much was let in, not who: they close nothing."""
+"""Reasons of losses that limited the amount of requests, not the clients: they close nothing."""
 INCLUDING: Final = frozenset(("includes", "route", "delegate", "targetRef", "targetRefs"))
 """Fields by which an object names routes that its restrictions hold for."""
 INSTANCE_WIDE: Final = frozenset(
@@ -68,7 +69,7 @@ def access_loss(
     decisions: Decisions,
     settings: ImportSettings,
 ) -> AccessLoss:
-    """Returns what is closed, by the notes about access control that is lost."""
+    """Closes the rules and copied routes that notes about lost access control concern."""
     lost = [each for each in notes if each.category is Category.ACCESS_CONTROL]
     if not lost:
         return AccessLoss(frozenset(), frozenset(), frozenset(), tuple(notes), ())
@@ -126,7 +127,6 @@ def closed_rule(rule: ImportedRule) -> ImportedRule:
 
 
 def closed_copy(route: Json) -> Json:
-    """Returns a copied route whose rules have their matches alone."""
     rules = route["spec"].get("rules") or [{}]
     streams = route["kind"] in ("TLSRoute", "TCPRoute", "UDPRoute")
     kept = [
@@ -137,7 +137,7 @@ def closed_copy(route: Json) -> Json:
 
 
 NO_BACKEND: Final = {"backendRefs": [{"name": "closed-todo", "port": 1}]}
-"""What a rule of a TLSRoute or TCPRoute has in place of a backend: it must have one, and this does not exist."""
+"""The backend of a closed rule of a TLSRoute or TCPRoute, which must have one: it does not exist."""
 
 
 class _Concerned(NamedTuple):
@@ -157,34 +157,30 @@ class _Finder:
         self._routes = [*self._rules, *(each for each in self._copied if each not in self._rules)]
         self._namers: dict[str, list[Document]] = {}
         for document in documents:
-            content = [document.spec, document.annotations, document.value.get("parameters")]
-            for name in {name for text in _texts(content) for name in _NAME.findall(text)}:
+            for name in _names(_texts([document.spec, document.annotations, document.value.get("parameters")])):
                 self._namers.setdefault(name, []).append(document)
         self._documents = documents
 
     def concerned(self, source: SourceRef | None) -> list[_Concerned]:
-        document = source.document if source else None
-        if source is None or document is None or document.kind in INSTANCE_WIDE:
+        if source is None or (document := source.document) is None or document.kind in INSTANCE_WIDE:
             return [self._whole(each) for each in self._routes]
-        if own := self._rules.get(document):
-            narrow = [rule for rule in own if _related(rule.source.path, source.path)]
-            if narrow and len(narrow) < len(own):
-                return [_Concerned(document, frozenset(map(id, narrow)))]
-        found = self._reached(document)
-        if not found and _targets_routes_only(document):
-            return []
-        if not found:
-            found = {
-                each
-                for each in self._routes
-                if document.namespace
-                in (each.namespace, *(key.gateway.namespace for key in self._listeners(each) if key.gateway))
-            } or set(self._routes)
-        return [self._whole(each) for each in sorted(found, key=lambda each: each.name)]
+        own = self._rules.get(document, ())
+        narrow = [rule for rule in own if _related(rule.source.path, source.path)]
+        if 0 < len(narrow) < len(own):
+            return [_Concerned(document, frozenset(map(id, narrow)))]
+        found = self._reached(document) or self._around(document)
+        return [self._whole(each) for each in sorted(found, key=attrgetter("name"))]
 
-    def _listeners(self, document: Document) -> Iterator[Any]:
-        for rule in self._rules.get(document, ()):
-            yield from rule.listeners
+    def _around(self, document: Document) -> Iterable[Document]:
+        """Returns the routes that an object concerns if no route leads to it: those of its namespace, else all. A policy
+        that targets routes alone concerns no others."""
+        if _targets_routes_only(document):
+            return ()
+        return [each for each in self._routes if document.namespace in self._namespaces(each)] or self._routes
+
+    def _namespaces(self, route: Document) -> set[str]:
+        listeners = [key for rule in self._rules.get(route, ()) for key in rule.listeners]
+        return {route.namespace, *(key.gateway.namespace for key in listeners if key.gateway)}
 
     def _whole(self, document: Document) -> _Concerned:
         return _Concerned(document, frozenset(map(id, self._rules.get(document, ()))))
@@ -207,7 +203,6 @@ class _Finder:
         return found
 
     def _naming(self, document: Document) -> Iterator[Document]:
-        """Yields the objects that name one."""
         name, namespace = document.bare_name, document.namespace
         for each in self._namers.get(name, ()):
             if each.namespace == namespace or each in self._namers.get(namespace, ()):
@@ -215,8 +210,8 @@ class _Finder:
         yield from self._namers.get(f"{namespace}-{name}", ())
 
     def _named_by(self, document: Document) -> Iterator[Document]:
-        """Yields the objects whose requests an object restricts, as it says itself."""
-        names = {name for text in _included(document.spec) for name in _NAME.findall(text)}
+        """Yields the objects whose requests an object restricts by name."""
+        names = _names(_included(document.spec))
         yield from (
             each
             for each in self._documents
@@ -238,6 +233,10 @@ def _related(rule: tuple[str | int, ...], field: tuple[str | int, ...]) -> bool:
     """Returns whether a field is about a rule: it is in the rule, or beside it in the same entry of a list."""
     around = field[:-1]
     return field[: len(rule)] == rule or (len(around) > 2 and rule[: len(around)] == around)
+
+
+def _names(texts: Iterable[str]) -> set[str]:
+    return {name for text in texts for name in _NAME.findall(text)}
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Admits what is written as an API server would, and says what is left out."""
+"""Admits the written objects as an API server would, and lists those that it refuses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Admitted(NamedTuple):
     objects: tuple[AdmittedObject, ...]
     """The same, decoded."""
     context: tuple[AdmittedObject, ...]
-    """What the others refer to and is not written."""
+    """The objects that others refer to and that are not written."""
     dropped: tuple[ImportedRule, ...]
     """Rules that were left out."""
     notes: tuple[Note, ...]

@@ -1,4 +1,4 @@
-"""Writes backends: XBackends for hosts outside, Services for addresses, and, in a folder, what the input has."""
+"""Writes backends: XBackends for hosts outside, Services for addresses, in a folder also referenced objects of the input."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def write_backends(
     tls: Mapping[tuple[str, str], Json],
     plaintext: Container[tuple[str, str, int]],
 ) -> StageOutput:
-    """Writes the objects that hops to hosts and addresses need, each once. `tls`: of XBackends; `plaintext`: ports that must
-    not say otherwise."""
+    """Writes the objects that hops to hosts and addresses need, each once. `tls`: that of XBackends; `plaintext`: ports
+    whose appProtocol must not require TLS."""
     objects = context.objects()
     sources: dict[HostBackend | AddressBackend, list[SourceRef]] = {}
     for rule_hop in rule_hops:
@@ -86,7 +86,7 @@ def _addresses(
 
 
 class KeptObjects(NamedTuple):
-    """What the written objects refer to: in a folder it is written too, because no API server holds it."""
+    """Writes the objects of the input that others refer to: beside files there is no API server that holds them."""
 
     objects: tuple[Written, ...]
     context: tuple[Written, ...]

@@ -1,4 +1,4 @@
-"""Chooses client certificates: of a backend, by its policy, and of a Gateway, which shows its own to all TLS backends."""
+"""Chooses client certificates: one in the policy of a backend, and one of a Gateway for all its TLS backends."""
 
 from __future__ import annotations
 
@@ -62,14 +62,12 @@ def of_gateways(found: Sequence[RuleHop], gateways: Mapping[ListenerKey, ObjectN
 
 
 def _owners(rule_hop: RuleHop, gateways: Mapping[ListenerKey, ObjectName]) -> set[ObjectName]:
-    """Returns the Gateways whose listeners serve the rule of a hop."""
     return {gateways[key] for key in rule_hop.rule.listeners if key in gateways} if rule_hop.rule else set()
 
 
 def _covered(
     by_certificate: Mapping[ObjectName | None, Sequence[RuleHop]], by_gateway: Callable[[RuleHop], bool]
 ) -> dict[ObjectName, list[RuleHop]]:
-    """Returns the hops that get their certificate by the Gateway."""
     covered = {name: list(filter(by_gateway, several)) for name, several in by_certificate.items() if name is not None}
     return {name: covered[name] for name in sorted(covered) if covered[name]}
 
@@ -115,34 +113,36 @@ def _from_elsewhere(by_certificate: Mapping[ObjectName | None, Sequence[RuleHop]
     )
 
 
-class Shown(NamedTuple):
-    """What a backend is shown by its own policy."""
+class BackendCertificate(NamedTuple):
+    """The client certificate in a backend's own policy."""
 
     certificate: ObjectName | None = None
     notes: tuple[Note, ...] = ()
 
 
-def of_port(port: HopPort, wanted: Sequence[tuple[RuleHop, HopTLS]], decisions: Decisions, gateways: OfGateways) -> Shown:
+def of_port(
+    port: HopPort, wanted: Sequence[tuple[RuleHop, HopTLS]], decisions: Decisions, gateways: OfGateways
+) -> BackendCertificate:
     """Returns the client certificate that all routes to a port use from now on, as a policy has one."""
     by_certificate: dict[ObjectName | None, RuleHop] = {}
     for rule_hop, tls in wanted:
         by_certificate.setdefault(None if id(rule_hop.hop) in gateways.hops else tls.client_certificate, rule_hop)
     named = sorted(each for each in by_certificate if each is not None)
     if not named or decisions.no_client_certificate:
-        return Shown()
+        return BackendCertificate()
     source = by_certificate[named[0]].hop.source
     if len(named) > 1:
         text = f"a backend is shown one client certificate, and the routes to {port} had {len(named)}: "
         text += ", ".join(map(str, named))
-        return Shown(None, (Note(Category.DECISION, CONFLICT, text, source, remedy=DECIDE),))
+        return BackendCertificate(None, (Note(Category.DECISION, CONFLICT, text, source, remedy=DECIDE),))
     if None not in by_certificate:
-        return Shown(named[0])
+        return BackendCertificate(named[0])
     text = f"client certificate {named[0]} is now shown on all routes to {port}"
-    return Shown(named[0], (Note(Category.LOOSENED, WIDENED, text, source),))
+    return BackendCertificate(named[0], (Note(Category.LOOSENED, WIDENED, text, source),))
 
 
 class ClientSecrets:
-    """Finds the Secrets for policies, each of which must be in the policy's own namespace."""
+    """Finds the Secrets for policies: they must be in the policy's own namespace."""
 
     def __init__(self, inputs: Inputs, settings: ImportSettings, objects: ObjectWriter) -> None:
         self._inputs = inputs
@@ -152,7 +152,7 @@ class ClientSecrets:
 
     def name(self, certificate: ObjectName, namespace: str, source: SourceRef, target: str) -> tuple[str, list[Note]]:
         """Returns the name of the Secret for a policy of this namespace, and what there is to do; empty if no policy can name
-        it. What is not there fails closed, and so does a certificate that has not been copied yet."""
+        it. A missing Secret fails closed, and so does a certificate that has not been copied yet."""
         if not is_dns_subdomain(certificate.name):
             text = f"{certificate} cannot be the name of a Secret; no client certificate is shown"
             return "", [Note(Category.CANNOT, "client-certificate", text, source, target=target, severity=NoteSeverity.HIGH)]

@@ -1,4 +1,4 @@
-"""Settles what one port requires where several routes ask for different TLS: the strictest, if there is one."""
+"""Chooses the TLS of a port whose routes require different TLS: the strictest, if there is one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lasthop_import.rule_hops import RuleHop
 
 class Settled(NamedTuple):
     tls: HopTLS
-    """What is wanted; of a conflict the first."""
+    """The required TLS; the first one of a conflict."""
     rule_hop: RuleHop
     """Whose it is."""
     conflict: tuple[HopTLS, ...] = ()
@@ -24,8 +24,8 @@ class Settled(NamedTuple):
 
 
 def policed(rule_hops: Sequence[RuleHop]) -> list[tuple[RuleHop, HopTLS]]:
-    """Returns the hops that had TLS of the gateway's own. If none had: those that were sent plaintext to a port that says TLS,
-    which Lasthop refuses, so that it needs a decision."""
+    """Returns the hops that had TLS of the gateway's own. If none had TLS: those that received plaintext on a port whose
+    appProtocol requires TLS. Lasthop refuses that, so they need a decision."""
     own = [(each, each.tls) for each in rule_hops if each.tls and each.tls.level not in UNPOLICED]
     plaintext = list(filter(_is_plaintext, rule_hops))
     port = plaintext[0].port if plaintext else None
@@ -43,7 +43,7 @@ UNPOLICED = (OldLevel.PASSTHROUGH, OldLevel.PLAINTEXT)
 
 
 def settled(wanted: Sequence[tuple[RuleHop, HopTLS]]) -> Settled:
-    """Returns the strictest of what the routes ask for. Different CAs or names are a conflict: a union would loosen both."""
+    """Returns the strictest requirement of the routes. Different CAs or names are a conflict: a union would loosen both."""
     verifying = [each for each in wanted if each[1].level in VERIFYING]
     if not verifying:
         rule_hop, tls = max(wanted, key=lambda each: (STRENGTH[each[1].level], each[1].level is OldLevel.UNVERIFIED))
@@ -56,7 +56,7 @@ def settled(wanted: Sequence[tuple[RuleHop, HopTLS]]) -> Settled:
 
 
 def _contradict(verifying: Iterable[HopTLS], strongest: Iterable[HopTLS]) -> bool:
-    """Returns whether the CAs differ, or the names that the strongest ask for."""
+    """Returns whether the CAs differ, or the names that the strongest require."""
     trusts = {each.trust for each in verifying}
     names = {(tuple(sorted(each.names)), each.sni) for each in strongest}
     return len(trusts) > 1 or len(names) > 1
@@ -68,17 +68,16 @@ def _lists(several: Iterable[HopTLS]) -> tuple[TrustRef | FileTrust, ...]:
 
 
 def merged(conflict: Sequence[HopTLS]) -> HopTLS:
-    """Returns the union of what they accept, which only a decision allows."""
+    """Returns TLS that accepts every certificate that one of them accepts. Only a decision allows it."""
     weakest = min(conflict, key=lambda tls: STRENGTH[tls.level])
     trust = tuple(dict.fromkeys(each for tls in conflict for each in tls.trust))
     names = tuple(dict.fromkeys(each for tls in conflict for each in tls.names))
-    why = "what several routes ask for, merged by decision"
+    why = "the requirements of several routes, merged by decision"
     level = OldLevel.NAME if weakest.level is OldLevel.HOST_NAME else weakest.level
     return msgspec.structs.replace(weakest, level=level, trust=trust, names=names, revocation=_lists(conflict), why=why)
 
 
 def difference_notes(rule_hops: Sequence[RuleHop], found: Settled, target: str) -> Iterator[Note]:
-    """Yields what is tighter for the routes that asked for less."""
     if _is_plaintext(found.rule_hop):
         return
     winner, level = found.rule_hop.source.object, found.tls.level
@@ -90,5 +89,5 @@ def difference_notes(rule_hops: Sequence[RuleHop], found: Settled, target: str) 
             text = f"was {each.tls.level}; {winner} had {level} for the same port, which holds"
             yield Note(Category.TIGHTENED, "stricter-route-wins", text, each.source, target=target)
         elif each.tls.options != found.tls.options:
-            text = f"asks for other TLS versions, ciphers or ALPN than {winner}, whose settings hold"
+            text = f"requires other TLS versions, ciphers or ALPN than {winner}, whose settings hold"
             yield Note(Category.CHANGED, "options-differ", text, each.source, target=target)

@@ -48,7 +48,6 @@ class Placement(NamedTuple):
 
 
 def place_listeners(listeners: Iterable[ImportedListener], settings: ImportSettings) -> Placement:
-    """Merges equal listeners and chooses the Gateway of each."""
     merged: dict[ListenerKey, ImportedListener] = {}
     notes: list[Note] = []
     for each in listeners:
@@ -115,7 +114,7 @@ def write_gateways(
     *,
     profile: bool,
 ) -> GatewaysWritten:
-    """Writes Gateways with up to 64 listeners, and ListenerSets with the others; with --parent only says where routes attach.
+    """Writes Gateways with up to 64 listeners, and ListenerSets with the others; with --parent only finds parents of routes.
 
     `client_certificates`: what a Gateway shows to its backends; `copied`: CAs that policies have already; `profile`: a
     GatewayProfile is to allow waivers.

@@ -36,7 +36,7 @@ class Written(NamedTuple):
     comment: tuple[str, ...] = ()
     """Lines above the object."""
     rules: tuple[ImportedRule, ...] = ()
-    """Of a route: what each of its rules is made of."""
+    """The imported rules that the rules of a route are made of."""
 
     @property
     def kind(self) -> str:

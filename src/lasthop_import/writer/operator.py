@@ -1,4 +1,4 @@
-"""Writes copied objects, and what is the operator's to decide: the GatewayProfile that allows waivers, and hosts outside."""
+"""Writes copied objects, and the operator's GatewayProfile, which allows waivers and unverified hosts outside."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILES: Final = {
     "ListenerSet": OutputFile.GATEWAY,
     "Service": OutputFile.BACKENDS,
 }
-"""Of objects that an importer returns as they are; the others are routes."""
+"""The files of objects that an importer returns as they are; the others are routes."""
 
 
 def write_copies(context: WriterContext, copies: Iterable[tuple[SourceRef, Json]], *, profile: bool) -> StageOutput:
@@ -47,8 +47,9 @@ def write_profiles(context: WriterContext, gateways: Iterable[ObjectName], *, wa
     objects = context.objects()
     for namespace in sorted({each.namespace for each in gateways}) if not settings.parent else ():
         objects.add(OutputFile.OPERATOR, _profile(settings, namespace), (), () if settings.allow_waivers else (NOT_ALLOWED,))
-    text = "waivers are in force once the operator allows them in the Gateway's GatewayProfile; until then they fail closed"
-    note = Note(Category.TODO, "waivers-not-allowed", text, severity=NoteSeverity.WARNING)
+    text = "waivers are in force once the Gateway's GatewayProfile allows them; until then they fail closed"
+    remedy = "Ask the operator to allow them, or, as the operator, import with --allow-waivers."
+    note = Note(Category.TODO, "waivers-not-allowed", text, remedy=remedy, severity=NoteSeverity.WARNING)
     return StageOutput(objects=tuple(objects.objects), notes=() if settings.allow_waivers else (note,))
 
 
@@ -67,7 +68,7 @@ def _profile(settings: ImportSettings, namespace: str) -> Json:
 
 
 def external_hostnames(found: Sequence[RuleHop], verdicts: Mapping[PortGroup, PortVerdict | None]) -> Iterator[Note]:
-    """Yields the hosts outside that are not verified, of which a cluster needs the operator's word."""
+    """Notes unverified hosts outside, which the operator of a cluster must allow."""
     for rule_hop in found:
         if rule_hop.port and rule_hop.port.kind == "XBackend" and not _named(verdicts.get(rule_hop.port.group)):
             text = "a host outside is not verified, and in a cluster fails closed until a GatewayProfile allows it"

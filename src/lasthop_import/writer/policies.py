@@ -1,4 +1,4 @@
-"""Writes what each port requires: BackendTLSPolicies, the `tls` of XBackends, PinSets and VerificationWaivers."""
+"""Writes the verification of each port: BackendTLSPolicies, the `tls` of XBackends, PinSets and VerificationWaivers."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ LONGEST_REASON: Final = 1024
 
 
 class PortVerdict(NamedTuple):
-    """What a port requires now, for the rows of the report."""
+    """The new requirement of a port, for the rows of the report."""
 
     new: NewState
     target: str = ""
-    """The object that says so."""
+    """The object that sets it."""
     detail: str = ""
 
 
@@ -154,9 +154,9 @@ class PolicyWriter:
         return PortVerdict(NewState(Strength.PLAINTEXT), "", f"decided: {decision.reason}")
 
     def _correct(self, port: HopPort, source: SourceRef) -> None:
-        """A port that says TLS is never sent plaintext, so the Service must not say it."""
+        """Lasthop sends no plaintext to a port whose appProtocol requires TLS, so the Service must not have it."""
         self.plaintext_ports.add((port.namespace, port.name, port.number))
-        text = f"appProtocol {port.app_protocol} of {port} says TLS, and what says so is refused without a policy"
+        text = f"appProtocol {port.app_protocol} of {port} requires TLS, and Lasthop refuses such a port without a policy"
         remedy = "Remove appProtocol from the port, or write a plaintext protocol." if self._settings.in_cluster else ""
         category = Category.TODO if self._settings.in_cluster else Category.CHANGED
         done = "" if self._settings.in_cluster else "; it is left out of the Service"
@@ -186,7 +186,7 @@ class PolicyWriter:
             text = "plaintext is decided, but some route had TLS to this port, which no decision can take away"
             return todo(port, tls, "plaintext-refused", text)
         if found.conflict and not (decision and (decision.merge or decision.names_trust)):
-            return todo(port, tls, "conflict", "routes ask for different CAs or names on this port")
+            return todo(port, tls, "conflict", "routes require different CAs or names on this port")
         anchors = self._anchors(port, tls, decision, source)
         if decision is None or decision.only_merges:
             return as_before(port, tls, anchors)
@@ -369,7 +369,7 @@ def _name_notes(tls: HopTLS, now: PortVerification, source: SourceRef, target: s
 
 
 def believed_notes(rule_hops: Sequence[RuleHop], target: str = "") -> list[Note]:
-    """Returns where a configuration seems to say more than the old gateway did."""
+    """Notes configuration that seems to verify more than the old gateway did."""
     return [
         Note(
             Category.BELIEVED,

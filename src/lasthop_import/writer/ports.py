@@ -1,4 +1,4 @@
-"""Finds Gateways that want the same port. Each had an address of its own, and has one in a cluster; on a host they do not."""
+"""Finds Gateways that want the same port. In a cluster each has its own address; on a host they share one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Finds the revocation lists that the old gateway looked certificates up in, and says why one cannot be carried over."""
+"""Finds the revocation lists of the old gateway, and why one cannot be carried over."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from lasthop.base.api.times import rfc3339
@@ -16,7 +17,7 @@ class Lists(NamedTuple):
     pem: bytes = b""
     origin: str = ""
     problem: str = ""
-    """Why there are none: then no certificate may be trusted either, because revoked ones would be."""
+    """Why a list is missing: then no certificate is trusted, because a revoked one could be among them."""
 
 
 def found_lists(inputs: Inputs, settings: ImportSettings, wanted: Sequence[TrustRef | FileTrust]) -> Lists:
@@ -41,24 +42,27 @@ def found_lists(inputs: Inputs, settings: ImportSettings, wanted: Sequence[Trust
 
 class Current(NamedTuple):
     pem: bytes = b""
-    """The lists, and nothing else that the text may hold."""
+    """The lists, without other text of the file."""
     due: str = ""
     """The day on which the first of them is out of date."""
     problem: str = ""
 
 
 def current(lists: Lists, cas: bytes, now: float) -> Current:
-    """Returns the lists as they are enforced beside these CAs, or why they cannot be."""
+    """Returns the lists to enforce beside these CAs, or why they cannot be enforced."""
     try:
         found = parse_bundle(cas, lists.pem).crls
     except (BadCertificate, BadRevocationList) as error:
         return Current(problem=f"the revocation list in {lists.origin} {error}")
     # Of several lists of one issuer the latest counts.
-    latest = {each.name: each for each in sorted(found, key=lambda each: each.this_update)}.values()
+    latest = {each.name: each for each in sorted(found, key=attrgetter("this_update"))}.values()
     if any(each.this_update > now for each in latest):
         return Current(problem=f"the revocation list in {lists.origin} is not valid yet")
+    pem = b"".join(each.pem for each in found)
     end = min((each.next_update for each in latest if each.next_update is not None), default=None)
-    due = rfc3339(end)[:10] if end is not None else ""
-    if end is not None and end <= now:
+    if end is None:
+        return Current(pem)
+    due = rfc3339(end)[:10]
+    if end <= now:
         return Current(problem=f"the revocation list in {lists.origin} is out of date since {due}")
-    return Current(b"".join(each.pem for each in found), due)
+    return Current(pem, due)

@@ -101,7 +101,7 @@ class RouteWriter:
         return not problem
 
     def _kind_that_fits(self, rule: ImportedRule) -> ImportedRule:
-        """Returns a rule for gRPC as one of an HTTPRoute where a GRPCRoute cannot say it."""
+        """Returns a rule for gRPC as one of an HTTPRoute where a GRPCRoute cannot express it."""
         if rule.kind is not RouteKind.GRPC:
             return rule
         if _fits_grpc(rule):
@@ -123,7 +123,7 @@ class RouteWriter:
     ) -> None:
         written = [(rule, each) for rule in rules for each in self._rules(kind, rule)]
         chunks = list(_packed(written, 1 if kind in STREAMS else MAX_RULES))
-        # Of matches that are equally specific, the older route wins, then the name: names must sort as the rules do.
+        # Among equally specific matches the older route wins, then the name: names must sort as the rules do.
         width = len(str(len(chunks)))
         base = self._base_name(kind, namespace, name, hostnames)
         for number, chunk in enumerate(chunks, 1):
@@ -159,7 +159,7 @@ class RouteWriter:
         rest: Json = {"filters": filters} if filters else {}
         rest |= {**self._backends(rule), **self._times(kind, rule), **self._sessions(rule)}
         matches = tuple(_match(kind, each, rule, self.notes) for each in rule.matches)
-        # One without conditions matches everything, whatever the others say.
+        # A match without conditions matches everything, so the others have no effect.
         for number, chunk in enumerate(_chunks(matches, MAX_MATCHES) if matches and all(matches) else [()]):
             named = {"name": f"{rule.name}-{number + 1}"} if rule.name and number else written
             yield {**named, **({"matches": list(chunk)} if chunk else {}), **rest}
@@ -261,7 +261,7 @@ def _external_auth(auth: Auth, reference: Json) -> Json:
 
 
 def _filter(value: Any) -> Json:
-    """Returns a filter as a user writes it. A redirect's code is always said: 302 is not what everybody expects."""
+    """Returns a filter as a user writes it. A redirect always has a code, because the default of 302 is not the usual one."""
     written: Json = plain(value)
     if "requestRedirect" in written:
         written["requestRedirect"].setdefault("statusCode", 302)

@@ -1,4 +1,4 @@
-"""Splits a port whose routes ask for different TLS: each further way gets a Service of its own."""
+"""Splits a port whose routes require different TLS: each further requirement gets a Service of its own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Split(NamedTuple):
 def split_conflicts(
     inputs: Inputs, imported: Imported, rule_hops: Sequence[RuleHop], decisions: Decisions, settings: ImportSettings
 ) -> Split:
-    """Returns the rules with the backends that conflicts are split to, where a decision says so."""
+    """Returns the rules with the backends that conflicts are split to by decision."""
     renamed: dict[int, str] = {}
     documents: list[Document] = []
     notes: list[Note] = []

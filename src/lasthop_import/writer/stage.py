@@ -1,4 +1,4 @@
-"""The values that stages of writing take and return. A stage is a function of frozen values; `run.write` has their order."""
+"""Defines the input and output of writing stages. A stage is a function of frozen values; `run.write` has their order."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lasthop_import.settings import ImportSettings
 from lasthop_import.writer.objects import ObjectWriter, Written
 
 Grant = tuple[str, str, str, str, str]
-"""Kind and namespace of what refers, then kind, namespace and name of the object in another namespace."""
+"""Kind and namespace of the referring object, then kind, namespace and name of the object in another namespace."""
 
 
 class WriterContext(msgspec.Struct, frozen=True):
-    """What every stage may look at."""
+    """The input of every stage."""
 
     inputs: Inputs
     settings: ImportSettings

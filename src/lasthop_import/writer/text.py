@@ -17,7 +17,6 @@ _NUMBER: Final = re.compile(r"[-+.]?[0-9]")
 
 
 def render(objects: Iterable[Written]) -> str:
-    """Returns the objects as YAML documents."""
     return "---\n".join(_document(each) for each in objects)
 
 

@@ -1,4 +1,4 @@
-"""Turns what a certificate was checked against into references that a policy can hold, with the objects that this takes."""
+"""Turns the CAs of the old gateway into references of a policy, with the objects that they need."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----")
 
 
 class PolicyAnchors(NamedTuple):
-    """What a policy refers to; exactly one of `refs`, `system`, `leaves` and `problem` says something."""
+    """The CAs of a policy; exactly one of `refs`, `system`, `leaves` and `problem` is set."""
 
     refs: tuple[Json, ...] = ()
     system: bool = False
@@ -46,7 +46,7 @@ class CAContent(NamedTuple):
     certificates: Sequence[Certificate]
     origin: str
     name: str
-    """Of the ConfigMap to write, if they are copied."""
+    """The data of the ConfigMap to write, if they are copied."""
     usable: Json | None = None
     """A reference to them where they are, if a policy can have it."""
 
@@ -125,7 +125,7 @@ class TrustWriter:
         return contents
 
     def decided(self, ca: CA, namespace: str, service: str, source: SourceRef) -> PolicyAnchors:
-        """Returns what a decision chooses. What it names by reference need not be in the input."""
+        """Returns what a decision chooses. The referenced objects need not be in the input."""
         match ca.kind:
             case "system":
                 return PolicyAnchors(system=True)
@@ -209,8 +209,8 @@ class TrustWriter:
         return CAContent(content, found, f"ConfigMap {namespace}/{SERVICE_CA.name}", "service-ca")
 
     def _unlisted(self, trust: TrustRef, found: CAContent, source: SourceRef) -> bool:
-        """Returns whether a policy may refer to an object as it is: a revocation list there that the old gateway did not
-        look at is enforced from now on, so it must be current."""
+        """Returns whether a policy may refer to an object as it is. A revocation list in it is enforced even if the old
+        gateway ignored it, so it must be current."""
         crl = (self._inputs.data(trust.kind, trust.namespace, trust.name) or {}).get(CRL_KEY)
         if crl is None:
             return True

@@ -1,4 +1,4 @@
-"""Decides what is required of a backend from now on: what the old gateway checked, or what a decision requires, never less.
+"""Decides the verification of a backend: that of the old gateway, or that of a decision, never less.
 
     level        without a decision                              with one
     name, uri    the same names and CAs                          as decided
@@ -44,7 +44,7 @@ NO_ANCHORS = ("ca-missing", "crl-missing", "crl-unusable", "crl-not-possible")
 
 
 class PortVerification(NamedTuple):
-    """What is required of the certificate of one port."""
+    """The requirements for the certificate of one port."""
 
     hostname: str
     anchors: PolicyAnchors = PolicyAnchors()
@@ -94,7 +94,7 @@ def is_hostname(text: str) -> bool:
 
 
 def as_before(port: HopPort, tls: HopTLS, anchors: PolicyAnchors) -> PortVerification:
-    """Returns what the old gateway checked, where a policy can say it."""
+    """Returns the verification of the old gateway, where a policy can express it."""
     if tls.level not in (OldLevel.NAME, OldLevel.URI, OldLevel.HOST_NAME, OldLevel.CHAIN):
         return todo(port, tls, REASONS[tls.level], tls.why)
     if anchors.problem:
@@ -135,7 +135,7 @@ def verified(hostname: str, names: tuple[Name, ...], anchors: PolicyAnchors) -> 
 def as_decided(
     port: HopPort, tls: HopTLS, decision: Decision, anchors: PolicyAnchors, pinned: tuple[Certificate, ...]
 ) -> PortVerification:
-    """Returns what a decision asks for; `anchors` are those that it names, or the source's."""
+    """Returns the verification of a decision; `anchors` are those that it names, or the source's."""
     hostname, names = _decided_names(port, tls, decision)
     if decision.waive == "All":
         return PortVerification(hostname, waives="All")
@@ -152,7 +152,7 @@ def as_decided(
 
 
 def _decided_names(port: HopPort, tls: HopTLS, decision: Decision) -> tuple[str, tuple[Name, ...]]:
-    """Returns the hostname of a policy by this decision, and the names of which a certificate must have one."""
+    """Returns the hostname of a policy by this decision, and the names that a certificate may have."""
     hostname = decision.hostname or next((each.value for each in decision.names if is_hostname(each.value)), "")
     names = decision.names or ((Name(hostname),) if hostname else _chosen_names(port, tls, decision))
     return hostname or guessed_hostname(port, tls), names
@@ -177,7 +177,6 @@ def writable(name: Name) -> Name | None:
 
 
 def question(port: HopPort, tls: HopTLS, found: PortVerification, where: str) -> Question:
-    """Returns what to ask about a TODO."""
     hostname = (f"hostname: {found.hostname}",)
     waive = "Names" if tls.level is OldLevel.CHAIN else "All"
     answers: list[tuple[str, ...]] = [(_offered_ca(tls), *hostname)]

@@ -1,18 +1,18 @@
-"""Short ways to write a case."""
+"""Builds cases from short descriptions."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from lasthop_judge.certificates import Recipe
-from lasthop_judge.model import Case, Expect, Policy, Requirement, Serving
+from lasthop_judge.model import Case, Expected, Policy, Requirement, Serving
 
 PASSES, REFUSED, REFUSED_5XX, PLAINTEXT, IGNORED = (
-    Expect.PASSES,
-    Expect.REFUSED,
-    Expect.REFUSED_5XX,
-    Expect.PLAINTEXT,
-    Expect.IGNORED,
+    Expected.PASSES,
+    Expected.REFUSED,
+    Expected.REFUSED_5XX,
+    Expected.PLAINTEXT,
+    Expected.IGNORED,
 )
 
 
@@ -21,7 +21,7 @@ def serves(certificate: Recipe | None, *chain: Recipe, **settings: Any) -> Servi
 
 
 def shown(
-    id: str, title: str, requirement: Requirement, expect: Expect, certificate: Recipe, *chain: Recipe, **settings: Any
+    id: str, title: str, requirement: Requirement, expect: Expected, certificate: Recipe, *chain: Recipe, **settings: Any
 ) -> Case:
     """A case about the certificate that the backend shows."""
     policy = {key: settings.pop(key) for key in ("hostname", "sans", "refs") if key in settings}

@@ -1,4 +1,4 @@
-"""Dates, chains, keys and signatures of what the backend shows."""
+"""Cases about dates, chains, keys and signatures of the backend's certificate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 from lasthop_judge import requirements as r
 from lasthop_judge.cases.build import PASSES, REFUSED, serves, shown
 from lasthop_judge.certificates import CA, OTHER_CA, Recipe, leaf
-from lasthop_judge.model import HOSTNAME, CABundle, Case, Expect, Requirement
+from lasthop_judge.model import HOSTNAME, CABundle, Case, Expected, Requirement
 
 SIGNS: Final = ("key_cert_sign", "crl_sign")
 
@@ -25,17 +25,17 @@ def below(issuer: Recipe, **settings: Any) -> Recipe:
     return leaf(HOSTNAME, issuer=issuer, **settings)
 
 
-def dates(name: str, title: str, expect: Expect, certificate: Recipe, *chain: Recipe, **settings: Any) -> Case:
+def dates(name: str, title: str, expect: Expected, certificate: Recipe, *chain: Recipe, **settings: Any) -> Case:
     return shown(f"dates/{name}", title, r.DATES, expect, certificate, *chain, **settings)
 
 
 def chain(
-    name: str, title: str, requirement: Requirement, expect: Expect, certificate: Recipe, *above: Recipe, **settings: Any
+    name: str, title: str, requirement: Requirement, expect: Expected, certificate: Recipe, *above: Recipe, **settings: Any
 ) -> Case:
     return shown(f"chains/{name}", title, requirement, expect, certificate, *above, **settings)
 
 
-def constrained(name: str, title: str, requirement: Requirement, expect: Expect, *sans: str, **names: Any) -> Case:
+def constrained(name: str, title: str, requirement: Requirement, expect: Expected, *sans: str, **names: Any) -> Case:
     """An intermediate CA with name constraints."""
     above = middle("judge constrained", **names)
     return chain(f"constraints-{name}", title, requirement, expect, leaf(*(sans or (HOSTNAME,)), issuer=above), above)
@@ -104,7 +104,7 @@ CHAINS: Final = (
     chain("unordered", "intermediate CAs in the wrong order", r.ORDER, PASSES, below(SECOND), MIDDLE, SECOND),
     chain("superfluous", "a certificate that belongs to no chain", r.ORDER, PASSES, below(CA), OTHER_CA),
     chain("root-sent", "the backend sends the CA too", r.VERIFY, PASSES, below(CA), CA),
-    chain("end-entity-signs", "signed by a certificate that is no CA", r.NOT_A_CA, REFUSED, below(UNUSABLE), UNUSABLE),
+    chain("end-entity-signs", "signed by a certificate that is not a CA", r.NOT_A_CA, REFUSED, below(UNUSABLE), UNUSABLE),
     chain(
         "no-basic-constraints",
         "signed by a certificate without basic constraints",

@@ -1,4 +1,4 @@
-"""Changes at run time: what was verified before the change does not count after it."""
+"""Cases about changes at run time: a connection verified before the change does not count after it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from lasthop_judge.model import (
     Case,
     CasePort,
     CaseService,
-    Expect,
+    Expected,
     Policy,
     Ref,
     Requirement,
+    RouteType,
     Serving,
     Step,
-    Via,
 )
 
 GOOD: Final = serves(leaf(HOSTNAME, "two.example"))
@@ -36,13 +36,13 @@ def change(
     requirement: Requirement,
     *steps: Step,
     serving: Serving = GOOD,
-    expect: Expect = PASSES,
+    expect: Expected = PASSES,
     **more: Any,
 ) -> Case:
     return Case(f"changes/{name}", title, requirement, expect, serving, steps=steps, **more)
 
 
-def put(title: str, expect: Expect, *objects: Any, **more: Any) -> Step:
+def put(title: str, expect: Expected, *objects: Any, **more: Any) -> Step:
     return Step(title, expect, objects, **more)
 
 
@@ -271,23 +271,23 @@ CASES: Final = (
         put("a policy for the port is added", REFUSED, Policy((Ref("other"),), name="port", section="https")),
         bundles=(RIGHT, OTHER),
     ),
-    change("tcp-ca-swapped", "TCPRoute: the CA is replaced", r.VERIFY, SWAPPED, via=Via.TCP),
-    change("tls-ca-swapped", "TLSRoute: the CA is replaced", r.TLS_ROUTE_CHECKS, SWAPPED, via=Via.TLS),
+    change("tcp-ca-swapped", "TCPRoute: the CA is replaced", r.VERIFY, SWAPPED, via=RouteType.TCP),
+    change("tls-ca-swapped", "TLSRoute: the CA is replaced", r.TLS_ROUTE_CHECKS, SWAPPED, via=RouteType.TLS),
     change(
         "grpc-ca-swapped",
         "GRPCRoute: the CA is replaced",
         r.VERIFY,
         SWAPPED,
-        via=Via.GRPC,
+        via=RouteType.GRPC,
         serving=serves(leaf(HOSTNAME), alpn=("h2",), grpc=True),
     ),
-    change("mirror-ca-swapped", "mirror: the CA is replaced", r.VERIFY, SWAPPED, via=Via.MIRROR),
+    change("mirror-ca-swapped", "mirror: the CA is replaced", r.VERIFY, SWAPPED, via=RouteType.MIRROR),
     change(
         "mirror-ca-removed",
         "mirror: the ConfigMap is deleted",
         r.NEVER_PLAINTEXT,
         Step("the ConfigMap is deleted", REFUSED, remove=(RIGHT,)),
-        via=Via.MIRROR,
+        via=RouteType.MIRROR,
         serving=ANY,
     ),
     *_tightened(),

@@ -1,4 +1,4 @@
-"""GEP-4152, which has no API yet: run only where an adapter spells it."""
+"""Cases about GEP-4152, which has no API yet: they run only with an adapter that configures it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from lasthop_judge.certificates import CA, OTHER_CA, Recipe, leaf
 from lasthop_judge.model import (
     HOSTNAME,
     Case,
-    Expect,
+    Expected,
     GatewayRole,
     PinnedCertificates,
     Policy,
     Ref,
     Requirement,
-    Skips,
+    SkippedChecks,
     StatusCheck,
     Step,
 )
@@ -31,12 +31,12 @@ def skip(
     name: str,
     title: str,
     requirement: Requirement,
-    expect: Expect,
+    expect: Expected,
     certificate: Recipe | None,
-    what: Skips = Skips.ALL,
+    what: SkippedChecks = SkippedChecks.ALL,
     **more: Any,
 ) -> Case:
-    refs = () if what is Skips.ALL else (Ref("ca"),)
+    refs = () if what is SkippedChecks.ALL else (Ref("ca"),)
     policy = Policy(refs, extension=what)
     return Case(
         f"gep4152/{name}",
@@ -49,7 +49,7 @@ def skip(
     )
 
 
-def pin(name: str, title: str, expect: Expect, certificate: Recipe, *pinned: Recipe, by: str = "key", **more: Any) -> Case:
+def pin(name: str, title: str, expect: Expected, certificate: Recipe, *pinned: Recipe, by: str = "key", **more: Any) -> Case:
     policy = Policy((), extension=PinnedCertificates(pinned, by))
     return Case(f"gep4152/pin-{name}", title, r.PINS, expect, serves(certificate), (policy,), (), **more)
 
@@ -73,17 +73,21 @@ CASES: Final = (
     ),
     skip(
         "skip-shown",
-        "the status tells that verification is degraded",
+        "the status shows that verification is degraded",
         r.INDICATORS,
         IGNORED,
         SELF_SIGNED,
         checks=(StatusCheck.DEGRADED,),
     ),
-    skip("names-only", "names skipped: a certificate of another name", r.SKIP_PER_BACKEND, PASSES, OLD_NAME, Skips.NAMES),
-    skip("names-only-ca", "names skipped: another CA", r.SECURE_DEFAULT, REFUSED, below(OTHER_CA), Skips.NAMES),
-    skip("names-only-expired", "names skipped: an expired certificate", r.SECURE_DEFAULT, REFUSED, EXPIRED, Skips.NAMES),
-    skip("dates-only", "dates skipped: an expired certificate", r.SKIP_PER_BACKEND, PASSES, EXPIRED, Skips.DATES),
-    skip("dates-only-name", "dates skipped: another name", r.SECURE_DEFAULT, REFUSED, OLD_NAME, Skips.DATES),
+    skip(
+        "names-only", "names skipped: a certificate of another name", r.SKIP_PER_BACKEND, PASSES, OLD_NAME, SkippedChecks.NAMES
+    ),
+    skip("names-only-ca", "names skipped: another CA", r.SECURE_DEFAULT, REFUSED, below(OTHER_CA), SkippedChecks.NAMES),
+    skip(
+        "names-only-expired", "names skipped: an expired certificate", r.SECURE_DEFAULT, REFUSED, EXPIRED, SkippedChecks.NAMES
+    ),
+    skip("dates-only", "dates skipped: an expired certificate", r.SKIP_PER_BACKEND, PASSES, EXPIRED, SkippedChecks.DATES),
+    skip("dates-only-name", "dates skipped: another name", r.SECURE_DEFAULT, REFUSED, OLD_NAME, SkippedChecks.DATES),
     Case(
         "gep4152/default",
         "no opt-out, on a Gateway that permits it: a self-signed certificate",

@@ -1,4 +1,4 @@
-"""Which names of a certificate match the policy's."""
+"""Cases about the names in a certificate and in the policy."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Final
 from lasthop_judge import requirements as r
 from lasthop_judge.cases.build import PASSES, REFUSED, serves, shown
 from lasthop_judge.certificates import leaf
-from lasthop_judge.model import HOSTNAME, Case, Expect, Policy, Requirement
+from lasthop_judge.model import HOSTNAME, Case, Expected, Policy, Requirement
 
 SPIFFE: Final = "spiffe://cluster.local/ns/shop/sa/api"
 IDN: Final = "xn--bcher-kva.example"
 
 
 def by_hostname(
-    name: str, title: str, requirement: Requirement, expect: Expect, *sans: str, host: str = HOSTNAME, cn: str = "backend"
+    name: str, title: str, requirement: Requirement, expect: Expected, *sans: str, host: str = HOSTNAME, cn: str = "backend"
 ) -> Case:
     return shown(f"names/{name}", title, requirement, expect, leaf(*sans, cn=cn), hostname=host)
 
 
 def by_sans(
-    name: str, title: str, requirement: Requirement, expect: Expect, policy: tuple[str, ...], *sans: str, **settings: str
+    name: str, title: str, requirement: Requirement, expect: Expected, policy: tuple[str, ...], *sans: str, **settings: str
 ) -> Case:
     return shown(f"names/san-{name}", title, requirement, expect, leaf(*sans, **settings), sans=policy)
 

@@ -1,4 +1,4 @@
-"""Precedence of policies, and every kind of route that leads to a backend with a policy."""
+"""Cases about the precedence of policies, and about every kind of route to a backend with a policy."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lasthop_judge.model import (
     Case,
     CasePort,
     CaseService,
-    Expect,
+    Expected,
     ExpectedCondition,
     GatewayRole,
     Policy,
     Ref,
     Requirement,
+    RouteType,
     Serving,
     StatusCheck,
-    Via,
 )
 
 OTHER: Final = CABundle("other", (OTHER_CA,))
@@ -31,7 +31,7 @@ ANY: Final = serves(NAMED, both=True)
 TWO_PORTS: Final = (CaseService(ports=(CasePort("one", 8441, ANY), CasePort("two", 8442, ANY))),)
 
 
-def precedence(name: str, title: str, requirement: Requirement, expect: Expect, *policies: Policy, **settings: Any) -> Case:
+def precedence(name: str, title: str, requirement: Requirement, expect: Expected, *policies: Policy, **settings: Any) -> Case:
     return Case(
         f"precedence/{name}", title, requirement, expect, ANY, policies, **{"bundles": (CABundle(), OTHER), **settings}
     )
@@ -42,7 +42,7 @@ def by(ca: str, name: str, hostname: str = "one.example", **settings: Any) -> Po
 
 
 def sections(
-    name: str, title: str, requirement: Requirement, expect: Expect, port: str, *policies: Policy, **settings: Any
+    name: str, title: str, requirement: Requirement, expect: Expected, port: str, *policies: Policy, **settings: Any
 ) -> Case:
     return precedence(name, title, requirement, expect, *policies, services=TWO_PORTS, port=port, **settings)
 
@@ -135,7 +135,7 @@ PRECEDENCE: Final = (
     ),
     sections(
         "section-rest-wrong",
-        "the policy for the Service has the wrong CA, and the other port is asked",
+        "the policy for the Service has the wrong CA, and the request goes to the other port",
         r.WHOLE_SERVICE,
         REFUSED,
         "two",
@@ -155,7 +155,9 @@ PRECEDENCE: Final = (
     sections(
         "section-each-second", "a policy for each port: the second", r.SECTION, PASSES, "two", ONE, TWO, sni="two.example"
     ),
-    sections("section-other", "a policy for one port, and the other one is asked", r.SECTION, PLAINTEXT, "two", ONE),
+    sections(
+        "section-other", "a policy for one port, and the request goes to the other one", r.SECTION, PLAINTEXT, "two", ONE
+    ),
     sections(
         "whole", "a policy for the whole Service holds on each port", r.WHOLE_SERVICE, PASSES, "one", WHOLE, sni="two.example"
     ),
@@ -185,7 +187,7 @@ PRECEDENCE: Final = (
         IGNORED,
         policies=(by("ca", "policy"),),
         services=(CaseService(ports=(CasePort("dns", 53, None, "UDP"),)),),
-        via=Via.UDP,
+        via=RouteType.UDP,
         conditions=(ExpectedCondition("Accepted", "False", ("Invalid",)),),
     ),
     Case(
@@ -195,7 +197,7 @@ PRECEDENCE: Final = (
         IGNORED,
         policies=(by("ca", "policy", section="dns"),),
         services=(CaseService(ports=(CasePort("dns", 53, None, "UDP"), CasePort("https", 443, None))),),
-        via=Via.UDP,
+        via=RouteType.UDP,
         conditions=(ExpectedCondition("Accepted", "False", ("Invalid",)),),
     ),
     Case(
@@ -212,13 +214,13 @@ PRECEDENCE: Final = (
 
 # --- every kind of route ----------------------------------------------------------------------------------------------
 
-VIAS: Final = {
-    "https": (Via.HTTPS, r.LISTENERS, serves(leaf(HOSTNAME))),
-    "websocket": (Via.WEBSOCKET, r.CONNECT, serves(leaf(HOSTNAME))),
-    "mirror": (Via.MIRROR, r.MIRROR, serves(leaf(HOSTNAME))),
-    "grpc": (Via.GRPC, r.GRPC_ROUTE, serves(leaf(HOSTNAME), alpn=("h2",), grpc=True)),
-    "tls": (Via.TLS, r.TLS_ROUTE, serves(leaf(HOSTNAME))),
-    "tcp": (Via.TCP, r.LISTENERS, serves(leaf(HOSTNAME))),
+ROUTE_TYPES: Final = {
+    "https": (RouteType.HTTPS, r.LISTENERS, serves(leaf(HOSTNAME))),
+    "websocket": (RouteType.WEBSOCKET, r.CONNECT, serves(leaf(HOSTNAME))),
+    "mirror": (RouteType.MIRROR, r.MIRROR, serves(leaf(HOSTNAME))),
+    "grpc": (RouteType.GRPC, r.GRPC_ROUTE, serves(leaf(HOSTNAME), alpn=("h2",), grpc=True)),
+    "tls": (RouteType.TLS, r.TLS_ROUTE, serves(leaf(HOSTNAME))),
+    "tcp": (RouteType.TCP, r.LISTENERS, serves(leaf(HOSTNAME))),
 }
 FEATURES: Final = {"websocket": ("HTTPRouteBackendProtocolWebSocket",)}
 
@@ -229,10 +231,10 @@ def _showing(serving: Serving, certificate: Recipe, **settings: Any) -> Serving:
 
 def _routes() -> tuple[Case, ...]:
     found = []
-    for name, (via, requirement, serving) in VIAS.items():
+    for name, (via, requirement, serving) in ROUTE_TYPES.items():
         more: dict[str, Any] = {"via": via, "features": FEATURES.get(name, ())}
-        checks = r.TLS_ROUTE_CHECKS if via is Via.TLS else r.VERIFY
-        closed = REFUSED if via in (Via.GRPC, Via.TLS, Via.TCP, Via.MIRROR) else REFUSED_5XX
+        checks = r.TLS_ROUTE_CHECKS if via is RouteType.TLS else r.VERIFY
+        closed = REFUSED if via in (RouteType.GRPC, RouteType.TLS, RouteType.TCP, RouteType.MIRROR) else REFUSED_5XX
         found += [
             Case(f"protocols/{name}", f"{via}: a valid certificate", requirement, PASSES, serving, sni=HOSTNAME, **more),
             Case(f"protocols/{name}-ca", f"{via}: another CA", checks, REFUSED, _showing(serving, below(OTHER_CA)), **more),
@@ -286,7 +288,15 @@ PROTOCOLS: Final = (
     ),
     Case("protocols/http-h2", "HTTPRoute: a backend that offers h2 and http/1.1", r.CONNECT, PASSES, H2, sni=HOSTNAME),
     Case("protocols/no-policy", "no policy: plaintext", r.NO_POLICY, PLAINTEXT, serves(leaf(HOSTNAME), both=True), ()),
-    Case("protocols/grpc-alpn", "GRPCRoute: ALPN offers h2", r.HTTP2, PASSES, VIAS["grpc"][2], via=Via.GRPC, alpn="h2"),
+    Case(
+        "protocols/grpc-alpn",
+        "GRPCRoute: ALPN offers h2",
+        r.HTTP2,
+        PASSES,
+        ROUTE_TYPES["grpc"][2],
+        via=RouteType.GRPC,
+        alpn="h2",
+    ),
     Case(
         "protocols/app-protocol",
         "a port whose appProtocol is HTTPS",

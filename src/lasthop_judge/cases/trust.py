@@ -1,4 +1,4 @@
-"""Where the CA comes from, and policies whose CA does not come."""
+"""Cases about the source of the CA, and about policies whose CA is missing or invalid."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lasthop_judge import requirements as r
 from lasthop_judge.cases.build import IGNORED, PASSES, REFUSED, REFUSED_5XX, serves
 from lasthop_judge.cases.chains import MIDDLE, below
 from lasthop_judge.certificates import CA, OTHER_CA, Recipe
-from lasthop_judge.model import CABundle, Case, Expect, ExpectedCondition, Policy, Ref, Requirement, StatusCheck
+from lasthop_judge.model import CABundle, Case, Expected, ExpectedCondition, Policy, Ref, Requirement, StatusCheck
 
 GARBAGE: Final = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 SECRET: Final = CABundle("secret", kind="Secret")
@@ -18,7 +18,7 @@ EXPIRED_CA: Final = Recipe("judge expired CA", ca=True, days=(-9, -1))
 
 
 def trust(
-    name: str, title: str, requirement: Requirement, expect: Expect, signer: Recipe, *bundles: CABundle, **settings: Any
+    name: str, title: str, requirement: Requirement, expect: Expected, signer: Recipe, *bundles: CABundle, **settings: Any
 ) -> Case:
     policy = Policy(refs=tuple(Ref(each.name, each.kind) for each in bundles))
     return Case(
@@ -176,7 +176,7 @@ def _invalid() -> tuple[Case, ...]:
         ("no-data", "the ConfigMap has no data", r.INVALID_REF, Policy(), (CABundle(key=""),), none, bad),
         ("empty", "ca.crt is empty", r.MALFORMED_REF, Policy(), (CABundle(text=""),), none, any_reason),
         ("blank", "ca.crt has only white space", r.MALFORMED_REF, Policy(), (CABundle(text=" \n\n"),), none, any_reason),
-        ("prose", "ca.crt is no PEM", r.MALFORMED_REF, Policy(), (CABundle(text="not a certificate\n"),), none, any_reason),
+        ("prose", "ca.crt is not PEM", r.MALFORMED_REF, Policy(), (CABundle(text="not a certificate\n"),), none, any_reason),
         (
             "garbage",
             "ca.crt is a PEM block without a certificate",

@@ -48,11 +48,11 @@ class RunOptions:
 @click.option("--write", "folder", type=target.PATH, metavar="DIR", help="Write the objects of that gateway there.")
 @click.option("--cases", metavar="RE", default="", help="Only cases whose id matches this regular expression.")
 @click.option("--list", "listing", is_flag=True, help="List the cases and their requirements without judging.")
-@click.option("--adapter", type=click.Choice(ADAPTERS), default="auto", show_default=True, help="How GEP-4152 is written.")
+@click.option("--adapter", type=click.Choice(ADAPTERS), default="auto", show_default=True, help="Adapter for GEP-4152.")
 @click.option("--features", metavar="A,B", help="Claimed features.  [default: those of the GatewayClass; if none, all]")
 @click.option("--namespace", "-n", metavar="NS", help="Namespace to create and delete.  [default: judge-RANDOM]")
 @click.option("--backend-image", default=IMAGE, show_default=True, metavar="IMAGE", help="Any image with Python 3.9.")
-@click.option("--dial", metavar="HOST", default="", help="Ask Gateways there, not at the address of their status.")
+@click.option("--dial", metavar="HOST", default="", help="Reach Gateways there, not at the address in their status.")
 @click.option("--version-judged", metavar="TEXT", default="", help="Version of the implementation, for the report.")
 @click.option("--patience", type=click.FloatRange(5), default=60, show_default=True, help="Seconds for a change to show.")
 @click.option("--keep", is_flag=True, help="Leave the namespace as it is at the end.")
@@ -139,7 +139,7 @@ def command(
 
 
 class _Progress(ProgressLine):
-    """Prints a line every few seconds where there is no terminal."""
+    """Prints a line every few seconds without a terminal."""
 
     _printed = 0.0
 
@@ -163,7 +163,7 @@ def _selected(pattern: str) -> tuple[Case, ...]:
     try:
         matcher = re.compile(pattern)
     except re.error as error:
-        raise click.BadParameter(f"{pattern!r} is no regular expression: {error}", param_hint="--cases") from None
+        raise click.BadParameter(f"{pattern!r} is not a regular expression: {error}", param_hint="--cases") from None
     found = tuple(case for case in ALL if matcher.search(case.id))
     if not found:
         raise click.BadParameter(f"no case matches {pattern!r}; see: lasthop judge --list", param_hint="--cases")

@@ -51,6 +51,7 @@ def test_a_path_leads_to_values(path: str, found: list[str]) -> None:
         (".itmes", "the document has no .itmes; it has items, empty, text"),
         (".items[3].name", ".items has 3 items, so it has no [3]"),
         (".items.name", ".items is a list, so it has no .name; write .items[*].name"),
+        (".items.itmes", ".items is a list, so it has no .itmes; write .items[*]"),
         (".text[0]", ".text is a text, so it has no [0]"),
         (".text[*]", ".text is a text, so it has no [*]"),
         (".items[*].nam", ".items[0] has no .nam; it has name, n"),

@@ -27,7 +27,7 @@ async def test_the_leading_controller_is_asked_through_the_api_server(tmp_path: 
         pods.listening["lasthop-b", PORT] = port
         found = await ask("/api/traffic")
         assert found["routes"] and any(hop["failures"] for hop in found["hops"])
-        with pytest.raises(click.ClickException, match="by the admin socket"):
+        with pytest.raises(click.ClickException, match="through the admin socket"):
             await ask("/api/tap")
         pods.denied.add("portforward")
         with pytest.raises(click.ClickException, match="ask for get and create on pods/portforward"):

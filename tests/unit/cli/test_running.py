@@ -202,7 +202,7 @@ def test_explain_agrees_with_the_folder(gateway: Lasthop) -> None:
 
 def test_the_endpoint_answers_404_for_what_is_not_there(gateway: Lasthop) -> None:
     status, body = gateway.ask("/api/explain?kind=Service&namespace=shop&name=nowhere")
-    assert (status, body) == (404, b"there is no Service shop/nowhere\n")
+    assert (status, body) == (404, b"Service shop/nowhere does not exist\n")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from lasthop.base.api.bundle import supported_features
 from lasthop_judge.adapters import ADAPTERS
 from lasthop_judge.cases import ALL
 from lasthop_judge.certificates import Issuer
-from lasthop_judge.model import Area, Case, Expect, FaultSeverity
+from lasthop_judge.model import Area, Case, Expected, FaultSeverity
 from lasthop_judge.objects import RunSettings, backend_key, servings
 from lasthop_judge.run import choose
 
@@ -93,7 +93,7 @@ def test_every_port_that_is_asked_is_served() -> None:
     for case in ALL:
         steps = [(step.expect, step.service) for step in case.steps]
         for expect, service in ((case.expect, ""), *steps):
-            if expect is not Expect.IGNORED:
+            if expect is not Expected.IGNORED:
                 assert backend_key(case, service or case.all_services[0].name, case.port) in served, case.id
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from lasthop_judge import client
-from lasthop_judge.model import Via
+from lasthop_judge.model import RouteType
 from tests.servers import Handler, server
 
 ENDLESS = b"HTTP/1.1 200 OK\r\n\r\n"
@@ -35,9 +35,9 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("via", [Via.HTTP, Via.WEBSOCKET, Via.TCP, Via.GRPC])
+@pytest.mark.parametrize("via", [RouteType.HTTP, RouteType.WEBSOCKET, RouteType.TCP, RouteType.GRPC])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_gateway_gets_a_printable_line_and_no_exception(name: str, via: Via) -> None:
+def test_a_hostile_gateway_gets_a_printable_line_and_no_exception(name: str, via: RouteType) -> None:
     with server(None, HOSTILE[name]) as port:
         found = client.ask(via, ("127.0.0.1", port), "x.example", "/backend/https")
     assert found.backend == "" and found.shown.isprintable() and len(found.shown) < 400

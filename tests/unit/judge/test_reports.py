@@ -103,7 +103,7 @@ def test_the_list_names_every_case_and_where_its_sentence_stands() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--cases", "("], "no regular expression"),
+        (["--cases", "("], "not a regular expression"),
         (["--cases", "nothing-like-that"], "no case matches"),
         (["--address", "127.0.0.1:1"], "go together"),
         ([], "give --gateway-class"),

@@ -14,6 +14,7 @@ from tests.world import keyed, mk_class, mk_gateway
 
 WEB = Key("Gateway", "edge", "web")
 GOOD, BAD = "10.0.0.1", "2001:db8::1"
+REMEDY = "give the Gateway addresses that the Service's load balancer can assign"
 
 
 def programmed(wanted: list[str], given: tuple[str, ...], missing: tuple[str, ...]) -> str:
@@ -33,8 +34,8 @@ def programmed(wanted: list[str], given: tuple[str, ...], missing: tuple[str, ..
     [
         ([], (), (), "AddressNotAssigned: its Service has no address yet"),
         ([GOOD, BAD], (), (GOOD, BAD), f"AddressNotAssigned: not assigned yet: {GOOD}, {BAD}"),
-        ([GOOD, BAD], (GOOD,), (BAD,), f"AddressNotUsable: not assigned: {BAD}"),
-        ([GOOD, "2001:DB8:0::1"], (GOOD,), (BAD,), f"AddressNotUsable: not assigned: {BAD}"),
+        ([GOOD, BAD], (GOOD,), (BAD,), f"AddressNotUsable: not assigned: {BAD}; {REMEDY}"),
+        ([GOOD, "2001:DB8:0::1"], (GOOD,), (BAD,), f"AddressNotUsable: not assigned: {BAD}; {REMEDY}"),
         ([GOOD], (GOOD,), (), "Programmed"),
     ],
 )

@@ -211,6 +211,16 @@ def parse_url(text: str, default: str = "https") -> tuple[str, str, int]:
 
 
 def _require_sense(backend: Backend) -> None:
+    _require_consistent(backend)
+    _require_names(backend)
+    if not backend.path.startswith("/"):
+        raise click.BadParameter(f"{backend.path} does not begin with /", param_hint="--path")
+    for each in backend.option:
+        if not re.fullmatch(r"(lasthop\.dev/)?[a-z-]+=.*", each):
+            raise click.BadParameter(f"{each} is not NAME=VALUE, as min-tls-version=1.1", param_hint="--option")
+
+
+def _require_consistent(backend: Backend) -> None:
     verified = [name for name in ("ca", "pin", "hostname", "option", "client_cert", "client_key") if getattr(backend, name)]
     if not backend.tls and verified:
         raise click.UsageError(f"{OPTIONS[verified[0]]} is for https://, and {backend.url} is plaintext")
@@ -218,20 +228,18 @@ def _require_sense(backend: Backend) -> None:
         raise click.UsageError(f"--plaintext is for http://, and {backend.url} uses TLS; remove one of them")
     if backend.ca and backend.pin:
         raise click.UsageError(f"{backend.url} has --ca and --pin; remove one of them: either alone is enough")
+    if backend.client_key and not backend.client_cert:
+        raise click.UsageError("--client-key needs the certificate too: --client-cert FILE")
+
+
+def _require_names(backend: Backend) -> None:
     name = backend.hostname
     if name and (is_ip(name) or not is_name(name)):
         message = f"{name} is {'an address' if is_ip(name) else 'not a DNS name'}; write the name in the certificate"
         raise click.BadParameter(message, param_hint="--hostname")
-    if not backend.path.startswith("/"):
-        raise click.BadParameter(f"{backend.path} does not begin with /", param_hint="--path")
     host = backend.host_match
     if host and (is_ip(host) or not is_name(host.removeprefix("*."))):
         raise click.BadParameter(f"{host} is not a DNS name, as app.example or *.app.example", param_hint="--host")
-    for each in backend.option:
-        if not re.fullmatch(r"(lasthop\.dev/)?[a-z-]+=.*", each):
-            raise click.BadParameter(f"{each} is not NAME=VALUE, as min-tls-version=1.1", param_hint="--option")
-    if backend.client_key and not backend.client_cert:
-        raise click.UsageError("--client-key needs the certificate too: --client-cert FILE")
 
 
 def listen_address(text: str) -> tuple[str, int]:

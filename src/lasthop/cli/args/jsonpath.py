@@ -34,11 +34,11 @@ def parse(text: str) -> tuple[Step, ...]:
     while position < len(path) and path != ".":
         found = _STEP.match(path, position)
         if not found:
-            raise JSONPathError(f"cannot read {path[position:]} in {text}; write names, [0] and [*], as in .items[*].name")
+            raise JSONPathError(f"cannot read {path[position:]} in {text}; write names, [0] and [*], as in [*].metadata.name")
         steps.append(_step(found))
         position = found.end()
     if not path:
-        raise JSONPathError("the path is missing; write for example jsonpath=.items[*].name")
+        raise JSONPathError("the path is missing; write for example jsonpath=[*].metadata.name")
     return tuple(steps)
 
 
@@ -88,12 +88,18 @@ def _below(value: Any, step: str | int, place: str) -> Any:
             raise JSONPathError(f"{where} has {len(value)} items, so it has no {_shown(step)}")
         return value[step]
     if not isinstance(value, dict):
-        more = f"; write {place}[*]{_shown(step)}" if isinstance(value, list) else ""
-        raise JSONPathError(f"{where} is {_kind(value)}, so it has no {_shown(step)}{more}")
+        raise JSONPathError(f"{where} is {_kind(value)}, so it has no {_shown(step)}{_through_items(value, step, place)}")
     if step not in value:
         known = ", ".join(list(value)[:_SHOWN_FIELDS]) + (", …" if len(value) > _SHOWN_FIELDS else "")
         raise JSONPathError(f"{where} has no {_shown(step)}; it has {known or 'no fields'}")
     return value[step]
+
+
+def _through_items(value: Any, step: str, place: str) -> str:
+    if not isinstance(value, list):
+        return ""
+    inside = any(isinstance(item, dict) and step in item for item in value)
+    return f"; write {place}[*]{_shown(step) if inside else ''}"
 
 
 def _shown(step: str | int) -> str:

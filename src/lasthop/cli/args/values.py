@@ -27,12 +27,12 @@ UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 AGO: Final = re.compile(r"(\d{1,6})([smhdw])")
 
 
-def host_port(text: str, hint: str, example: str = "api.example.com:443 or 127.0.0.1:8443") -> tuple[str, int]:
+def host_port(text: str, hint: str) -> tuple[str, int]:
     """Parses HOST:PORT. `hint` names the argument or option in the error."""
     host, port = split_port(text)
     if not (is_name(host) or is_ip(host)) or not port.isdecimal() or not 0 < int(port) < 65536:
-        written = f"127.0.0.1{text}" if not host and port.isdecimal() else example
-        message = f"{text} is not HOST:PORT; write for example {written}"
+        example = f"127.0.0.1{text}" if not host and port.isdecimal() else "api.example.com:443 or 127.0.0.1:8443"
+        message = f"{text} is not HOST:PORT; write for example {example}"
         raise click.BadParameter(message, param_hint=hint)
     return host.lower(), int(port)
 

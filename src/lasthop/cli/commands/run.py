@@ -124,7 +124,7 @@ def command(
     error. Ctrl-C and SIGTERM drain the proxies and exit; a second Ctrl-C exits at once. SIGHUP, unless it comes from a
     terminal that closes, starts Lasthop anew in the same process (another version, another Envoy) without an interruption.
     """
-    _admin_address(admin)
+    host_port(admin, "--admin")
     given = backends.given(context)
     if folder and given:
         raise click.UsageError(f"both {folder} and --to are given; remove one of them")
@@ -204,12 +204,6 @@ def _looked_at(context: click.Context, given: tuple[backends.Backend, ...], list
     from lasthop.cli.render.look_report import verified
 
     return manifest(listen, verified(given, context))
-
-
-def _admin_address(text: str) -> None:
-    if text.startswith(":") and text[1:].isdecimal():
-        raise click.BadParameter(f"{text} would be all addresses; write 127.0.0.1{text}", param_hint="--admin")
-    host_port(text, "--admin", "127.0.0.1:19000")
 
 
 class AdminAddress(NamedTuple):

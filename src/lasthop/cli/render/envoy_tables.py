@@ -105,15 +105,15 @@ def _sources(value: Any) -> Iterator[tuple[str, bytes]]:
 
 
 def _secrets(dump: Json) -> Iterator[tuple[str, ...]]:
+    kinds = ("tls_certificate", "validation_context", "session_ticket_keys", "generic_secret")
     for config in _configs(dump, "SecretsConfigDump"):
         for each in config.get("dynamic_active_secrets", ()):
-            if "secret" in each:
-                yield _secret(each["secret"], each.get("last_updated", ""))
-
-
-def _secret(secret: Json, updated: str) -> tuple[str, ...]:
-    kinds = ("tls_certificate", "validation_context", "session_ticket_keys", "generic_secret")
-    return secret.get("name", ""), next((kind for kind in kinds if kind in secret), ""), updated
+            if secret := each.get("secret"):
+                yield (
+                    secret.get("name", ""),
+                    next((kind for kind in kinds if kind in secret), ""),
+                    each.get("last_updated", ""),
+                )
 
 
 def _configs(dump: Json, kind: str) -> Iterator[Json]:

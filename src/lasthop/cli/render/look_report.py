@@ -115,21 +115,14 @@ def _certificate(looked: Looked) -> Iterator[str]:
 def _next(looked: Sequence[Looked], context: click.Context) -> Iterator[str]:
     """Yields the commands to try next, each with a change for every backend that fails."""
     failing = {number: each for number, each in enumerate(looked) if each.starter is None}
-    if not failing:
+    if not failing or not all(each.proposals for each in failing.values()):
         return
-    if any(not each.proposals for each in failing.values()):
-        return
-    choices: Iterator[tuple[Proposal | None, ...]] = zip_longest(*(each.proposals for each in failing.values()))
+    choices: list[tuple[Proposal | None, ...]] = list(zip_longest(*(each.proposals for each in failing.values())))
     yield ""
-    yield "Then try:" if len(failing) > 1 or _several(failing) == 1 else "Then try one of:"
+    yield "Then try:" if len(failing) > 1 or len(choices) == 1 else "Then try one of:"
     for choice in choices:
-        chosen = {
-            number: (proposal or each.proposals[-1]) for (number, each), proposal in zip(failing.items(), choice, strict=True)
-        }
-        why = "; ".join(dict.fromkeys(proposal.why for proposal in chosen.values() if proposal.why))
+        chosen = [proposal or each.proposals[-1] for each, proposal in zip(failing.values(), choice, strict=True)]
+        why = "; ".join(dict.fromkeys(proposal.why for proposal in chosen if proposal.why))
+        changed = {number: proposal.backend for number, proposal in zip(failing, chosen, strict=True)}
         yield f"  # {printable(why)}"
-        yield f"  {printable(command_line(context, {number: each.backend for number, each in chosen.items()}))}"
-
-
-def _several(failing: dict[int, Looked]) -> int:
-    return max(len(each.proposals) for each in failing.values())
+        yield f"  {printable(command_line(context, changed))}"

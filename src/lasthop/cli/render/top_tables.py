@@ -102,14 +102,7 @@ def text(report: Json, now: float, width: int = 0, height: int = 0) -> str:
 
 def _table(title: str, more: tuple[str, ...], lines: list[TableLine], width: int, room: int | None) -> Iterator[str]:
     shown = lines[:room]
-    # Names and STATE share what the figures leave of a line.
-    most = (
-        max(16, (width - OTHERS) // (2 if more else 1))
-        if width
-        else len(max((line.name for line in shown), key=len, default=""))
-    )
-    names = [line.name if len(line.name) <= most else f"{line.name[: most - 1]}…" for line in shown]
-    rows = [(title, *FIGURES, *more), *((name, *line.figures, *line.more) for name, line in zip(names, shown, strict=True))]
+    rows = [(title, *FIGURES, *more), *((_name(line, width), *line.figures, *line.more) for line in shown)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row, line in zip(rows, (None, *shown), strict=True):
         cells = [
@@ -122,3 +115,9 @@ def _table(title: str, more: tuple[str, ...], lines: list[TableLine], width: int
         yield f"and {len(lines) - len(shown)} more"
     if not lines:
         yield "none yet"
+
+
+def _name(line: TableLine, width: int) -> str:
+    """Returns the name, cut if necessary: it shares with STATE what the figures leave of a line."""
+    most = max(16, (width - OTHERS) // (2 if line.more else 1)) if width else len(line.name)
+    return line.name if len(line.name) <= most else f"{line.name[: most - 1]}…"

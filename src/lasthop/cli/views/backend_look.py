@@ -34,8 +34,6 @@ FIXES: Final = 6
 CA_FILES: Final = ("*.pem", "*.crt", "*.cer")
 CA_PLACES: Final = (".local/share/mkcert/rootCA.pem", ".local/share/caddy/pki/authorities/local/root.crt")
 """Files below the home directory, of tools that make a CA for this machine."""
-ENDED: Final = ("eof", "reset")
-"""In what OpenSSL says of a connection that the backend ends without an alert."""
 MAX_FILES, MAX_SIZE = 100, 256 * 1024
 ASK: Final = "FILE"
 
@@ -91,7 +89,7 @@ def _look(backend: Backend, name: str) -> Looked:
             return _failed(backend, "it speaks neither TLS nor HTTP/1.1 on this port")
         case Speaks.NOTHING:
             return _failed(backend, "it accepts connections and does not answer a TLS handshake")
-        case Speaks.ALERT:
+        case Speaks.ALERT | Speaks.CLOSED:
             return _no_certificate(backend, known, shown)
     return _look_tls(backend, name, known, shown)
 
@@ -107,7 +105,7 @@ def _as_plaintext(backend: Backend) -> Proposal:
 
 
 def _look_plaintext(backend: Backend, name: str, shown: BackendLook) -> Looked:
-    if shown.speaks in (Speaks.TLS, Speaks.ALERT):
+    if shown.speaks in (Speaks.TLS, Speaks.ALERT, Speaks.CLOSED):
         secure = Backend("https", backend.host, backend.port, host_match=backend.host_match, path=backend.path)
         proposal = Proposal(secure, "looks at its certificate")
         return _failed(backend, "it speaks TLS on this port", proposal)
@@ -141,7 +139,7 @@ def _unreachable(backend: Backend, name: str, shown: BackendLook) -> Looked:
 def _no_certificate(backend: Backend, known: str, shown: BackendLook) -> Looked:
     asked = f"for the name {known}" if known else "for a client that sends no name"
     what = f"it shows no certificate {asked} ({shown.problem})"
-    if known and any(word in shown.problem for word in ENDED):
+    if known and shown.speaks is Speaks.CLOSED:
         return _failed(backend, what, remedy="Is it the port for https? The log of the backend may say more.", name="tls")
     example = msgspec.structs.replace(backend, hostname=ASK.replace("FILE", "NAME"))
     return _failed(backend, what, Proposal(example, "with the name that the backend serves, which is sent as SNI"), name="sni")
@@ -270,7 +268,7 @@ def _ca_files(chain: Sequence[CertificateInfo]) -> Iterator[str]:
     for number, path in enumerate((*here, *home)):
         with contextlib.suppress(OSError, BadCertificate):
             if number < MAX_FILES and path.is_file() and path.stat().st_size <= MAX_SIZE:
-                subjects = {anchor.subject for anchor in parse_bundle(path.read_bytes()).anchors}
+                subjects = {anchor.subject for anchor in parse_bundle(path.read_bytes()).anchors if not anchor.leaf}
                 if subjects & {top.issuer.removeprefix("CN="), top.issuer, top.subject.removeprefix("CN="), top.subject}:
                     yield str(path)
 

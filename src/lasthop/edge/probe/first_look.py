@@ -28,7 +28,9 @@ class Speaks(StrEnum):
     NOTHING = "nothing"
     """The backend accepts the connection and does not answer."""
     ALERT = "alert"
-    """The backend speaks TLS, or closes the connection, and presents no certificate."""
+    """The backend answers with a TLS alert and presents no certificate."""
+    CLOSED = "closed"
+    """The backend ends the connection without a TLS alert."""
     UNREACHABLE = "unreachable"
 
 
@@ -50,7 +52,7 @@ def first_look(host: str, port: int, name: str = "", seconds: float = SECONDS) -
     """Performs a handshake that accepts everything. Without a name it sends no SNI. If a backend on this machine then presents
     no certificate, it tries again with `localhost`."""
     look = _look(host, port, name, seconds)
-    if look.speaks is Speaks.ALERT and not name and is_loopback(host):
+    if look.speaks in (Speaks.ALERT, Speaks.CLOSED) and not name and is_loopback(host):
         again = _look(look.address, port, LOCALHOST, seconds)
         return again if again.speaks is Speaks.TLS else look
     return look
@@ -81,7 +83,9 @@ def _speaks(seen: Handshake) -> Speaks:
         return Speaks.TLS
     if seen.silent:
         return Speaks.NOTHING
-    return Speaks.OTHER if seen.plaintext else Speaks.ALERT
+    if seen.plaintext:
+        return Speaks.OTHER
+    return Speaks.CLOSED if seen.aborted else Speaks.ALERT
 
 
 def _answers_http(address: str, port: int, seconds: float) -> bool:

@@ -85,6 +85,8 @@ class Handshake(msgspec.Struct, frozen=True):
     """There was no response."""
     closed: bool = False
     """The backend closed the connection right after the handshake, without a reason."""
+    aborted: bool = False
+    """The backend ended the handshake without a TLS alert."""
 
     @property
     def unreadable(self) -> bool:
@@ -153,7 +155,7 @@ def fetch(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT)
     if seen.plaintext:
         hint = "is it the port for https, or does it begin in plaintext (STARTTLS)?"
         raise NoHandshake(f"{at} does not speak TLS on this port", hint)
-    if "eof" in failure or "reset" in failure:
+    if seen.aborted:
         hint = "it may not speak TLS" if server_name else "perhaps it needs a server name: --server-name NAME"
         raise NoHandshake(f"{at} closes the connection during the handshake", hint)
     if "unrecognized name" in failure:
@@ -257,7 +259,7 @@ def _handshake(
     verify: bool = False,
     linger: float = 0.0,
 ) -> Handshake:
-    seen, version, failure, plaintext, silent, closed = _Observer(), "", "", False, False, False
+    seen, version, failure, plaintext, silent, closed, aborted = _Observer(), "", "", False, False, False, False
     with _connected(*address, timeout) as plain:
         connection = _connection(context, server_name, seen, verify=verify)
         try:
@@ -268,7 +270,7 @@ def _handshake(
         except TimeoutError:
             failure, plaintext, silent = f"no answer within {timeout:g} s", True, True
         except (OSError, SSL.Error) as error:
-            failure = _words(error)
+            failure, aborted = _words(error), _ends(error)
             plaintext = any(words in failure for words in NO_TLS)
         return Handshake(
             tuple(crypto.dump_certificate(crypto.FILETYPE_ASN1, each) for each in connection.get_peer_cert_chain() or ()),
@@ -282,6 +284,7 @@ def _handshake(
             plaintext,
             silent,
             closed,
+            aborted,
         )
 
 
@@ -302,13 +305,16 @@ def _closes(plain: socket.socket, connection: SSL.Connection, seconds: float) ->
         _drive(plain, connection, lambda: connection.recv(1), seconds)
     except TimeoutError:
         return False
-    except (OSError, SSL.SysCallError, SSL.ZeroReturnError):
-        return True
-    except SSL.Error as error:
-        if "eof" not in _words(error):
+    except (OSError, SSL.Error) as error:
+        if not _ends(error):
             raise
         return True
     return False
+
+
+def _ends(error: OSError | SSL.Error) -> bool:
+    """Returns whether a connection ends without a TLS alert: closed, reset, or cut off."""
+    return isinstance(error, OSError | SSL.SysCallError | SSL.ZeroReturnError) or "eof" in _words(error)
 
 
 @contextlib.contextmanager

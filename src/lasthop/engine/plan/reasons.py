@@ -127,7 +127,7 @@ TARGET_NOT_FOUND: Final = condition(
 )
 
 ADDRESS_NOT_ASSIGNED: Final = condition("AddressNotAssigned")
-ADDRESS_NOT_USABLE: Final = condition("AddressNotUsable", remedy="Give each Gateway an address or a port of its own.")
+ADDRESS_NOT_USABLE: Final = condition("AddressNotUsable")
 ADDRESSES_ASSIGNED: Final = condition("AddressesAssigned")
 ASSIGNED: Final = condition("Assigned")
 PARTIALLY_ASSIGNED: Final = condition("PartiallyAssigned")

@@ -106,16 +106,16 @@ class Processes:
         for socket in sorted(self._wanted):
             old = self._results.get(socket)
             if old is None or old.problem:
-                new = Probe(self._try(*socket))
+                new = self._try(*socket)
                 self._results[socket] = new
                 if new != old:
                     self._probed(*socket, new)
 
-    def _try(self, key: Key, address: str, port: int, transport: str) -> str:
+    def _try(self, key: Key, address: str, port: int, transport: str) -> Probe:
         found = self._hold(key, address, port) if transport == "TCP" else ports.problem(address, port, transport)
         if found is None or (found.in_use and self._is_ours(key, port, transport)):
-            return ""
-        return found.message
+            return Probe()
+        return Probe(found.found, found.remedy)
 
     def _hold(self, key: Key, address: str, port: int) -> ports.BindProblem | None:
         """Reserves a port until our Envoy has bound it; returns why that is impossible."""

@@ -34,7 +34,6 @@ from lasthop_import.systems.contour.proxies import ProxyReader
 
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
-    """Reads all HTTPProxies and Ingresses of the class."""
     delegations = Delegations(inputs)
     backends = ContourBackends(inputs, delegations, read_config(inputs, settings))
     proxies = ProxyReader(inputs, settings, delegations, backends)

@@ -1,4 +1,4 @@
-"""Says what Contour verifies of a backend: nothing, unless `validation` stands beside the protocol tls or h2.
+"""Determines how Contour verifies a backend: not at all, unless `validation` stands beside the protocol tls or h2.
 
 The protocol is that of the HTTPProxy, else the Service port's appProtocol, else an annotation of the Service. `validation`
 beside another protocol is silently not used. [internal/dag/httpproxy_processor.go, accessors.go, internal/envoy/v3/auth.go]
@@ -20,7 +20,7 @@ from lasthop_import.systems.contour.kinds import EXTENSION_SERVICE, ContourConfi
 TLS = ("tls", "h2")
 PLAIN = ("", "h2c")
 UNKNOWN = "unknown"
-"""The Service, which would say it, is not in the input."""
+"""The Service, whose annotation decides, is not in the input."""
 APP_PROTOCOLS = {"https": "tls", "kubernetes.io/h2c": "h2c"}
 
 
@@ -56,7 +56,6 @@ class ContourBackends:
         return ServiceBackend(namespace, name, port or None)
 
     def protocol(self, namespace: str, name: str, port: int | str | None) -> str:
-        """Returns the protocol that the Service gives its port."""
         found = self._inputs.port(namespace, name, port)
         if self._inputs.ports(namespace, name) is None:
             return UNKNOWN
@@ -78,7 +77,7 @@ class ContourBackends:
         return ""
 
     def ingress_tls(self, spoken: str) -> HopTLS | None:
-        """Returns the TLS of an Ingress's backend, of which nothing can be verified."""
+        """Returns the TLS of an Ingress's backend, which cannot be verified."""
         if spoken == UNKNOWN:
             return _unknown()
         if spoken in PLAIN:
@@ -88,7 +87,7 @@ class ContourBackends:
         return HopTLS(OldLevel.UNVERIFIED, why, client_certificate=client, shown_to_all=True, options=options)
 
     def extension(self, reference: FieldReader, namespace: str) -> ImportedHop | None:
-        """Returns the hop to an ExtensionService: h2 over TLS, not verified, unless it says otherwise."""
+        """Returns the hop to an ExtensionService: by default h2 over unverified TLS."""
         owner, name = reference.text("namespace") or namespace, reference.text("name")
         reference.ignore("apiVersion")
         document = self._inputs.find("ExtensionService", owner, name, EXTENSION_SERVICE.group)
@@ -101,7 +100,7 @@ class ContourBackends:
         for each in services:
             each.ignore("weight")
         for each in services[1:]:
-            each.note(Category.CANNOT, "extension-services", "only the first of several is asked")
+            each.note(Category.CANNOT, "extension-services", "only the first of several is used")
             each.ignore("name", "port")
         if not services:
             spec.ignore("protocol", "validation")
@@ -165,7 +164,7 @@ def _validated(reader: FieldReader, spoken: str, base: HopTLS, problem: str) -> 
             return _unknown()
         text = "the Service is not in the input, and it decides whether TLS was used; TLS is assumed"
         reader.note(Category.TODO, "protocol-unknown", text, remedy="Add it to the input.")
-        return msgspec.structs.replace(named, why="validation, if the Service asks for TLS")
+        return msgspec.structs.replace(named, why="validation, if the Service requires TLS")
     if spoken in PLAIN:
         why = "validation is not used without the protocol tls or h2: nothing was encrypted"
         rest = {"believed": OldLevel.NAME, "believed_reason": "validation-without-tls", "was_plaintext": True}
@@ -178,7 +177,7 @@ def _validated(reader: FieldReader, spoken: str, base: HopTLS, problem: str) -> 
 
 
 def _unserved(spoken: str, base: HopTLS) -> HopTLS:
-    why = f"protocol {spoken!r} is none of Contour's, so that the route was not served"
+    why = f"protocol {spoken!r} is unknown to Contour, so that the route was not served"
     return HopTLS(OldLevel.BROKEN, why, names=base.names, trust=base.trust)
 
 

@@ -1,4 +1,4 @@
-"""Translates what a route does to requests: headers, rewrites, redirects, CORS, timeouts, retries, sessions."""
+"""Translates the filters of a route: headers, rewrites, redirects, CORS, timeouts, retries, sessions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ class ContourHeaders(NamedTuple):
 
 
 def headers(reader: FieldReader) -> ContourHeaders:
-    """Returns the header edits of a route or service."""
     requests, responses = reader.child("requestHeadersPolicy"), reader.child("responseHeadersPolicy")
     wanted, answered = _set_headers(requests), _set_headers(responses)
     hosts = [wanted.pop(name) for name in list(wanted) if name.lower() == "host"]

@@ -34,7 +34,7 @@ _PREFIX: Final = "projectcontour.io/"
 
 
 class _Annotated(NamedTuple):
-    """What the annotations of an Ingress say of all its paths."""
+    """The annotations of an Ingress that apply to all its paths."""
 
     forced: bool
     """Requests without TLS are redirected, where there is TLS."""

@@ -1,4 +1,4 @@
-"""The kinds of Contour, which objects are its own, who may use whose Secrets, and the controller's configuration."""
+"""The kinds of Contour, which objects are its own, the delegation of Secrets, and the controller's configuration."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def class_of(document: Document) -> str:
 
 
 def is_ours(document: Document, settings: ImportSettings) -> bool:
-    """Returns whether an object is of the class: the one that is asked for, or contour, or none."""
+    """Returns whether an object is of the class: that of --ingress-class, or contour, or none."""
     wanted = settings.ingress_classes
     return "all" in wanted or class_of(document) in (wanted or ("", "contour"))
 
 
 class Delegations:
-    """Says which Secrets other namespaces may use."""
+    """Finds the Secrets that other namespaces may use."""
 
     def __init__(self, inputs: Inputs) -> None:
         self._granted: set[tuple[str, str, str]] = set()

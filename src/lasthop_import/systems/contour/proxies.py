@@ -230,7 +230,6 @@ class ProxyReader:
             self._attach(route, msgspec.structs.replace(rule, auth=auth), root, insecure)
 
     def _rule(self, route: FieldReader, root: Root, match: ImportedMatch) -> ImportedRule:
-        """Returns the rule of a route, without its listeners."""
         assert match.path is not None
         edits = filters.headers(route)
         steps = (*edits.filters, *root.cors)
@@ -325,7 +324,6 @@ def _header_names(http: FieldReader, key: str) -> tuple[str, ...]:
 
 
 def _answer(route: FieldReader, path: PathMatch, host: str) -> tuple[HTTPRouteFilter, ...]:
-    """Returns the filters of a route that reaches no backend."""
     if "directResponsePolicy" in route:
         text = "has no equivalent; these requests get 500"
         route.note(Category.CANNOT, "direct-response", text, "directResponsePolicy", severity=NoteSeverity.HIGH)

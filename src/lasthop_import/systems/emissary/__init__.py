@@ -23,17 +23,16 @@ from lasthop_import.settings import Flag, ImportSettings, System
 from lasthop_import.systems.emissary.backend_tls import read_contexts
 from lasthop_import.systems.emissary.hosts import read_hosts
 from lasthop_import.systems.emissary.kinds import GROUPS, KINDS, RESTRICTING, EmissaryObjects
-from lasthop_import.systems.emissary.listeners import OFFLOADED, Front
+from lasthop_import.systems.emissary.listeners import OFFLOADED, HostListeners
 from lasthop_import.systems.emissary.mappings import MappingReader
 from lasthop_import.systems.emissary.services import EmissaryServices
 
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
-    """Reads the objects of one instance."""
     objects = EmissaryObjects(inputs, str(settings.flags.get("emissary-id") or "default"))
     contexts = read_contexts(inputs, objects)
     offloaded = bool(settings.flags.get(OFFLOADED))
-    front = Front(inputs, objects, read_hosts(objects, contexts), offloaded=offloaded, complete=settings.in_cluster)
+    front = HostListeners(inputs, objects, read_hosts(objects, contexts), offloaded=offloaded, complete=settings.in_cluster)
     reader = MappingReader(inputs, objects, contexts, front, EmissaryServices(objects.module()))
     reader.read()
     objects.list_others()

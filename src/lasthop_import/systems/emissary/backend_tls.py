@@ -1,6 +1,6 @@
-"""Says what Emissary verifies of a backend: the chain at most, and only where a TLSContext has a certificate of its own.
+"""Determines how Emissary verifies a backend: by the chain at most, and only where a TLSContext has a certificate of its own.
 
-There is no check of names at all. A TLSContext with a CA and without a certificate is refused ("cannot validate client certs
+Names are never checked. A TLSContext with a CA and without a certificate is refused ("cannot validate client certs
 without TLS termination"), and then Envoy uses none: what its author believes to be verified is not, or not even encrypted.
 [ir/ircluster, ir/irtlscontext and envoy/v3/v3tls in its Python part]
 """
@@ -136,7 +136,7 @@ def _used(context: TLSContext, named: str, grpc: TLSOptions | None) -> HopTLS:
 
 
 def read_contexts(inputs: Inputs, objects: EmissaryObjects) -> Contexts:
-    """Reads all TLSContexts; they are found by name, whatever their namespace."""
+    """Reads all TLSContexts; references to them have no namespace."""
     found: dict[str, TLSContext] = {}
     for reader in objects.of("TLSContext"):
         context = _context(inputs, reader)

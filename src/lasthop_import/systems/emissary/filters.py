@@ -1,4 +1,4 @@
-"""Translates what a Mapping does to requests: headers, rewrites, redirects, CORS, timeouts, retries, sessions."""
+"""Translates the filters of a Mapping: headers, rewrites, redirects, CORS, timeouts, retries, sessions."""
 
 from __future__ import annotations
 
@@ -41,10 +41,15 @@ def headers(spec: FieldReader) -> list[HTTPRouteFilter]:
     found: list[HTTPRouteFilter] = []
     for direction, kind in (("request", REQUEST_HEADERS), ("response", RESPONSE_HEADERS)):
         key = f"add_{direction}_headers"
-        wanted = {name: _header_value(value) for name, value in sorted(spec.mapping(key).items())}
-        added = {name: each[0] for name, each in wanted.items() if each and each[1]}
-        replaced = {name: each[0] for name, each in wanted.items() if each and not each[1]}
-        odd = [name for name, each in wanted.items() if each is None]
+        added, replaced, odd = dict[str, str](), dict[str, str](), list[str]()
+        for name, value in sorted(spec.mapping(key).items()):
+            match _header_value(value):
+                case None:
+                    odd.append(name)
+                case text, True:
+                    added[name] = text
+                case text, False:
+                    replaced[name] = text
         found += edited_headers(spec, key, kind, added, replaced, _texts(spec, f"remove_{direction}_headers"), odd)
         if any("%" in value for value in (*added.values(), *replaced.values())):
             spec.note(Category.CHANGED, "header-variables", "Envoy's variables are sent as they are written", key)
@@ -109,17 +114,16 @@ def redirect_filter(spec: FieldReader, path: PathMatch) -> HTTPRouteFilter:
     `prefix_redirect`, and that before `regex_redirect`."""
     code = spec.integer("redirect_response_code") or 301
     whole, prefix = spec.text("path_redirect"), spec.text("prefix_redirect")
-    if "regex_redirect" in spec and not whole and not prefix:
+    new_path = whole or prefix
+    if "regex_redirect" in spec and not new_path:
         text = "paths cannot be redirected by a regular expression; the path stays as it is"
         spec.note(Category.CANNOT, "regex-redirect", text, "regex_redirect", severity=NoteSeverity.HIGH)
     spec.ignore("regex_redirect")
     target = spec.text("service")
-    host, _, port = target.partition("://")[2].partition(":") if "://" in target else target.partition(":")
-    modifier = None
+    host, _, port = target.split("://", 1)[-1].partition(":")
+    modifier = full_path(new_path) if new_path else None
     if prefix and not whole and path.kind is PathKind.STRING:
         modifier = _replaced(spec, "prefix_redirect", path.value, prefix)
-    elif whole or prefix:
-        modifier = full_path(whole or prefix)
     if scheme(target):
         text = "Emissary wrote the service with its scheme after the scheme of the request; it is the new address now"
         spec.note(Category.CHANGED, "redirect-scheme", text, "service", severity=NoteSeverity.INFO)

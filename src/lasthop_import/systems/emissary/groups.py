@@ -1,7 +1,7 @@
 """Reads what Mappings match, and puts those that match the same into groups [ir/irhttpmapping, ir/irhttpmappinggroup].
 
-A group shares its requests by weight. Of Mappings without a hostname the labels by which Hosts select them count as well, so
-that those of different Hosts are never one group. A Mapping that contradicts the first of its group is not used by Emissary.
+A group shares its requests by weight. Mappings without a hostname are also grouped by the labels that Hosts select, so that
+those of different Hosts are never one group. A Mapping that contradicts the first of its group is not used by Emissary.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from lasthop_import.model import ImportedMatch, ImportedValueMatch, PathKind, PathMatch
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
-from lasthop_import.systems.emissary.hosts import AskedHost, EmissaryHost
+from lasthop_import.systems.emissary.hosts import EmissaryHost, MappingHost
 from lasthop_import.values import LONGEST_MATCH, exact_path, is_host, methods, string_prefix, value_match
 
 AUTHORITY: Final = ":authority"
@@ -26,14 +26,14 @@ CORE: Final = (
 )
 """Fields in which no Mapping of a group may differ from the first, if it has them."""
 ALWAYS: Final = ("circuit_breakers",)
-"""Of these: also if it has them not."""
+"""Those among them that count even if they are missing."""
 
 
 class Matched(msgspec.Struct, frozen=True):
     """A Mapping with what it matches."""
 
     spec: FieldReader
-    asked: AskedHost
+    mapping_host: MappingHost
     path: PathMatch
     matches: tuple[ImportedMatch, ...]
     identity: tuple[object, ...]
@@ -47,7 +47,7 @@ class Matched(msgspec.Struct, frozen=True):
 
     @property
     def for_acme(self) -> bool:
-        """Whether it is routed without TLS, whatever the Host says."""
+        """Whether it is routed without TLS regardless of the Host."""
         return self.path == PathMatch(PathKind.STRING, ACME)
 
 
@@ -81,7 +81,7 @@ def grouped(found: Iterable[Matched], hosts: Sequence[EmissaryHost]) -> list[Map
 
 
 def _selected_by(matched: Matched, hosts: Sequence[EmissaryHost]) -> tuple[object, ...]:
-    if matched.asked.hostname is not None:
+    if matched.mapping_host.hostname is not None:
         return ()
     selecting = (host.selector or {} for host in hosts if host.selects(matched.labels))
     return tuple(item for selector in selecting for item in sorted(selector.items()))
@@ -129,7 +129,7 @@ def _refuse(matched: Matched, why: str) -> None:
 def read_match(spec: FieldReader) -> Matched | None:
     """Returns what a Mapping matches; None if that cannot be written, because it would match more."""
     problems: list[str] = []
-    asked, path = _asked(spec, problems), _path(spec)
+    mapping_host, path = _mapping_host(spec, problems), _path(spec)
     prefix = spec.text("prefix")
     if not prefix:
         problems.append("no prefix")
@@ -139,8 +139,8 @@ def read_match(spec: FieldReader) -> Matched | None:
         problems.append("a method that cannot be listed")
     headers = _values(spec, "headers", "regex_headers", problems)
     query = _values(spec, "query_parameters", "regex_query_parameters", problems)
-    if asked.pattern:
-        headers = (*headers, ImportedValueMatch("Host", asked.pattern, regex=True))
+    if mapping_host.pattern:
+        headers = (*headers, ImportedValueMatch("Host", mapping_host.pattern, regex=True))
     precedence = spec.integer("precedence") or 0
     if problems or verbs is None:
         text = f"the Mapping is left out, because it has {', and '.join(problems)}, for which there is no equivalent"
@@ -148,23 +148,23 @@ def read_match(spec: FieldReader) -> Matched | None:
         spec.ignore(*spec.value)
         return None
     matches = tuple(ImportedMatch(path, headers, query, verb) for verb in verbs)
-    compared = _compared(spec, asked, method, pattern)
+    compared = _compared(spec, mapping_host, method, pattern)
     asking = _items(spec, "query_parameters", "regex_query_parameters")
     identity = (prefix, *((name, value) for name, value, _ in compared), "?", *((n, v) for n, v, _ in asking), precedence)
     rank = (precedence, len(prefix), _length(compared), _length(asking), prefix, *_keys(compared), *_keys(asking))
-    return Matched(spec, asked, path, matches, identity, rank)
+    return Matched(spec, mapping_host, path, matches, identity, rank)
 
 
 Compared = list[tuple[str, str, bool]]
 """Names, values (empty: any) and whether these are regular expressions."""
 
 
-def _compared(spec: FieldReader, asked: AskedHost, method: str, pattern: bool) -> Compared:
+def _compared(spec: FieldReader, mapping_host: MappingHost, method: str, pattern: bool) -> Compared:
     """Returns the headers that Emissary compares, in its order: Host and method are among them."""
     found = [each for each in _items(spec, "headers", "regex_headers") if each[2] or each[0].lower() != AUTHORITY]
-    host = "*" if asked.hostname == "" else asked.pattern or asked.hostname
+    host = "*" if mapping_host.hostname == "" else mapping_host.pattern or mapping_host.hostname
     if host:
-        found.append((AUTHORITY, host, bool(asked.pattern)))
+        found.append((AUTHORITY, host, bool(mapping_host.pattern)))
     return [*found, (":method", method, pattern)] if method else found
 
 
@@ -193,8 +193,8 @@ def _path(spec: FieldReader) -> PathMatch:
     return exact_path(prefix, ignore_case=insensitive) if exact else string_prefix(prefix, ignore_case=insensitive)
 
 
-def _asked(spec: FieldReader, problems: list[str]) -> AskedHost:
-    """Returns the hosts that a Mapping asks for: by `hostname`, which v2 and v1 write as `host`, or by `host`."""
+def _mapping_host(spec: FieldReader, problems: list[str]) -> MappingHost:
+    """Returns the hosts that a Mapping names: by `hostname`, which v2 and v1 write as `host`, or by `host`."""
     old = spec.document.api_version.rpartition("/")[2] in ("v1", "v2")
     host, pattern, glob = spec.text("host"), spec.boolean("host_regex"), spec.text("hostname")
     if old:
@@ -206,20 +206,20 @@ def _asked(spec: FieldReader, problems: list[str]) -> AskedHost:
         return _glob(glob.lower(), problems)
     host = host or _authority(spec)
     if not host:
-        return AskedHost(None)
+        return MappingHost(None)
     if pattern:
         if len(host) > LONGEST_MATCH or not host.isprintable():
             problems.append("host_regex")
-        return AskedHost(None, host)
+        return MappingHost(None, host)
     if "*" in host:
         problems.append(f"the host {host[:100]}, in which Emissary takes no *")
     return _glob(host.lower(), problems)
 
 
-def _glob(found: str, problems: list[str]) -> AskedHost:
+def _glob(found: str, problems: list[str]) -> MappingHost:
     if found != "*" and not is_host(found):
         problems.append(f"the hostname {found[:100]}")
-    return AskedHost("" if found == "*" else found)
+    return MappingHost("" if found == "*" else found)
 
 
 def _authority(spec: FieldReader) -> str:

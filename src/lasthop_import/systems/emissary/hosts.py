@@ -1,4 +1,4 @@
-"""Reads Hosts, and says which Mappings a Host takes [ir/irhost matches_httpgroup, ir/irutils].
+"""Reads Hosts, and decides which Mappings a Host takes [ir/irhost matches_httpgroup, ir/irutils].
 
 A Mapping with a hostname needs a Host whose hostname overlaps; a Host with a mappingSelector needs its labels; with both, both
 must fit. A Mapping without a hostname is taken only by Hosts that select it. Emissary 2.0 to 2.4, 3.0 and 3.1, and later ones
@@ -24,8 +24,8 @@ ROUTE, REDIRECT, REJECT = "Route", "Redirect", "Reject"
 ACTIONS: Final = (REDIRECT, REJECT, ROUTE)
 
 
-class AskedHost(msgspec.Struct, frozen=True):
-    """The hosts that a Mapping asks for."""
+class MappingHost(msgspec.Struct, frozen=True):
+    """The hosts that a Mapping names."""
 
     hostname: str | None
     """None: it names no host; empty: any."""
@@ -35,6 +35,10 @@ class AskedHost(msgspec.Struct, frozen=True):
     @property
     def named(self) -> bool:
         return self.hostname is not None or bool(self.pattern)
+
+    def name_at(self, host: EmissaryHost) -> str:
+        """Returns the hostname of the requests for both; empty: any."""
+        return intersection(host.hostname, self.hostname or "") or ""
 
 
 class EmissaryHost(msgspec.Struct, frozen=True):
@@ -53,15 +57,19 @@ class EmissaryHost(msgspec.Struct, frozen=True):
     """Labels of the Mappings that it takes; None: they are not compared."""
     labels: Mapping[str, Any]
 
+    @property
+    def is_exact(self) -> bool:
+        return bool(self.hostname) and not self.hostname.startswith("*.")
+
     def selects(self, labels: Mapping[str, Any]) -> bool:
         return self.selector is not None and has_labels(labels, self.selector)
 
-    def takes(self, asked: AskedHost, labels: Mapping[str, Any]) -> bool:
+    def takes(self, mapping_host: MappingHost, labels: Mapping[str, Any]) -> bool:
         if self.selector is not None and not self.selects(labels):
             return False
-        if not asked.named:
+        if not mapping_host.named:
             return self.selector is not None
-        return bool(asked.pattern) or intersection(self.hostname, asked.hostname or "") is not None
+        return bool(mapping_host.pattern) or intersection(self.hostname, mapping_host.hostname or "") is not None
 
 
 def has_labels(labels: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
@@ -106,7 +114,6 @@ def _host(reader: FieldReader, contexts: Contexts) -> EmissaryHost | None:
 
 
 def _note_context(spec: FieldReader, name: str, contexts: Contexts) -> None:
-    """Lists what the TLSContext of a Host requires of clients."""
     found = contexts.find(name)
     if found is None:
         text = f"TLSContext {name[:100]} is not in the input; whether clients need a certificate is unknown"
@@ -137,7 +144,7 @@ def _insecure_action(insecure: FieldReader) -> str:
     insecure.cannot("additionalPort", "ports are those of the Listeners")
     if action in ACTIONS:
         return action
-    insecure.note(Category.CHANGED, "action", "is none of Redirect, Reject and Route; Reject is used", "action")
+    insecure.note(Category.CHANGED, "action", "is not Redirect, Reject or Route; Reject is used", "action")
     return REJECT
 
 
@@ -145,7 +152,7 @@ _CLIENTS: Final = ("ca_secret", "cacert_chain_file", "crl_secret", "cert_require
 
 
 def _selector(spec: FieldReader) -> Mapping[str, str] | None:
-    """Returns the labels of `mappingSelector`, or of `selector` if there is none. One with matchExpressions only selects all
+    """Returns the labels of `mappingSelector`, or else of `selector`. One with matchExpressions only selects all
     Mappings: Emissary does not look at these."""
     found: Mapping[str, str] | None = None
     for key in ("mappingSelector", "selector"):

@@ -55,7 +55,7 @@ _READ: Final = ("use_ambassador_namespace_for_service_resolution", "cluster_requ
 
 
 class ModuleSettings(NamedTuple):
-    """What the Module says of the whole instance."""
+    """The settings of the Module for the whole instance."""
 
     own_namespace: bool = False
     """Services without a namespace are in Emissary's own, not the Mapping's."""
@@ -81,7 +81,6 @@ class EmissaryObjects:
                 self._inputs.skip(document, "other-instance", f"ambassador_id is {', '.join(wanted)}, not {self._instance}")
 
     def module(self) -> ModuleSettings:
-        """Reads the Module, and lists its other settings."""
         found = ModuleSettings()
         for reader in self.of("Module"):
             config = reader.child("spec").child("config")
@@ -99,7 +98,6 @@ class EmissaryObjects:
         return found
 
     def list_others(self) -> None:
-        """Lists the kinds that are never carried over."""
         for reader in self.of("RateLimitService"):
             reader.note(Category.ACCESS_CONTROL, "rate-limits", "requests were limited; they are not any more", "spec")
         for reader in self.of("ConsulResolver"):

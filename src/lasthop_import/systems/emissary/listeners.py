@@ -1,6 +1,6 @@
-"""Reads Listeners, and says what each of them did with the requests of each Host [ir/irlistener, envoy/v3/v3listener].
+"""Reads Listeners, and determines how each of them treats the requests of each Host [ir/irlistener, envoy/v3/v3listener].
 
-A Listener with TLS takes plaintext connections, too. What happens to a request depends on the security model: SECURE routes
+A Listener with TLS takes plaintext connections, too. The treatment of a request depends on the security model: SECURE routes
 all, INSECURE does with all what the Host says of requests without TLS, and XFP does so with those whose X-Forwarded-Proto is
 not https: of a Host without a certificate it routes only what a balancer in front has decrypted.
 """
@@ -17,7 +17,7 @@ from lasthop_import.inputs import Inputs
 from lasthop_import.model import Certificate, ForeignCertificate, ImportedListener, ImportedRule
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
-from lasthop_import.systems.emissary.hosts import REDIRECT, REJECT, ROUTE, AskedHost, EmissaryHost, has_labels
+from lasthop_import.systems.emissary.hosts import REDIRECT, REJECT, ROUTE, EmissaryHost, MappingHost, has_labels
 from lasthop_import.systems.emissary.kinds import EmissaryObjects
 from lasthop_import.values import https_redirect_rule, is_port
 
@@ -32,7 +32,7 @@ class EmissaryListener(msgspec.Struct, frozen=True):
 
     source: SourceRef
     number: int
-    """Of the Service in front of it, if that is known."""
+    """The port of the Service in front of it, if that is known."""
     inner: int
     protocol: str
     """HTTP, HTTPS, TCP or TLS."""
@@ -46,7 +46,7 @@ class EmissaryListener(msgspec.Struct, frozen=True):
         return self.namespace in ("", host.namespace) and has_labels(host.labels, self.selector)
 
     def action(self, host: EmissaryHost, *, secure: bool) -> str:
-        """Returns what is done with requests, of which `secure` ones came over TLS."""
+        """Returns the action for requests; `secure` ones came over TLS."""
         if self.model == "SECURE" or (self.model == "XFP" and secure):
             return ROUTE
         return host.action
@@ -63,8 +63,8 @@ class ServedHost(NamedTuple):
     action: str
 
 
-class Front:
-    """What clients can connect to: the listeners of each Host, and the redirects to HTTPS."""
+class HostListeners:
+    """The listeners of each Host, and the redirects to HTTPS."""
 
     def __init__(
         self, inputs: Inputs, objects: EmissaryObjects, hosts: Sequence[EmissaryHost], *, offloaded: bool, complete: bool
@@ -82,7 +82,7 @@ class Front:
         self.redirects: list[ImportedRule] = []
 
     def assume(self, source: SourceRef) -> None:
-        """Takes one Host for all names where there is none, as Emissary does, and the ports 80 and 443 without Listeners."""
+        """Assumes a Host for all names if the input has none, as Emissary does, and the ports 80 and 443 without Listeners."""
         if not self.hosts:
             namespace = source.document.namespace
             self.hosts = [EmissaryHost(source, namespace, "all", "", None, "", ROUTE, None, {})]
@@ -127,8 +127,8 @@ class Front:
                     rule = https_redirect_rule(host.source, host.namespace, host.name, (listener.key,), hostnames)
                     self.redirects.append(rule)
 
-    def takers(self, asked: AskedHost, labels: Mapping[str, Any]) -> list[EmissaryHost]:
-        return [host for host in self.hosts if host.takes(asked, labels)]
+    def takers(self, mapping_host: MappingHost, labels: Mapping[str, Any]) -> list[EmissaryHost]:
+        return [host for host in self.hosts if host.takes(mapping_host, labels)]
 
     def stream(self, source: SourceRef, port: int, hostname: str) -> ImportedListener:
         """Returns the listener of a TCPMapping: with a host, TLS ends there."""
@@ -279,7 +279,7 @@ def _protocol(spec: FieldReader) -> str:
 
 
 def _binding(spec: FieldReader) -> tuple[str, Mapping[str, str], bool]:
-    """Returns the namespace and labels of the Hosts that a Listener takes, and whether it says any."""
+    """Returns the namespace and labels of the Hosts that a Listener takes, and whether it names any."""
     binding = spec.child("hostBinding")
     origin, labels = binding.child("namespace"), binding.child("selector")
     place = origin.text("from").upper()

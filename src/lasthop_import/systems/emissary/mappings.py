@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
 
-from lasthop.engine.resolve.routing.hostnames import covers, intersection
+from lasthop.engine.resolve.routing.hostnames import covers
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
 from lasthop_import.model import (
@@ -28,7 +29,7 @@ from lasthop_import.systems.emissary.backend_tls import Contexts
 from lasthop_import.systems.emissary.groups import MappingGroup, Matched, grouped, read_match
 from lasthop_import.systems.emissary.hosts import ROUTE, EmissaryHost
 from lasthop_import.systems.emissary.kinds import EmissaryObjects
-from lasthop_import.systems.emissary.listeners import Front
+from lasthop_import.systems.emissary.listeners import HostListeners
 from lasthop_import.systems.emissary.services import EmissaryServices
 from lasthop_import.values import TOKEN, is_host, is_port
 
@@ -55,19 +56,19 @@ IGNORED: Final = (
 """Fields whose loss has no effect: upgrades to WebSocket always work."""
 
 
-class Placed(NamedTuple):
+class GroupAtHost(NamedTuple):
     """A group of Mappings at one of the Hosts that take it."""
 
     group: MappingGroup
     host: EmissaryHost
     name: str
-    """What both ask for; empty: any."""
+    """The hostname of both; empty: any."""
     listeners: tuple[ImportedListener, ...]
 
 
 class MappingReader:
     def __init__(
-        self, inputs: Inputs, objects: EmissaryObjects, contexts: Contexts, front: Front, services: EmissaryServices
+        self, inputs: Inputs, objects: EmissaryObjects, contexts: Contexts, front: HostListeners, services: EmissaryServices
     ) -> None:
         self._inputs = inputs
         self._objects = objects
@@ -81,11 +82,9 @@ class MappingReader:
         found = [matched for each in self._objects.of("Mapping") if (matched := read_match(each.child("spec")))]
         if found:
             self._front.assume(found[0].spec.source())
-        placed = [each for group in grouped(found, self._front.hosts) for each in self._place(group)]
-        by_group: dict[int, list[Placed]] = {}
-        for each in placed:
-            by_group.setdefault(id(each.group), []).append(each)
-        for at in by_group.values():
+        by_group = list(filter(None, map(self._place, grouped(found, self._front.hosts))))
+        placed = [*chain.from_iterable(by_group)]
+        for at in by_group:
             self._rule(at, placed, auth)
         self._inputs.notes += _order_changed(placed)
         self._front.redirect([(each.host, each.name) for each in placed if each.group.first.for_acme])
@@ -94,12 +93,12 @@ class MappingReader:
 
     # --- where a group is served -------------------------------------------------------------------------------------
 
-    def _place(self, group: MappingGroup) -> list[Placed]:
-        asked = group.first.asked
-        takers = self._front.takers(asked, group.labels)
+    def _place(self, group: MappingGroup) -> list[GroupAtHost]:
+        mapping_host = group.first.mapping_host
+        takers = self._front.takers(mapping_host, group.labels)
         found = []
         for host in takers:
-            name = intersection(host.hostname, asked.hostname or "") or ""
+            name = mapping_host.name_at(host)
             listeners = tuple(
                 listener
                 for listener, action in self._front.served(host)
@@ -107,7 +106,7 @@ class MappingReader:
                 if self._front.reaches(listener, name)
             )
             if listeners:
-                found.append(Placed(group, host, name, listeners))
+                found.append(GroupAtHost(group, host, name, listeners))
         if not found:
             for each in group.members:
                 self._not_served(each, takers)
@@ -115,14 +114,14 @@ class MappingReader:
 
     def _not_served(self, matched: Matched, takers: Sequence[EmissaryHost]) -> None:
         """Lists a Mapping that no Host served, if the Hosts are in the input."""
-        spec, asked, front = matched.spec, matched.asked, self._front
+        spec, mapping_host, front = matched.spec, matched.mapping_host, self._front
         spec.ignore(*spec.value)
-        near = [host for host in front.hosts if asked.named and host.takes(asked, host.selector or {})]
+        near = mapping_host.named and any(host.takes(mapping_host, host.selector or {}) for host in front.hosts)
         if takers:
             names = ", ".join(host.source.object for host in takers)
             text = f"{names} takes it, but does not route its requests, or another Host has them; it was not used"
             spec.note(Category.SKIPPED, "not-routed", text)
-        elif not asked.named and not front.unknown:
+        elif not mapping_host.named and not front.unknown:
             text = "names no host, and no Host selects it by its labels, so that it was never served"
             spec.note(Category.SKIPPED, "no-hostname", text)
         elif near or front.complete:
@@ -135,7 +134,7 @@ class MappingReader:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def _rule(self, at: Sequence[Placed], placed: Sequence[Placed], auth: Auth | None) -> None:
+    def _rule(self, at: Sequence[GroupAtHost], placed: Sequence[GroupAtHost], auth: Auth | None) -> None:
         group = at[0].group
         first, spec = group.first, group.first.spec
         bypassed, grpc = spec.boolean("bypass_auth"), spec.boolean("grpc")
@@ -207,13 +206,13 @@ class MappingReader:
     # --- authorization and connections -------------------------------------------------------------------------------
 
     def _auth(self) -> Auth | None:
-        """Returns the server that is asked about every request; of several, the first."""
+        """Returns the server that authorizes every request, the first of several."""
         found: Auth | None = None
         for reader in self._objects.of("AuthService"):
             spec = reader.child("spec")
             auth = self._auth_server(spec)
             if found is not None or auth is None:
-                text = "only one server can be asked about a request; this one is not asked any more"
+                text = "only one server can authorize a request; this one is not used any more"
                 spec.note(Category.ACCESS_CONTROL, "auth-service", text, "auth_service")
             else:
                 found = auth
@@ -257,7 +256,7 @@ class MappingReader:
 
 
 def _outside(hop: ImportedHop, host: HostBackend, grpc: bool) -> ImportedHop:
-    """Returns a hop to a host outside, as an XBackend can say it: ALPN is not among its settings."""
+    """Returns a hop to a host outside as an XBackend, which has no setting for ALPN."""
     tls = hop.tls
     if tls is None:
         return msgspec.structs.replace(hop, backend=msgspec.structs.replace(host, protocol="H2C")) if grpc else hop
@@ -306,7 +305,7 @@ def _one_prefix_each(rule: ImportedRule) -> list[ImportedRule]:
 # --- several Mappings ------------------------------------------------------------------------------------------------
 
 
-def _attachments(at: Iterable[Placed], placed: Iterable[Placed]) -> dict[tuple[str, ...], list[ImportedListener]]:
+def _attachments(at: Iterable[GroupAtHost], placed: Iterable[GroupAtHost]) -> dict[tuple[str, ...], list[ImportedListener]]:
     """Returns the listeners of a group by the hostnames of its route.
 
     Emissary compares the Host's name first, then paths, and a Mapping's name last. Gateway API compares a route's hostnames
@@ -320,9 +319,9 @@ def _attachments(at: Iterable[Placed], placed: Iterable[Placed]) -> dict[tuple[s
     exact: dict[str, None] = {}
     at_exact: list[ImportedListener] = []
     for each in at:
-        inside = sorted(other for other in names[each.host.namespace, each.host.name] if other != each.name)
-        inside = [other for other in inside if covers(each.name, other)]
-        if each.host.hostname and not each.host.hostname.startswith("*."):
+        others = names[each.host.namespace, each.host.name] - {each.name}
+        inside = sorted(other for other in others if covers(each.name, other))
+        if each.host.is_exact:
             exact |= dict.fromkeys((each.name, *inside))
             at_exact += each.listeners
         elif each.name:
@@ -336,7 +335,7 @@ def _attachments(at: Iterable[Placed], placed: Iterable[Placed]) -> dict[tuple[s
     return found
 
 
-def _order_changed(placed: Sequence[Placed]) -> list[Note]:
+def _order_changed(placed: Sequence[GroupAtHost]) -> list[Note]:
     """Returns a note for each Mapping that another one overtakes, in the order of any Host and name."""
     by_name: dict[tuple[str, str, str], list[ImportedRule]] = {}
     for host, wanted in dict.fromkeys(((each.host.namespace, each.host.name), each.name) for each in placed):
@@ -354,18 +353,21 @@ def _shares(specs: Sequence[FieldReader]) -> list[int]:
     if len(weights) == 1:
         return [1]
     given = [max(0, each) for each in weights if each is not None]
-    left, waiting = 100 - sum(given), weights.count(None)
+    left, missing = 100 - sum(given), weights.count(None)
     if left < 0:
         text = (
             f"the weights of these requests add up to {sum(given)}, and Emissary takes no more than 100: it used none of them"
         )
         specs[0].note(Category.CANNOT, "weights", text, "weight", severity=NoteSeverity.HIGH)
-    if left > 0 and not waiting:
+    if left > 0 and not missing:
         text = f"{left} % of the requests went to the next Mapping that fits; now these Mappings share them by weight"
         specs[0].note(Category.CHANGED, "weights-scaled", text, "weight", severity=NoteSeverity.HIGH)
-    share = round(max(0, left) / waiting) if waiting else 0
-    last = len(weights) - 1 - weights[::-1].index(None) if waiting else -1
-    found = [share if each is None else max(0, each) for each in weights]
-    if waiting:
-        found[last] = max(0, left) - share * (waiting - 1)
-    return found
+    shares = _divided(max(0, left), missing)
+    return [next(shares) if each is None else max(0, each) for each in weights]
+
+
+def _divided(whole: int, parts: int) -> Iterator[int]:
+    """Divides a number into equal parts; the last one takes the remainder."""
+    share = round(whole / parts)
+    yield from [share] * (parts - 1)
+    yield whole - share * (parts - 1)

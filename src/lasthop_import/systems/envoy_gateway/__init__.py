@@ -29,7 +29,6 @@ from lasthop_import.systems.envoy_gateway.proxies import EXTENSIONS, list_others
 
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
-    """Reads all Gateways of Envoy Gateway, and their routes."""
     options, certificates = read_proxies(inputs)
     verified = BackendTLSPolicies(inputs)
     backends = EnvoyGatewayBackends(inputs, verified, options)

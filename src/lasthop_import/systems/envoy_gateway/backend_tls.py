@@ -1,4 +1,4 @@
-"""Says what Envoy Gateway verifies of a backend: by a BackendTLSPolicy, by a Backend's own tls, or by both, merged.
+"""Determines how Envoy Gateway verifies a backend: by a BackendTLSPolicy, by a Backend's own tls, or by both, merged.
 
 The trap: `insecureSkipVerify` of a Backend stays in force beside a policy that is accepted.
 [internal/gatewayapi/backendtlspolicy.go, internal/xds/translator/translator.go]

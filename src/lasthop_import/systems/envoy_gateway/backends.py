@@ -27,12 +27,12 @@ from lasthop_import.systems.envoy_gateway.kinds import GROUP, OWN
 
 XBACKEND = "gateway.networking.x-k8s.io"
 Part = HostBackend | AddressBackend | ServiceBackend
-"""What endpoints of a Backend become; a host in the cluster's own domain is a Service."""
+"""The backends that replace the endpoints of a Backend; a host in the cluster's own domain is a Service."""
 _SERVICE = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)\.svc(?:\.cluster\.local)?\.?")
 
 
 class BackendRefTarget(NamedTuple):
-    """What one backendRef becomes."""
+    """The replacement of one backendRef."""
 
     hop: ImportedHop
     reference: Json
@@ -74,7 +74,7 @@ class EnvoyGatewayBackends:
         return (reference.get("group"), reference.get("kind")) == (GROUP, "Backend")
 
     def names(self, namespace: str, name: str) -> list[tuple[str, str, str]]:
-        """Returns group, kind and name of what a Backend becomes."""
+        """Returns group, kind and name of the object that replaces a Backend."""
         found = self._backend(namespace, name)
         return [
             (XBACKEND, "XBackend", each.name) if isinstance(each, HostBackend) else ("", "Service", each.name)

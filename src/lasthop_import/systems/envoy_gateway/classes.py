@@ -1,4 +1,4 @@
-"""Finds out which GatewayClasses are Envoy Gateway's: by their controller, else by what refers to its own kinds.
+"""Finds out which GatewayClasses are Envoy Gateway's: by their controller, else by the objects that use its own kinds.
 
 A folder often has no GatewayClass. Then a class is Envoy Gateway's if one of its Gateways has an EnvoyProxy, is the target of
 one of its policies, or has a route that uses one of its kinds.
@@ -62,7 +62,6 @@ def parents(document: Document) -> list[ObjectName]:
 
 
 def _targets(inputs: Inputs) -> Iterator[tuple[str, ObjectName]]:
-    """Yields the kind and name of what Envoy Gateway's policies target."""
     for kind in OWN.values():
         for document in inputs.of(kind):
             spec = document.spec

@@ -291,7 +291,6 @@ class Copies:
                 )
 
     def _apply(self, document: Document, rule: Json, places: list[Place]) -> None:
-        """Adds what policies say about the rule."""
         traffic = self._policies.traffic.find(places) or Effect()
         effect = self._policies.security.find(places) or Effect()
         http, alone = document.kind == "HTTPRoute", len(rule.get("backendRefs") or ()) == 1
@@ -362,7 +361,7 @@ def _hop(hop: ImportedHop, passthrough: bool) -> ImportedHop:
 
 
 def _of_route(hop: ImportedHop, route: Document) -> ImportedHop:
-    """Returns a hop as one of the route that it is for, not of the policy that asks for it."""
+    """Returns a hop as one of the route that it serves, not of the policy that requires it."""
     return msgspec.structs.replace(hop, source=SourceRef(route, ("spec", "rules")))
 
 

@@ -1,4 +1,4 @@
-"""Translates the ReferenceGrants: those for Backends become grants for what these are now."""
+"""Translates the ReferenceGrants: those for Backends become grants for their replacements."""
 
 from __future__ import annotations
 

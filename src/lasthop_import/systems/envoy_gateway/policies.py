@@ -29,7 +29,7 @@ class SecurityPolicyAuth(NamedTuple):
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """What a policy adds to the rules of routes, or to a Gateway."""
+    """The additions of a policy to the rules of routes, or to a Gateway."""
 
     rule: Json = {}
     filters: tuple[Json, ...] = ()
@@ -64,7 +64,6 @@ class PolicyEffects:
         return (target.text("kind"), namespace, target.text("name"), target.text("sectionName"))
 
     def _selected(self, selector: FieldReader, namespace: str) -> list[Place]:
-        """Returns the objects whose labels a selector matches."""
         kind, labels = selector.text("kind"), selector.text_map("matchLabels")
         selector.ignore("group")
         expressions = selector.raw("matchExpressions")
@@ -76,7 +75,6 @@ class PolicyEffects:
         ]
 
     def find(self, places: Iterable[Place]) -> Effect | None:
-        """Returns the effect at the first place that has one."""
         return next((self._by_place[each] for each in places if each in self._by_place), None)
 
 
@@ -262,7 +260,7 @@ def _validation(reader: FieldReader, namespace: str) -> Json:
         text = "expired client certificates were accepted, and are refused now"
         reader.note(Category.TIGHTENED, "expired-clients", text, "allowExpiredCertificate")
     if not refs:
-        text = "without a CA that can be carried over, clients are not asked for a certificate any more"
+        text = "without a CA that can be carried over, no certificate is requested from clients any more"
         reader.note(Category.ACCESS_CONTROL, "clientValidation", text, None)
         return {}
     if not optional and mode not in ("Request", "VerifyIfGiven", "Optional"):

@@ -1,4 +1,4 @@
-"""Reads EnvoyProxies, as far as they are about backends, and lists what is of Envoy Gateway alone."""
+"""Reads the backend settings of EnvoyProxies, and lists those without an equivalent."""
 
 from __future__ import annotations
 

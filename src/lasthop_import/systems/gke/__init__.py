@@ -1,6 +1,6 @@
 """Imports GKE: Ingresses of its load balancers, and Gateways of the classes `gke-*`.
 
-What the load balancers verify is taken from reading about them; none of it was tried on one.
+The verification by the load balancers follows their documentation; it was not tried on one.
 
     backend_tls.py    what a load balancer verifies of a backend: nothing, but by a BackendTLSPolicy
     ingresses.py      Ingresses, with FrontendConfigs; backend_configs.py has what a BackendConfig says
@@ -43,7 +43,6 @@ def _claims(document: Document) -> bool:
 
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
-    """Reads all Ingresses and Gateways of GKE."""
     for kind in MULTI_CLUSTER:
         for document in inputs.of(kind):
             text = f"{kind.kind} joins several clusters, and cannot be imported; its backends are not in the report"

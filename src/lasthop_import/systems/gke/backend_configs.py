@@ -1,4 +1,4 @@
-"""Reads BackendConfigs: what is done to the requests of a Service's port."""
+"""Reads BackendConfigs, which configure the requests to a Service's port."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ class BackendConfigs:
         }
 
     def of(self, backend: ServiceBackend, source: SourceRef) -> BackendConfig:
-        """Returns the BackendConfig that a Service names for a port."""
         annotations = self._inputs.annotations("Service", backend.namespace, backend.name)
         text = next((annotations[each] for each in ANNOTATIONS if annotations.get(each)), "")
         if not text:

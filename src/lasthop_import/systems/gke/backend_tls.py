@@ -1,4 +1,4 @@
-"""Says what Google's load balancers verify of a backend: nothing, unless a BackendTLSPolicy is in force."""
+"""Determines how Google's load balancers verify a backend: not at all, unless a BackendTLSPolicy is in force."""
 
 from __future__ import annotations
 

@@ -26,12 +26,10 @@ TODO_CERTIFICATE: Final = "certificate-todo"
 
 
 def is_gke(document: Document) -> bool:
-    """Returns whether a Gateway has one of GKE's classes."""
     return str(document.spec.get("gatewayClassName") or "").startswith(PREFIX)
 
 
 def read_gateways(inputs: Inputs, settings: ImportSettings) -> Imported:
-    """Reads Gateways, routes and policies."""
     policies = GKEPolicies(inputs)
     copier = _Copier(inputs, settings, policies)
     return copier.read()
@@ -52,7 +50,7 @@ class _Copier:
             if is_gke(document):
                 self._gateway(document)
             else:
-                self._inputs.skip(document, "other-class", "its gatewayClassName is none of GKE's")
+                self._inputs.skip(document, "other-class", "its gatewayClassName is not GKE's")
         for kind in ROUTES:
             for document in self._inputs.of(kind):
                 if self._is_attached(document):
@@ -93,7 +91,7 @@ class _Copier:
             self._objects.append((SourceRef(document), {**class_, "spec": {"controllerName": CONTROLLER_NAME}}))
 
     def _listener(self, listener: Any, number: int, document: Document) -> Any:
-        """Returns a listener with a certificate that is to come, where it was Google's."""
+        """Returns a listener that names a Secret still to be created where its certificate was Google's."""
         if not isinstance(listener, dict):
             return listener
         tls = listener.get("tls")
@@ -101,9 +99,10 @@ class _Copier:
             tls = {}
         if not isinstance(tls, dict) or tls.get("mode") == "Passthrough":
             return listener
-        kept = {key: value for key, value in tls.items() if key != "options"}
+        kept = {**tls}
+        options = kept.pop("options", None)
         where = SourceRef(document, ("spec", "listeners", number, "tls"))
-        for key in mapping(tls.get("options")):
+        for key in mapping(options):
             text = "an option of GKE's, which the new gateway does not have"
             self._inputs.notes.append(Note(Category.CANNOT, "listener-option", text, where.below("options", key)))
         if not kept.get("certificateRefs"):
@@ -182,7 +181,6 @@ class _Copier:
 
 
 def _grants(grant: Document, route: Document, service: str) -> bool:
-    """Returns whether a ReferenceGrant lets a route refer to a Service."""
     sources, targets = mappings(grant.spec.get("from")), mappings(grant.spec.get("to"))
     given = any((each.get("kind"), each.get("namespace")) == (route.kind, route.namespace) for each in sources)
     return given and any(each.get("kind") == "Service" and each.get("name") in (None, "", service) for each in targets)

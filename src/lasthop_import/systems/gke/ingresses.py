@@ -49,7 +49,7 @@ STATUS: Final = tuple(
         *("ssl-cert", "static-ip", "redirect-url-map"),
     )
 )
-"""What the controller writes itself."""
+"""Annotations that the controller writes itself."""
 CODES: Final = {
     "MOVED_PERMANENTLY_DEFAULT": 301,
     "FOUND": 302,
@@ -95,7 +95,7 @@ class _GKEIngressImporter:
         if annotations.text(ALLOW_HTTP, "true").strip().lower() != "false":
             plain = ImportedListener(SourceRef(ingress.document), 80, "HTTP", gateway=gateway)
         self._add_rules(ingress, paths, plain, secure, redirect)
-        text = "a load balancer ends requests after 30 s unless a BackendConfig says otherwise; the new gateway does not"
+        text = "a load balancer ends requests after 30 s unless a BackendConfig sets another timeout; the new gateway does not"
         note = Note(Category.CHANGED, "default-timeout", text, SourceRef(ingress.document), severity=NoteSeverity.INFO)
         self._inputs.notes.append(note)
 
@@ -108,8 +108,8 @@ class _GKEIngressImporter:
         redirect: int,
     ) -> None:
         """Adds listeners, the rules of all paths and, for each host, the redirect with this status; 0: none."""
-        served = [each for each in (None if redirect else plain, secure) if each]
-        self.listeners += [each for each in (plain, secure) if each]
+        served = [*filter(None, (None if redirect else plain, secure))]
+        self.listeners += filter(None, (plain, secure))
         if not served:
             text = "HTTP is not allowed and there is no certificate, so nothing was served"
             ingress.annotation_reader.note(Category.CHANGED, "not-served", text, ALLOW_HTTP, severity=NoteSeverity.HIGH)
@@ -133,7 +133,7 @@ class _GKEIngressImporter:
         return own
 
     def _secure(self, ingress: IngressObject, gateway: ObjectName | None) -> ImportedListener | None:
-        """Returns the listener for HTTPS. The load balancer chooses among all certificates by SNI, whatever `hosts` says."""
+        """Returns the listener for HTTPS. The load balancer ignores `hosts` and chooses among all certificates by SNI."""
         annotations = ingress.annotation_reader
         certificates: list[Certificate] = [SecretCertificate(ingress.namespace, name) for _, name, _ in ingress.tls if name]
         for key in (PRE_SHARED, *MANAGED):
@@ -185,12 +185,12 @@ class _GKEIngressImporter:
 
 
 def _frontend(spec: FieldReader) -> int:
-    """Returns the status of the redirect to HTTPS; 0 if there is none."""
+    """Returns the status of the redirect to HTTPS; 0 without a redirect."""
     spec.cannot("sslPolicy", "versions and ciphers for clients are the gateway's own")
     redirect = spec.child("redirectToHttps")
     enabled, name = redirect.boolean("enabled"), redirect.text("responseCodeName") or "MOVED_PERMANENTLY_DEFAULT"
     if name not in CODES:
-        redirect.note(Category.CANNOT, "redirect-code", f"{name} is none of GKE's; it is 301 now", "responseCodeName")
+        redirect.note(Category.CANNOT, "redirect-code", f"{name} is not a status of GKE; it is 301 now", "responseCodeName")
     return CODES.get(name, 301) if enabled else 0
 
 

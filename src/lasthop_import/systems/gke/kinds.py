@@ -27,7 +27,7 @@ OTHER_POLICIES: Final = tuple(
         *("GCPRoutingExtension", "GCPTrafficExtension", "GCPServerTLSPolicy"),
     )
 )
-"""Policies of which nothing can be carried over."""
+"""Policies without an equivalent."""
 GATEWAY: Final = KINDS["Gateway"]
 ROUTES: Final = tuple(KINDS[name] for name in ("HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute"))
 TLS_POLICY: Final = KINDS["BackendTLSPolicy"]

@@ -22,7 +22,7 @@ class _Target(msgspec.Struct, frozen=True, order=True):
 
 
 class GKEPolicies:
-    """What policies say of Services; of several the oldest, and one for a port before one for all."""
+    """The policies of Services: the oldest counts, and one for a port before one for all."""
 
     def __init__(self, inputs: Inputs) -> None:
         self._tls: dict[_Target, HopTLS] = {}
@@ -45,7 +45,7 @@ class GKEPolicies:
                 inputs.open(document).cannot("spec", f"a {kind.kind} has no equivalent")
 
     def tls(self, inputs: Inputs, backend: ServiceBackend) -> HopTLS | None:
-        """Returns the TLS of a port by policy; None if there is none."""
+        """Returns the TLS of a port by policy; None without a policy."""
         namespace, service = backend.namespace, backend.name
         found = inputs.port(namespace, service, backend.port)
         port = found.name if found else ""

@@ -1,6 +1,6 @@
-"""Says what nginx really verifies of a backend.
+"""Determines how nginx really verifies a backend.
 
-Two traps are in the controller's template. `proxy_ssl_*` is written only beside a CA, whatever the annotations ask for; and
+Two traps are in the controller's template. `proxy_ssl_*` is written only beside a CA, regardless of the annotations; and
 for gRPC it is written too, where nginx obeys `grpc_ssl_*`, which never is. [internal/ingress/annotations/proxyssl/main.go,
 rootfs/etc/nginx/template/nginx.tmpl]
 """
@@ -55,13 +55,13 @@ class ProxySSL(msgspec.Struct, frozen=True):
     """Why the location answers 503."""
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What the annotations of one Ingress ask for, whether or not nginx does it."""
+class BackendAnnotations(msgspec.Struct, frozen=True):
+    """The TLS annotations of one Ingress, whether or not nginx obeys them."""
 
     ssl: ProxySSL | None
-    """None: there is no proxy-ssl-secret, so that all the others are ignored."""
+    """None: proxy-ssl-secret is missing, so that all the others are ignored."""
     seems: str
-    """What proxy-ssl-verify says, if that seems to ask for verification: `on`, but also `On` or `true`."""
+    """The value of proxy-ssl-verify, if it seems to require verification: `on`, but also `On` or `true`."""
     name: str
 
 
@@ -70,13 +70,12 @@ def protocol(annotations: Annotations) -> str:
     value = annotations.text("backend-protocol", PLAIN).upper()
     if value in PROTOCOLS:
         return value
-    text = "is none of the controller's protocols, so it used HTTP"
+    text = "is not a protocol of the controller, so it used HTTP"
     annotations.note(Category.CHANGED, "unknown-protocol", text, "backend-protocol")
     return UNKNOWN_TLS if any(word in value for word in ("HTTPS", "GRPCS", "TLS", "SSL")) else PLAIN
 
 
-def asked(inputs: Inputs, ingress: Ingress, config: ControllerConfig) -> Asked:
-    """Reads the proxy-ssl annotations of an Ingress."""
+def backend_annotations(inputs: Inputs, ingress: Ingress, config: ControllerConfig) -> BackendAnnotations:
     annotations = ingress.annotations
     verify, name = annotations.text("proxy-ssl-verify"), annotations.text("proxy-ssl-name")
     server_name, secret = annotations.text("proxy-ssl-server-name"), annotations.text(SECRET)
@@ -84,7 +83,7 @@ def asked(inputs: Inputs, ingress: Ingress, config: ControllerConfig) -> Asked:
     _note_depth(annotations, limited=bool(secret) and verify == "on")
     seems = "" if verify.lower() in ("off", "false", "no", "0") else verify
     if not secret:
-        return Asked(None, seems, name)
+        return BackendAnnotations(None, seems, name)
     namespace, _, bare = secret.rpartition("/")
     denied = _denied(namespace, ingress, config)
     data = None if denied else _secret(inputs, annotations, namespace, bare)
@@ -101,7 +100,7 @@ def asked(inputs: Inputs, ingress: Ingress, config: ControllerConfig) -> Asked:
         options=options,
         denied=denied,
     )
-    return Asked(ssl, seems, name)
+    return BackendAnnotations(ssl, seems, name)
 
 
 def _note_depth(annotations: Annotations, *, limited: bool) -> None:
@@ -133,7 +132,7 @@ def _denied(namespace: str, ingress: Ingress, config: ControllerConfig) -> str:
 
 
 def _options(annotations: Annotations) -> TLSOptions:
-    """Returns versions and ciphers that are asked for; nginx's own defaults beside a Secret (only TLS 1.2) are not kept."""
+    """Returns the configured versions and ciphers; nginx's own defaults beside a Secret (only TLS 1.2) are not kept."""
     found = tls_options(annotations.text("proxy-ssl-protocols"), annotations.text("proxy-ssl-ciphers"))
     if found.lost_ciphers:
         text = "an expression, or ciphers that Envoy does not have; the new gateway uses its own"
@@ -141,7 +140,7 @@ def _options(annotations: Annotations) -> TLSOptions:
     return found.options
 
 
-def hop_tls(spoken: str, own: Asked, server: ProxySSL | None) -> HopTLS | None:
+def hop_tls(spoken: str, own: BackendAnnotations, server: ProxySSL | None) -> HopTLS | None:
     """Returns the TLS of a location: of its own Ingress, or of the first Ingress of the host, which is inherited."""
     if spoken in _BY_PROTOCOL:
         return _BY_PROTOCOL[spoken]
@@ -163,7 +162,7 @@ _BY_PROTOCOL: Final = {
     GRPC: None,
     UNKNOWN_TLS: HopTLS(
         OldLevel.PLAINTEXT,
-        "backend-protocol is none of the controller's, so it used plaintext",
+        "backend-protocol is not a protocol of the controller, so it used plaintext",
         OldLevel.UNVERIFIED,
         "unknown-protocol",
     ),
@@ -174,7 +173,7 @@ _BY_PROTOCOL: Final = {
 """The TLS of protocols for which no other setting counts."""
 
 
-def _grpc(own: Asked, ssl: ProxySSL | None, believed: OldLevel, inherited: str) -> HopTLS:
+def _grpc(own: BackendAnnotations, ssl: ProxySSL | None, believed: OldLevel, inherited: str) -> HopTLS:
     why = f"backend-protocol GRPCS: nginx obeys grpc_ssl_*, which the controller never writes{inherited}"
     seemed = believed if own.seems or (ssl is not None and ssl.verify) else None
     trust = _trust(ssl) if ssl is not None and ssl.ca else ()
@@ -182,7 +181,7 @@ def _grpc(own: Asked, ssl: ProxySSL | None, believed: OldLevel, inherited: str) 
     return HopTLS(OldLevel.UNVERIFIED, why, seemed, "grpc-not-verified", _names(own.name), trust=trust, options=options)
 
 
-def _proxied(own: Asked, ssl: ProxySSL, believed: OldLevel, inherited: str) -> HopTLS:
+def _proxied(own: BackendAnnotations, ssl: ProxySSL, believed: OldLevel, inherited: str) -> HopTLS:
     """Returns the TLS by proxy_ssl_* with a CA; `inherited`: from which Ingress."""
     client, sni = ssl.secret if ssl.client else None, ssl.name if ssl.server_name else ""
     options = msgspec.structs.replace(ssl.options, alpn=())
@@ -198,7 +197,7 @@ def _proxied(own: Asked, ssl: ProxySSL, believed: OldLevel, inherited: str) -> H
     return HopTLS(OldLevel.NAME, why, None, "", _names(ssl.name), sni, _trust(ssl), client, options, cn_fallback=True)
 
 
-def _unverified(own: Asked, ssl: ProxySSL | None, believed: OldLevel) -> HopTLS:
+def _unverified(own: BackendAnnotations, ssl: ProxySSL | None, believed: OldLevel) -> HopTLS:
     if ssl is None:
         why, reason = "there is no proxy-ssl-secret", "ca-was-ignored"
         trust: tuple[MissingTrust, ...] = ()

@@ -1,4 +1,4 @@
-"""Translates what is done to requests on the way: headers, CORS, redirects, sessions, mirrors, external authentication."""
+"""Translates annotations to filters: headers, CORS, redirects, sessions, mirrors, external authentication."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ def rewrite(annotations: Annotations, modifier: HTTPPathModifier | None) -> tupl
 
 
 def headers(inputs: Inputs, ingress: Ingress, hsts: str) -> list[HTTPRouteFilter]:
-    """Returns the headers that are set on requests and responses."""
     annotations = ingress.annotations
     found: list[HTTPRouteFilter] = []
     if prefix := annotations.text("x-forwarded-prefix"):
@@ -95,7 +94,6 @@ def _listed(text: str, wanted: re.Pattern[str]) -> tuple[str, ...]:
 
 
 def redirect(annotations: Annotations) -> list[HTTPRouteFilter]:
-    """Returns the redirect that an Ingress makes of all its paths."""
     for name, code_name, default in (
         ("permanent-redirect", "permanent-redirect-code", 301),
         ("temporal-redirect", "temporal-redirect-code", 302),
@@ -125,7 +123,6 @@ def retry(annotations: Annotations) -> HTTPRouteRetry | None:
 
 
 def sessions(annotations: Annotations) -> SessionPersistence | None:
-    """Returns the affinity by a cookie."""
     kind = annotations.text("affinity")
     name = annotations.text("session-cookie-name", "INGRESSCOOKIE")
     path, age = annotations.text("session-cookie-path", "/"), annotations.number("session-cookie-max-age", 0)
@@ -161,7 +158,7 @@ def external_auth(annotations: Annotations) -> Auth | None:
         annotations.note(Category.ACCESS_CONTROL, "auth-url", text, "auth-url")
         return None
     if place.path not in ("", "/"):
-        text = f"the server was asked for {place.path}; now that is put before the request's own path"
+        text = f"the server received requests for {place.path}; now this precedes the request's own path"
         annotations.note(Category.CHANGED, "auth-path", text, "auth-url", remedy="Let the server accept all paths below it.")
     hop = _hop(annotations, "auth-url", place)
     return Auth(hop, path=place.path if place.path != "/" else "", response_headers=_listed(response_headers, _TOKEN))

@@ -1,4 +1,4 @@
-"""Reads Ingresses: which are the controller's, and what their annotations say."""
+"""Reads the controller's Ingresses and their annotations."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from lasthop.engine.resolve.routing.hostnames import covers
 from lasthop_import.ingresses import PathOf
 from lasthop_import.inputs import Inputs
 from lasthop_import.notes import Category, Note, SourceRef
-from lasthop_import.systems.ingress_nginx.backend_tls import Asked, ProxySSL, asked
+from lasthop_import.systems.ingress_nginx.backend_tls import BackendAnnotations, ProxySSL, backend_annotations
 from lasthop_import.systems.ingress_nginx.config import ControllerConfig
 from lasthop_import.systems.ingress_nginx.ingresses import Ingress
 
@@ -28,15 +28,17 @@ class IngressHost(msgspec.Struct, frozen=True):
     regex: bool
     """All paths are regular expressions."""
     ssl: ProxySSL | None
-    """What the whole host inherits."""
+    """The TLS settings that the whole host inherits."""
     aliases: tuple[str, ...]
     secret: tuple[str, str, SourceRef] | None
     """Namespace and name of its certificate (the name may be empty), and its source; None: no TLS."""
 
 
-def hosts(inputs: Inputs, ingresses: list[Ingress], config: ControllerConfig) -> tuple[list[IngressHost], dict[str, Asked]]:
-    """Returns every host, and what each Ingress asks of its backends, by the Ingress's path."""
-    wanted = {each.document.path: asked(inputs, each, config) for each in ingresses}
+def hosts(
+    inputs: Inputs, ingresses: list[Ingress], config: ControllerConfig
+) -> tuple[list[IngressHost], dict[str, BackendAnnotations]]:
+    """Returns every host, and the TLS annotations of each Ingress by its path."""
+    wanted = {each.document.path: backend_annotations(inputs, each, config) for each in ingresses}
     mains = [each for each in ingresses if not each.annotations.boolean("canary")]
     locations = _locations(inputs, mains)
     for canary in ingresses:
@@ -81,7 +83,7 @@ def _type(at: PathOf) -> str:
 
 
 def _defaults(ingress: Ingress) -> list[PathOf]:
-    """Returns the default backend as the last path of each host, or of all hosts if there is no rule."""
+    """Returns the default backend as the last path of each host, or of all hosts without a rule."""
     if ingress.default is None:
         return []
     source = SourceRef(ingress.document, ("spec", "defaultBackend"))
@@ -92,7 +94,7 @@ def _host(
     name: str,
     found: dict[tuple[str, str], IngressLocation],
     here: list[Ingress],
-    wanted: dict[str, Asked],
+    wanted: dict[str, BackendAnnotations],
     config: ControllerConfig,
     taken: set[str],
 ) -> IngressHost:

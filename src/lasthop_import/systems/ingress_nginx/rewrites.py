@@ -22,13 +22,12 @@ class IngressRewrite(NamedTuple):
     path: PathMatch
     modifier: HTTPPathModifier | None = None
     changes: tuple[tuple[str, str], ...] = ()
-    """What is different: a reason in kebab-case, and a text."""
+    """The differences: a reason in kebab-case, and a text."""
     lost: str = ""
     """Why rewrite-target cannot be carried over."""
 
 
 def location(path: str, path_type: str, regex: bool) -> IngressRewrite:
-    """Returns the match of a path without a rewrite."""
     if not regex:
         kinds = {"Exact": PathKind.EXACT, "Prefix": PathKind.SEGMENT}
         return IngressRewrite(PathMatch(kinds.get(path_type, PathKind.STRING), path))
@@ -40,7 +39,6 @@ def location(path: str, path_type: str, regex: bool) -> IngressRewrite:
 
 
 def rewritten(path: str, path_type: str, target: str) -> IngressRewrite:
-    """Returns match and rewrite of a path with rewrite-target."""
     found = _REPLACED.fullmatch(path)
     group = "$2" if found and found["between"].startswith("(") else "$1"
     if found and target.endswith(group) and not _GROUP.search(target[: -len(group)]):

@@ -31,7 +31,7 @@ from lasthop_import.model import (
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.ingress_nginx import filters
-from lasthop_import.systems.ingress_nginx.backend_tls import GRPC, GRPC_TLS, Asked, hop_tls, protocol
+from lasthop_import.systems.ingress_nginx.backend_tls import GRPC, GRPC_TLS, BackendAnnotations, hop_tls, protocol
 from lasthop_import.systems.ingress_nginx.canaries import canary_rules
 from lasthop_import.systems.ingress_nginx.config import ControllerConfig, read_config
 from lasthop_import.systems.ingress_nginx.ingresses import Ingress, read_ingresses
@@ -44,7 +44,6 @@ HTTP, HTTPS = 80, 443
 
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
-    """Reads all Ingresses of the controller."""
     config = read_config(inputs, settings)
     ingresses = read_ingresses(inputs, settings)
     for ingress in ingresses:
@@ -68,7 +67,7 @@ def _note_defaults(inputs: Inputs, config: ControllerConfig, first: Ingress) -> 
 
 
 class _IngressImporter:
-    def __init__(self, inputs: Inputs, config: ControllerConfig, wanted: dict[str, Asked]) -> None:
+    def __init__(self, inputs: Inputs, config: ControllerConfig, wanted: dict[str, BackendAnnotations]) -> None:
         self._inputs = inputs
         self._config = config
         self._wanted = wanted
@@ -96,7 +95,7 @@ class _IngressImporter:
     def _https_redirects(
         self, host: IngressHost, redirected: list[IngressLocation], names: tuple[str, ...], plain: ImportedListener
     ) -> Iterator[ImportedRule]:
-        """Yields one redirect for a host of which all locations are redirected, or else one for each of those that are."""
+        """Yields one redirect for a host if all its locations are redirected, else one for each location that is."""
         if redirected == [*host.locations]:
             yield self._https_redirect(redirected[0], names, plain, (ROOT,))
             return

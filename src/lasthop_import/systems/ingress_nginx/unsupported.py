@@ -1,4 +1,4 @@
-"""Lists the annotations that have no equivalent, and says what is lost with each."""
+"""Lists the annotations that have no equivalent, and the loss with each."""
 
 from __future__ import annotations
 
@@ -107,7 +107,6 @@ BEHIND: Final = {"canary-weight-total": "canary-weight"}
 
 
 def list_unsupported(annotations: Annotations) -> None:
-    """Lists what is lost with the annotations of an Ingress."""
     for name in annotations.names():
         if name in ACCESS_CONTROL:
             annotations.reader.access_control(annotations.key(name), ACCESS_CONTROL[name])

@@ -32,7 +32,6 @@ from lasthop_import.systems.istio.virtual_services import VirtualServiceReader
 
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
-    """Reads what the gateways of the mesh do."""
     mesh = read_mesh(inputs, settings)
     gateways = read_gateways(inputs, settings, mesh)
     rules = read_rules(inputs)

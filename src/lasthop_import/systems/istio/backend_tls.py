@@ -1,4 +1,4 @@
-"""Says what an Istio gateway verifies of a backend.
+"""Determines how an Istio gateway verifies a backend.
 
 Three traps: a missing `mode` is DISABLE; `sni` without subjectAltNames switches the check of names off, because names are
 taken from the Host only together with the SNI; and before 1.21 SIMPLE without a CA verified nothing.
@@ -25,7 +25,7 @@ CONFIG_MAP = "configmap://"
 
 
 class HopContext(NamedTuple):
-    """How requests reach a backend, besides its DestinationRule."""
+    """The request and the backend's port, which decide TLS together with the DestinationRule."""
 
     http: bool
     """Requests, which have a Host; else connections."""
@@ -33,7 +33,7 @@ class HopContext(NamedTuple):
     """The Host of requests, after a rewrite; empty: any."""
     http2: bool
     tls_port: bool
-    """The port's name or appProtocol says HTTPS or TLS."""
+    """The port's name or appProtocol is HTTPS or TLS."""
     external: bool
     """A ServiceEntry."""
     external_names: tuple[str, ...]
@@ -44,14 +44,13 @@ class HopContext(NamedTuple):
 
 
 def hop_tls(inputs: Inputs, found: Effective, context: HopContext, mesh: Mesh) -> HopTLS | None:
-    """Returns the TLS of a hop."""
     tls = found.tls
     if tls is None or not tls.starts:
         return _without(inputs, found, context, mesh)
     if tls.mode == "ISTIO_MUTUAL":
         return HopTLS(OldLevel.MESH, "tls.mode is ISTIO_MUTUAL: certificates of the mesh, which the new gateway does not have")
     if tls.mode not in ("SIMPLE", "MUTUAL"):
-        return HopTLS(OldLevel.BROKEN, f"tls.mode {tls.mode!r} is none of Istio's")
+        return HopTLS(OldLevel.BROKEN, f"tls.mode {tls.mode!r} is unknown to Istio")
     return _verified(inputs, tls, context, mesh)
 
 
@@ -72,14 +71,14 @@ def _without(inputs: Inputs, found: Effective, context: HopContext, mesh: Mesh) 
 
 
 def _by_port(tls: ClientTLS | None, context: HopContext, mesh: Mesh) -> HopTLS | None:
-    """Returns what mesh and port say where no DestinationRule has a tls that starts any."""
+    """Returns the TLS by mesh and port where no DestinationRule starts TLS."""
     if tls is None and not context.external and (reason := mesh.meshed(context.namespace)):
-        why = f"no DestinationRule says otherwise, so it was mesh mTLS to Pods with a proxy, and {reason}"
+        why = f"no DestinationRule changes it, so it was mesh mTLS to Pods with a proxy, and {reason}"
         return HopTLS(OldLevel.MESH, why, was_plaintext=True)
     if tls is None and not context.external and (why := mesh.unknown(context.namespace)):
         return HopTLS(OldLevel.UNKNOWN, why, was_plaintext=True)
     if context.http and context.tls_port:
-        why = "the port says HTTPS or TLS, but only a DestinationRule makes a gateway start TLS, so it sent plaintext"
+        why = "the port declares HTTPS or TLS, but only a DestinationRule makes a gateway start TLS, so it sent plaintext"
         level = OldLevel.BROKEN if context.external else OldLevel.PLAINTEXT
         return HopTLS(level, why, OldLevel.HOST_NAME, "https-port-without-tls", was_plaintext=True)
     return None
@@ -140,7 +139,7 @@ def _unchecked(tls: ClientTLS, base: HopTLS, likely: tuple[Name, ...], context: 
 
 
 def _without_names(tls: ClientTLS, base: HopTLS, context: HopContext, mesh: Mesh) -> HopTLS:
-    """Returns the TLS without subjectAltNames, of which the name is that of the request's Host at most."""
+    """Returns the TLS without subjectAltNames: it checks the request's Host at most."""
     if tls.sni:
         why = f"tls.sni is {tls.sni} without subjectAltNames, which leaves only the chain to be checked"
         return _but(base, OldLevel.CHAIN, why, OldLevel.NAME, "sni-disables-name-check")

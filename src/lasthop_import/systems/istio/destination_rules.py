@@ -48,7 +48,7 @@ class TrafficPolicy(msgspec.Struct, frozen=True):
     ports: Mapping[int, TrafficPolicy] = {}
 
     def of(self, port: int) -> tuple[TrafficPolicy, bool]:
-        """Returns what holds for a port, and whether an entry of its own says so."""
+        """Returns the settings of a port, and whether it has an entry of its own."""
         return (self.ports[port], True) if port in self.ports else (self, False)
 
 
@@ -68,7 +68,7 @@ class DestinationRule(msgspec.Struct, frozen=True):
 
 
 class Effective(msgspec.Struct, frozen=True):
-    """What holds for one host, port and subset."""
+    """The settings of one host, port and subset."""
 
     tls: ClientTLS | None = None
     upgrade: bool = False
@@ -99,7 +99,7 @@ class DestinationRules:
         self._used |= {each.document for each in rules}
         if not rules:
             return self._hidden(host, port, gateway_namespace)
-        found, lost = _of_port(next((each.policy for each in rules if each.policy), None), port)
+        found, lost = _of_port(next(filter(None, (each.policy for each in rules)), None), port)
         if narrowed := next((each.subsets[subset][1] for each in rules if subset and subset in each.subsets), None):
             found, lost = _of_subset(narrowed, found, lost, port)
         if lost and not found.tls:
@@ -281,7 +281,7 @@ def _tls(reader: FieldReader) -> ClientTLS:
 
 
 def unread_rule(inputs: Inputs, host: str) -> HopTLS | None:
-    """Returns the TLS of a hop to a host of a DestinationRule whose version is not read; None if there is none."""
+    """Returns the TLS of a hop to a host of a DestinationRule whose version is not read; None without such a rule."""
     for document in inputs.unread_versions(DESTINATION_RULE):
         name = document.spec.get("host")
         if not isinstance(name, str) or _covers(fqdn(name, document.namespace), host):

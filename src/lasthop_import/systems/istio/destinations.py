@@ -1,4 +1,4 @@
-"""Finds what the host of a destination is: a Service, a ServiceEntry, or nothing that the gateway knows."""
+"""Resolves the host of a destination: a Service, a ServiceEntry, or a host unknown to the gateway."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TLS: Final = ("https", "tls")
 
 
 class DestinationTarget(NamedTuple):
-    """What a destination leads to."""
+    """The backend of a destination."""
 
     backend: Backend
     namespace: str
@@ -31,7 +31,7 @@ class DestinationTarget(NamedTuple):
     port: int
     """0: not known."""
     protocol: str
-    """In lower case, as http, http2, grpc, https, tls, tcp; empty: not said."""
+    """In lower case, as http, http2, grpc, https, tls, tcp; empty: unknown."""
     external: bool = False
     names: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Translates what is done to requests: headers, rewrites, redirects, CORS, timeouts and retries."""
+"""Translates the filters of a route: headers, rewrites, redirects, CORS, timeouts and retries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ class IstioHeaders(NamedTuple):
 
 
 def headers(reader: FieldReader) -> IstioHeaders:
-    """Returns the header edits of a route or destination."""
     found: list[HTTPRouteFilter] = []
     authority = ""
     for key, kind in (("request", REQUEST_HEADERS), ("response", RESPONSE_HEADERS)):
@@ -82,7 +81,6 @@ def path_and_host(
 
 
 def bare_host(authority: str) -> str:
-    """Returns a Host without its port."""
     return authority.partition(":")[0].lower()
 
 
@@ -102,7 +100,6 @@ def redirect_filter(reader: FieldReader, prefix: str | None) -> HTTPRouteFilter:
 
 
 def cors_filter(reader: FieldReader) -> tuple[HTTPRouteFilter, ...]:
-    """Returns the CORS filter of a `corsPolicy`."""
     origins = list(reader.texts("allowOrigin"))
     patterns = []
     for each in reader.children("allowOrigins"):
@@ -128,7 +125,6 @@ NO_TIMES: Final = Times(HTTPRouteTimeouts(), None)
 
 
 def times(route: FieldReader) -> Times:
-    """Returns timeouts and retries of a route."""
     request = _duration(route, "timeout")
     if "retries" not in route:
         text = (

@@ -78,7 +78,6 @@ class Gateways:
         return [server.listener for each in self._by_name.values() for server in each.servers]
 
     def use(self, name: str) -> GatewayOf | None:
-        """Returns the Gateway that a VirtualService names."""
         found = self._by_name.get(name)
         if found is not None:
             self._used.add(name)
@@ -196,13 +195,13 @@ def _hosts(reader: FieldReader, base: ImportedListener, hosts: Sequence[str]) ->
 
 
 def _shape(reader: FieldReader, tls: FieldReader, protocol: str, mode: str) -> tuple[str, bool] | None:
-    """Returns the listener's protocol, and whether it passes TLS through; None if there is no such listener."""
+    """Returns the listener's protocol, and whether it passes TLS through; None if no listener has it."""
     if protocol in HTTP:
         return ("HTTP", False)
     if protocol in TCP and "mode" not in tls:
         return ("TCP", False)
     if protocol not in ("HTTPS", "TLS", *TCP):
-        text = "is none of Istio's protocols; the server is left out"
+        text = "is not a protocol of Istio; the server is left out"
         reader.child("port").note(Category.CANNOT, "unknown-protocol", text, "protocol", severity=NoteSeverity.HIGH)
         return None
     if mode == "PASSTHROUGH":
@@ -240,7 +239,7 @@ def _clients(inputs: Inputs, tls: FieldReader, namespace: str, mode: str) -> Cli
     for key, text in _NARROWER.items():
         tls.access_control(key, text)
     if tls.boolean("insecureSkipVerify"):
-        text = "client certificates were asked for and not verified; clients without a valid one are let in"
+        text = "client certificates were requested and not verified; clients without a valid one are let in"
         tls.note(Category.CHANGED, "client-validation-optional", text, "insecureSkipVerify")
     optional = mode == "OPTIONAL_MUTUAL" or bool(tls.value.get("insecureSkipVerify"))
     credential = tls.text("credentialName")

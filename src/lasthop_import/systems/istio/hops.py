@@ -33,7 +33,7 @@ class RequestOrigin(NamedTuple):
 
     gateway: GatewayOf
     port: int
-    """Of the listener, which a destination without a port has too."""
+    """The port of the listener, and of a destination without a port."""
     hosts: tuple[str, ...]
     """The Host that backends see; empty: any."""
     kind: str = HTTP
@@ -118,7 +118,7 @@ class HopReader:
         tls = unread or hop_tls(self._inputs, effective, _context(target, at, effective.upgrade), self._mesh)
         h2c = (target.protocol in HTTP2 or effective.upgrade) and (tls is None or tls.level is OldLevel.PLAINTEXT)
         if tls is None and effective.tls is None and not target.external:
-            text = "plaintext; it was mesh mTLS if labels of the Pods themselves ask for a sidecar"
+            text = "plaintext; it was mesh mTLS if labels of the Pods themselves inject a sidecar"
             self._inputs.notes.append(Note(Category.CHANGED, "mesh-perhaps", text, source, severity=NoteSeverity.INFO))
         if isinstance(backend, HostBackend) and tls is not None:
             wire = "HTTP11" if tls.options.alpn == ("http/1.1",) else ""  # an XBackend has no option for ALPN

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -46,7 +46,7 @@ _SERVICE: Final = re.compile(r"(?P<name>[^.*]+)\.(?P<namespace>[^.]+)\.svc\.clus
 OUTSIDE_MESH: Final = "--istio-outside-mesh"
 SYSTEM_STORE_SINCE: Final = (1, 21)
 LOST: Final = {
-    "AuthorizationPolicy": "says who may send which requests, and is not carried over",
+    "AuthorizationPolicy": "restricts requests, and is not carried over",
     "RequestAuthentication": "verifies tokens (JWT) of requests, and is not carried over",
     "EnvoyFilter": "changes Envoy's configuration in any way, and is not carried over; it may restrict access",
     "WasmPlugin": "runs code for each request, and is not carried over; it may restrict access",
@@ -78,14 +78,14 @@ def exported(export_to: Sequence[str], own: str, to: str) -> bool:
 class Mesh(msgspec.Struct, frozen=True):
     root: str
     version: tuple[int, ...]
-    """Empty: not said."""
+    """Empty: unknown."""
     sidecars: frozenset[str]
     """Namespaces whose Pods have a proxy of the mesh."""
     strict: frozenset[str]
     """Namespaces whose Pods accept nothing but mesh mTLS."""
     options: TLSOptions
     outside: frozenset[str] = frozenset()
-    """Namespaces that are known to have no labels that ask for proxies of the mesh; `*`: all."""
+    """Namespaces without labels that inject proxies of the mesh; `*`: all."""
 
     @property
     def old(self) -> bool:
@@ -93,13 +93,13 @@ class Mesh(msgspec.Struct, frozen=True):
         return bool(self.version) and self.version < SYSTEM_STORE_SINCE
 
     def meshed(self, namespace: str) -> str:
-        """Returns why connections to a namespace were mesh mTLS; empty: nothing says so."""
+        """Returns why connections to a namespace were mesh mTLS; empty: no known reason."""
         if namespace in self.strict or self.root in self.strict:
             return "a PeerAuthentication is STRICT there"
-        return "the Namespace's labels ask for proxies of the mesh" if namespace in self.sidecars else ""
+        return "the Namespace's labels inject proxies of the mesh" if namespace in self.sidecars else ""
 
     def unknown(self, namespace: str) -> str:
-        """Returns why the input does not say whether connections to a namespace were mesh mTLS; empty: it does."""
+        """Returns why the input does not decide whether connections to a namespace were mesh mTLS; empty: it does."""
         if self.meshed(namespace) or {namespace, "*"} & self.outside:
             return ""
         return (
@@ -113,19 +113,24 @@ def read_mesh(inputs: Inputs, settings: ImportSettings) -> Mesh:
     root = str(settings.flags.get("istio-namespace") or "istio-system")
     written = str(settings.flags.get("istio-version") or "")
     version = tuple(int(each) for each in re.findall(r"\d+", written)[:2])
-    strict = set()
-    for document in inputs.of(PEER_AUTHENTICATION):
-        spec = inputs.open(document).child("spec")
-        mode = str(spec.value.get("mtls", {}).get("mode", "")) if isinstance(spec.value.get("mtls"), dict) else ""
-        if mode == "STRICT" and "selector" not in spec:
-            strict.add(document.namespace)
-        text = "says how Pods with a sidecar accept connections; the new gateway is not part of the mesh"
-        severity = NoteSeverity.HIGH if mode == "STRICT" else None
-        inputs.open(document).note(Category.CHANGED, "peer-authentication", text, "spec", severity=severity)
+    strict = frozenset(_strict_namespaces(inputs))
     sidecars = frozenset(_sidecars(inputs))
     given = ("*" if each == "all" else each for each in settings.flags.get(OUTSIDE_MESH.lstrip("-")) or ())
     outside = {each.bare_name for each in inputs.of(KINDS["Namespace"])} - sidecars | {*given}
-    return Mesh(root, version, sidecars, frozenset(strict), _options(inputs, root), frozenset(outside))
+    return Mesh(root, version, sidecars, strict, _options(inputs, root), frozenset(outside))
+
+
+def _strict_namespaces(inputs: Inputs) -> Iterator[str]:
+    """Yields the namespaces whose Pods accept mesh mTLS alone, and lists all PeerAuthentications."""
+    for document in inputs.of(PEER_AUTHENTICATION):
+        reader = inputs.open(document)
+        spec = reader.child("spec")
+        strict = mapping(spec.value.get("mtls")).get("mode") == "STRICT"
+        if strict and "selector" not in spec:
+            yield document.namespace
+        text = "configures how Pods with a sidecar accept connections; the new gateway is not part of the mesh"
+        severity = NoteSeverity.HIGH if strict else None
+        reader.note(Category.CHANGED, "peer-authentication", text, "spec", severity=severity)
 
 
 def _sidecars(inputs: Inputs) -> list[str]:
@@ -164,7 +169,6 @@ def _choosable(inputs: Inputs, root: str, defaults: dict[str, Any], key: str, kn
 
 
 def list_others(inputs: Inputs, mesh: Mesh) -> None:
-    """Lists the kinds that are never carried over."""
     edges = [mapping(each.spec.get("selector")) for each in inputs.of(GATEWAY)]
     for kind in (AUTHORIZATION_POLICY, REQUEST_AUTHENTICATION, *OTHERS):
         for document in inputs.of(kind):

@@ -1,4 +1,4 @@
-"""Translates which requests a route takes. A condition that cannot be written leaves its whole match out: without it, the
+"""Translates the matches of a route. A condition that cannot be written leaves its whole match out: without it, the
 match would take more requests than before."""
 
 from __future__ import annotations
@@ -64,7 +64,6 @@ def _scheme(reader: FieldReader, problems: list[str]) -> str:
 
 
 def _authority(reader: FieldReader, problems: list[str]) -> str:
-    """Returns the authority of a match without its port."""
     found = _string(reader, "authority")
     if found and found[0] != "exact":
         problems.append("an authority other than an exact one")
@@ -78,7 +77,7 @@ def _values(reader: FieldReader, key: str, problems: list[str]) -> tuple[Importe
 
 
 def _string(reader: FieldReader, key: str) -> tuple[str, str] | None:
-    """Returns kind and value of a StringMatch; None if there is none."""
+    """Returns kind and value of a StringMatch; None if it is empty."""
     if key not in reader:
         reader.ignore(key)
         return None

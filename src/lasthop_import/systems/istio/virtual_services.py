@@ -79,7 +79,7 @@ class VirtualServiceReader:
         self._delegates = Delegates(inputs)
         self.rules: list[ImportedRule] = []
         self.listeners: list[ImportedListener] = []
-        """Of Gateways that are not in the input."""
+        """Those of Gateways that are not in the input."""
 
     def read(self) -> None:
         for document in self._inputs.of(VIRTUAL_SERVICE):
@@ -142,9 +142,12 @@ class VirtualServiceReader:
         passed = {(each.port, each.hostname) for each in listeners}
         if "http" in spec or not listeners:
             source, missing = spec.source("gateways"), (ForeignCertificate(f"Gateway {owner} is not in the input"),)
-            secure = [each for each in hosts or ("",) if (443, each) not in passed]
             listeners.append(ImportedListener(source, 80, "HTTP", gateway=owner))
-            listeners += [ImportedListener(source, 443, "HTTPS", each, missing, gateway=owner) for each in secure]
+            listeners += [
+                ImportedListener(source, 443, "HTTPS", each, missing, gateway=owner)
+                for each in hosts or ("",)
+                if (443, each) not in passed
+            ]
         ports = ", ".join(str(each) for each in sorted({each.port for each in listeners}))
         text = f"Gateway {owner} is not in the input; listeners on {ports} are assumed"
         remedy = "Add it to the input, or attach the routes to an existing Gateway with --parent."
@@ -315,7 +318,6 @@ def _reaches(hostname: str, hosts: Sequence[str]) -> bool:
 
 
 def _passed_listeners(spec: FieldReader, owner: ObjectName) -> Iterator[ImportedListener]:
-    """Yields the listeners that pass the TLS of `tls` routes through."""
     for route in mappings(spec.value.get("tls")):
         for match in mappings(route.get("match")):
             port = match.get("port")

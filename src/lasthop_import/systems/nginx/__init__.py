@@ -37,7 +37,6 @@ def _claims(document: Document) -> bool:
 
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
-    """Reads all objects of the controller."""
     policies, named = PolicyBook(inputs), CustomListeners(inputs)
     documents = ingresses_of(inputs, settings, CONTROLLER)
     hosts = Hosts(inputs, settings, documents)

@@ -31,7 +31,7 @@ _REDIRECT: Final = re.compile(
 
 
 class ActionOutcome(NamedTuple):
-    """What is done with the requests of a route."""
+    """The result of a route's action."""
 
     hops: tuple[ImportedHop, ...] = ()
     filters: tuple[HTTPRouteFilter, ...] = ()
@@ -160,7 +160,6 @@ class MatchConditions(NamedTuple):
 
 
 def conditions(route: FieldReader, path: PathMatch) -> MatchConditions:
-    """Returns the conditions of a match, all of which must hold."""
     found = MatchConditions(ImportedMatch(path))
     for each in route.children("conditions"):
         found = _with_condition(found, each)

@@ -1,4 +1,4 @@
-"""Lists the annotations that have no equivalent, and says what is lost with each."""
+"""Lists the annotations that have no equivalent, and the loss with each."""
 
 from __future__ import annotations
 
@@ -67,7 +67,6 @@ EVERYWHERE: Final = (
 
 
 def list_unsupported(annotations: Annotations) -> None:
-    """Lists what is lost with the annotations of an Ingress."""
     reader = annotations.reader
     for name, text in ACCESS_CONTROL.items():
         reader.access_control(annotations.key(name), text)

@@ -1,4 +1,4 @@
-"""Says what nginx really verifies of a backend.
+"""Determines how nginx really verifies a backend.
 
 TLS is switched on for an upstream, verification by the egressMTLS policy of a context. At the level of a server, the template
 writes `proxy_ssl_*` only, which nginx does not obey for gRPC; at that of a location it writes `grpc_ssl_*` where it must.

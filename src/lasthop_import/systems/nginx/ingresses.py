@@ -47,7 +47,7 @@ _STICKY: Final = re.compile(r"\s*serviceName=(?P<service>[^\s;]+)\s+(?P<name>[^\
 
 
 class _Ingress(msgspec.Struct, frozen=True):
-    """An Ingress, or a minion, with what its annotations say of its paths."""
+    """An Ingress, or a minion, with the annotations for its paths."""
 
     found: IngressObject
     annotations: Annotations
@@ -184,7 +184,6 @@ class Ingresses:
         return annotations.boolean("ssl-redirect", old.boolean("ssl-redirect", True))
 
     def _shared(self, server: _Ingress, secure: bool) -> tuple[HTTPRouteFilter, ...]:
-        """Returns the filters of the whole server."""
         annotations = server.annotations
         enabled, age = annotations.boolean("hsts"), annotations.number("hsts-max-age", 2592000)
         subdomains = annotations.boolean("hsts-include-subdomains")

@@ -35,7 +35,7 @@ class CustomListeners:
         return self.by_name.get(name)
 
     def note_unused(self) -> None:
-        """Lists the GlobalConfigurations of which nothing imported names a listener."""
+        """Lists the GlobalConfigurations whose listeners no imported object names."""
         for document in self._inputs.of(GLOBAL_CONFIGURATION):
             if not any(each.get("name") in self._used for each in mappings(document.spec.get("listeners"))):
                 self._inputs.skip(document, "unused", "no server that is imported names one of its listeners")

@@ -1,4 +1,4 @@
-"""Reads Policies, and says what those of one context (a server, a route, a minion) come to.
+"""Reads Policies, and combines those of one context: a server, a route or a minion.
 
 An invalid policy, or one whose Secret is missing, makes all of its context answer 500 [internal/configs/policy.go].
 """
@@ -36,7 +36,7 @@ from lasthop_import.values import cors
 CA_TYPE: Final = "nginx.org/ca"
 TLS_TYPE: Final = "kubernetes.io/tls"
 PROTOCOLS: Final = "TLSv1 TLSv1.1 TLSv1.2"
-"""What is offered if a policy does not say."""
+"""The default TLS versions and ciphers of nginx."""
 ACCESS_CONTROL: Final = {
     "accessControl": "only some addresses were let in, and Gateway API has no IP lists",
     "rateLimit": "requests were limited",
@@ -65,7 +65,7 @@ class Egress(msgspec.Struct, frozen=True):
 
 
 class NginxPolicies(msgspec.Struct, frozen=True):
-    """What the policies of one context come to; of each type the first counts."""
+    """The policies of one context combined: the first of each type counts."""
 
     egress: Egress | None = None
     broken: str = ""
@@ -82,16 +82,10 @@ class PolicyBook:
         self._read: dict[tuple[str, str], NginxPolicies] = {}
 
     def together(self, references: Iterable[tuple[str, str, SourceRef]]) -> NginxPolicies:
-        """Returns what some policies come to: (namespace, name, where it is named)."""
+        """Combines the policies of a context: (namespace, name, source of the reference)."""
         found = NginxPolicies()
         for namespace, name, source in references:
-            one = self._read.get((namespace, name))
-            if one is None and (document := self._documents.get((namespace, name))):
-                one = self._read[namespace, name] = self._policy(document)
-            if one is None:
-                text = f"Policy {namespace}/{name} is not in the input; whether it restricts access or verifies is not known"
-                self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "policy-missing", text, source))
-                one = NginxPolicies(broken=f"Policy {namespace}/{name} is missing")
+            one = self._named(namespace, name, source)
             if found.egress and one.egress:
                 text = f"a second egressMTLS in the same place was ignored; {found.egress.policy} is in force"
                 self._inputs.notes.append(Note(Category.CHANGED, "second-egress-ignored", text, source))
@@ -105,10 +99,19 @@ class PolicyBook:
         return found
 
     def note_unused(self) -> None:
-        """Lists the policies that nothing imported names."""
         for key, document in self._documents.items():
             if key not in self._read:
                 self._inputs.skip(document, "unused", "no server, route or Ingress that is imported names it")
+
+    def _named(self, namespace: str, name: str, source: SourceRef) -> NginxPolicies:
+        if (known := self._read.get((namespace, name))) is not None:
+            return known
+        if document := self._documents.get((namespace, name)):
+            self._read[namespace, name] = self._policy(document)
+            return self._read[namespace, name]
+        text = f"Policy {namespace}/{name} is not in the input; whether it restricts access or verifies is not known"
+        self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "policy-missing", text, source))
+        return NginxPolicies(broken=f"Policy {namespace}/{name} is missing")
 
     def _policy(self, document: Document) -> NginxPolicies:
         spec = self._inputs.open(document).child("spec")
@@ -116,9 +119,8 @@ class PolicyBook:
         for key, text in ACCESS_CONTROL.items():
             spec.access_control(key, text)
         spec.cannot("cache", "responses are not cached")
-        types = [each for each in TYPES if each in spec]
         found = NginxPolicies()
-        if len(types) != 1:
+        if sum(key in spec for key in TYPES) != 1:
             found = NginxPolicies(broken=f"{document.name} is invalid: it must have exactly one of {', '.join(TYPES)}")
         if "egressMTLS" in spec:
             egress, broken = self._egress(spec.child("egressMTLS"), document)
@@ -194,14 +196,18 @@ class PolicyBook:
         reader.cannot("authSigninRedirectBasePath", "belongs to authSigninURI")
         reader.access_control("authSnippets", "nginx configuration of the authentication request")
         namespace, _, name = service.rpartition("/")
-        number = ports[0] if isinstance(ports, list) and ports and isinstance(ports[0], int) else 443 if encrypted else 80
+        match ports:
+            case [int(number), *_]:
+                pass
+            case _:
+                number = 443 if encrypted else 80
         if not name:
             text = "names no Service, so no server would authorize requests"
             reader.note(Category.ACCESS_CONTROL, "externalAuth", text, None)
             return None
         path = uri if uri.startswith("/") and uri != "/" else ""
         if path:
-            text = f"the server was asked for {path}; now that is put before the request's own path"
+            text = f"the server received requests for {path}; now this precedes the request's own path"
             reader.note(Category.CHANGED, "auth-path", text, "authURI", remedy="Let the server accept all paths below it.")
         backend = ServiceBackend(namespace or document.namespace, name, number)
         return Auth(ImportedHop(reader.source(), backend, tls if encrypted else None), path=path)
@@ -254,7 +260,6 @@ def _hsts(reader: FieldReader) -> HTTPRouteFilter:
 
 
 def hsts(age: int, subdomains: bool, preload: bool = False) -> HTTPRouteFilter:
-    """Returns the filter that sets Strict-Transport-Security."""
     parts = [f"max-age={age}", *(["includeSubDomains"] if subdomains else []), *(["preload"] if preload else [])]
     edit = HTTPHeaderFilter(set=(HTTPHeader("Strict-Transport-Security", "; ".join(parts)),))
     return HTTPRouteFilter("ResponseHeaderModifier", response_header_modifier=edit)

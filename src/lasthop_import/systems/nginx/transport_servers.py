@@ -41,7 +41,6 @@ CANNOT: Final = {
 def read_transport_servers(
     inputs: Inputs, named: CustomListeners, hosts: Hosts
 ) -> tuple[list[ImportedListener], list[ImportedRule]]:
-    """Reads all TransportServers that are used."""
     listeners: list[ImportedListener] = []
     rules: list[ImportedRule] = []
     for document in inputs.of(TRANSPORT_SERVER):

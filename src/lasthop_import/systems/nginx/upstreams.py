@@ -45,7 +45,6 @@ class Upstream(msgspec.Struct, frozen=True):
 
 
 def read_upstreams(spec: FieldReader) -> dict[str, Upstream]:
-    """Returns the upstreams by name."""
     return {each.text("name"): _upstream(each) for each in spec.children("upstreams")}
 
 

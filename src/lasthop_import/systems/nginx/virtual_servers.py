@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -48,7 +49,7 @@ class _Place(msgspec.Struct, frozen=True):
     listeners: tuple[ListenerKey, ...]
     server: NginxPolicies
     inherited: NginxPolicies | None = None
-    """Of the VirtualServer's route, for subroutes that have no policies at all."""
+    """The policies of the VirtualServer's route, for subroutes without policies."""
 
 
 class VirtualServers:
@@ -79,7 +80,7 @@ class VirtualServers:
         plain, secure, redirect_code = self._listeners(spec, host, server)
         listeners = list(filter(None, (plain, secure)))
         self.listeners += listeners
-        keys = keys_of(each for each in listeners if not redirect_code or each is secure)
+        keys = keys_of(listeners[-1:] if redirect_code else listeners)
         place = _Place(document, host, read_upstreams(spec), keys, server)
         ranked: list[tuple[tuple[int, int], ImportedRule]] = []
         for number, route in enumerate(spec.children("routes")):
@@ -87,7 +88,7 @@ class VirtualServers:
                 ranked += self._delegated(route, place)
             else:
                 ranked += self._route(route, place, number)
-        rules = [rule for _, rule in sorted(ranked, key=lambda each: each[0])]
+        rules = [rule for _, rule in sorted(ranked, key=itemgetter(0))]
         self._inputs.notes += order_notes(each for each in rules if not each.refused)
         self.rules += rules
         if plain and redirect_code:
@@ -101,10 +102,11 @@ class VirtualServers:
         self, spec: FieldReader, host: str, server: NginxPolicies
     ) -> tuple[ImportedListener | None, ImportedListener | None, int]:
         """Returns the listener for HTTP, that for HTTPS, and the status that redirects from the one to the other, or 0."""
-        given = spec.child("listener")
-        custom = "listener" in spec
-        http = self._named.port(given, "http", 80) if "http" in given or not custom else 0
-        https = self._named.port(given, "https", 443) if "https" in given or not custom else 0
+        given, custom = spec.child("listener"), "listener" in spec
+        http, https = (
+            0 if custom and key not in given else self._named.port(given, key, usual)
+            for key, usual in (("http", 80), ("https", 443))
+        )
         plain = ImportedListener(spec.source("host"), http, "HTTP") if http else None
         if server.clients and "tls" not in spec:
             text = "verifies clients, but the server has no TLS, so no client was verified"
@@ -182,13 +184,13 @@ class VirtualServers:
                 hops=done.hops,
                 refused=found.refused or ("" if place.listeners else "the server has no listener"),
             )
-            # nginx answers by itself before it asks anybody.
+            # nginx sends its own answer before it authorizes a request.
             auth, persistence = (own.auth or place.server.auth, done.persistence) if done.hops else (None, None)
             yield at.rank, msgspec.structs.replace(rule, auth=auth, persistence=persistence)
 
 
 def _redirect_code(redirect: FieldReader) -> int:
-    """Returns the status of the redirect to HTTPS; 0 if there is none."""
+    """Returns the status of the redirect to HTTPS; 0 without a redirect."""
     enabled, code = redirect.boolean("enable"), redirect.integer("code", 301) or 301
     if redirect.text("basedOn", "scheme") != "scheme":
         text = "requests were redirected by the header of a proxy in front; it is by the port now"
@@ -222,7 +224,6 @@ def _lookup(place: _Place, own: NginxPolicies) -> Lookup:
 
 
 def references(reader: FieldReader) -> Iterable[tuple[str, str, SourceRef]]:
-    """Yields the policies that a context names."""
     for each in reader.children("policies"):
         yield each.text("namespace") or reader.namespace, each.text("name"), each.source()
 

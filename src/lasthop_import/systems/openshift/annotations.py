@@ -45,7 +45,7 @@ _HSTS: Final = re.compile(
 
 
 class Done(NamedTuple):
-    """What is done to the requests of a Route."""
+    """The settings of a Route's annotations."""
 
     filters: tuple[HTTPRouteFilter, ...] = ()
     timeouts: HTTPRouteTimeouts = HTTPRouteTimeouts()
@@ -53,7 +53,6 @@ class Done(NamedTuple):
 
 
 def read_annotations(route: RouteOf) -> Done:
-    """Reads the annotations of a Route, and its header actions."""
     annotations = route.annotations
     for key, text in ACCESS_CONTROL.items():
         annotations.access_control(key, text)

@@ -1,4 +1,4 @@
-"""Says what HAProxy really verifies of a backend.
+"""Determines how HAProxy really verifies a backend.
 
 It checks the name only if the Route has no destinationCACertificate: one that names a CA of its own is verified less.
 [images/router/haproxy/conf/haproxy-config.template, pkg/router/template/router.go]
@@ -21,7 +21,7 @@ def hop_tls(
     if termination == PASSTHROUGH:
         return HopTLS(OldLevel.PASSTHROUGH, "termination passthrough")
     if termination != REENCRYPT:
-        return HopTLS(OldLevel.BROKEN, f"termination {termination!r} is none of the API's, so no router served the Route")
+        return HopTLS(OldLevel.BROKEN, f"termination {termination!r} is invalid, so no router served the Route")
     name = Name(f"{backend.name}.{backend.namespace}.svc")
     if ca is not None:
         why = "reencrypt with destinationCACertificate: HAProxy has no verifyhost, so any name is accepted"

@@ -100,7 +100,6 @@ def _not_admitted(document: Document) -> str:
 
 
 def _routers(document: Document) -> list[Json]:
-    """Returns what the routers say in the status."""
     return mappings(mapping(document.value.get("status")).get("ingress"))
 
 
@@ -188,7 +187,7 @@ class _RouteReader:
         termination = tls.text("termination").lower() or ("(none)" if destination.strip() else EDGE)
         insecure = tls.text("insecureEdgeTerminationPolicy") or "None"
         if insecure not in ("None", "Allow", "Redirect"):
-            text = "is none of None, Allow and Redirect; plaintext is not accepted"
+            text = "is not None, Allow or Redirect; plaintext is not accepted"
             tls.note(Category.CANNOT, "insecure-policy", text, "insecureEdgeTerminationPolicy")
             insecure = "None"
         ca: InlineTrust | None = None

@@ -73,10 +73,11 @@ class _RouteImporter:
             return
         plain = ImportedListener(route.source, 80, "HTTP")
         listeners: list[ImportedListener] = []
-        if route.tls and not route.refused:
-            listeners.append(ImportedListener(route.source, 443, "HTTPS", route.host, (route.certificate,)))
-        if route.insecure == "Allow" and not route.refused:
-            listeners.append(plain)
+        if not route.refused:
+            if route.tls:
+                listeners.append(ImportedListener(route.source, 443, "HTTPS", route.host, (route.certificate,)))
+            if route.insecure == "Allow":
+                listeners.append(plain)
         self.listeners += listeners
         self._note_plaintext(route)
         matches = (ImportedMatch(_path(route)),)

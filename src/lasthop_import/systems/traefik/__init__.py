@@ -25,7 +25,7 @@ from lasthop_import.model import Imported
 from lasthop_import.settings import ImportSettings, System
 from lasthop_import.systems.traefik.front import EntryPointListeners
 from lasthop_import.systems.traefik.ingress_objects import CONTROLLER, read_ingresses
-from lasthop_import.systems.traefik.ingress_routes import Parts, read_connections, read_ingress_routes
+from lasthop_import.systems.traefik.ingress_routes import TraefikContext, read_connections, read_ingress_routes
 from lasthop_import.systems.traefik.kinds import GROUPS, KINDS, PREFIX, TraefikObjects
 from lasthop_import.systems.traefik.middlewares import Middlewares
 from lasthop_import.systems.traefik.rules import TraefikRules
@@ -34,10 +34,9 @@ from lasthop_import.systems.traefik.static import FLAGS, read_static
 
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
-    """Reads all routes."""
     static, objects = read_static(inputs, settings), TraefikObjects(inputs)
     front = EntryPointListeners(inputs, objects, static)
-    parts = Parts(
+    context = TraefikContext(
         inputs,
         settings,
         objects,
@@ -47,9 +46,9 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
         front,
         TraefikRules(inputs, front),
     )
-    read_ingress_routes(parts)
-    read_ingresses(parts)
-    rules = (*parts.rules.rules(), *read_connections(parts))
+    read_ingress_routes(context)
+    read_ingresses(context)
+    rules = (*context.rules.rules(), *read_connections(context))
     objects.skip_unused()
     return Imported(tuple(front.listeners), rules)
 

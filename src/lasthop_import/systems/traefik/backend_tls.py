@@ -1,4 +1,4 @@
-"""Says what Go's TLS client, as Traefik configures it, really verifies of a backend.
+"""Determines how Go's TLS client, as Traefik configures it, really verifies a backend.
 
 The traps: without serverName the name to check is the address that is dialled, which is the Pod's IP; a CA that cannot be
 read is left out, and without any the system's store is used; a transport with impossible versions is replaced by the
@@ -60,7 +60,7 @@ class Transport(msgspec.Struct, frozen=True):
     trust: tuple[Trust, ...] = ()
     """Empty: the system's."""
     lost: str = ""
-    """The CAs that are configured, of which none could be read."""
+    """The configured CAs, if none of them could be read."""
     sans: tuple[Name, ...] = ()
     client: ObjectName | None = None
     options: TLSOptions = TLSOptions()
@@ -95,7 +95,7 @@ def read_transport(inputs: Inputs, reader: FieldReader) -> Transport:
 
 
 def _trust(inputs: Inputs, tls: FieldReader) -> tuple[tuple[Trust, ...], str]:
-    """Returns the CAs, and why there is none although some are named."""
+    """Returns the CAs, and why they are missing although some are named."""
     named = list(_named_cas(tls))
     found: list[Trust] = []
     problems: list[str] = []
@@ -216,7 +216,7 @@ def openssl_name(cipher: str) -> str | None:
 
 
 def hop_tls(transport: Transport, dialled: str, *, known: bool = True) -> HopTLS:
-    """Returns what is verified of a backend. `dialled`: the name that is dialled; empty for the IP address of a Pod. `known`:
+    """Returns the TLS of a backend. `dialled`: the name that is dialled; empty for the IP address of a Pod. `known`:
     whether the settings of the default transport are."""
     label, name = transport.label, transport.server_name or dialled
     shown = HopTLS(
@@ -254,10 +254,11 @@ def hop_tls(transport: Transport, dialled: str, *, known: bool = True) -> HopTLS
 def _verified_name(transport: Transport, dialled: str) -> tuple[OldLevel, str]:
     """Returns how the name is checked beside the chain, and what decides it."""
     label, server_name = transport.label, transport.server_name
-    if transport.sans and (transport.skip or server_name or dialled):
+    named = server_name or dialled
+    if transport.sans and (transport.skip or named):
         level = OldLevel.URI if {each.kind for each in transport.sans} == {NameKind.URI} else OldLevel.NAME
         spite = ", which are verified in spite of insecureSkipVerify" if transport.skip else ""
         return level, f"{label} has peerCertSANs{spite}"
-    if not server_name and not dialled:
+    if not named:
         return OldLevel.IP_NAME, f"{label} has no serverName, so the name had to be the Pod's IP address"
     return OldLevel.NAME, f"{label} has the serverName {server_name}" if server_name else f"the host {dialled}"

@@ -33,7 +33,7 @@ _TLS_OPTION = {
 
 
 class Termination(NamedTuple):
-    """How clients reach a route over TLS."""
+    """The certificate and client validation of a route."""
 
     certificate: Certificate
     clients: ClientValidation | None = None
@@ -107,8 +107,8 @@ class EntryPointListeners:
         *,
         only_tls: bool,
     ) -> Keys | str:
-        """Adds the listeners of a route, and returns their keys; or why they cannot be written. Traefik tells TLS from
-        plaintext by the first byte, so that an entry point may have both; a port of a Gateway has one protocol."""
+        """Adds the listeners of a route, and returns their keys; or why they cannot be written. Traefik recognizes TLS by
+        the first byte, so that an entry point may have both; a port of a Gateway has one protocol."""
         plain, secure = [], []
         for point in points:
             if not point.tls and only_tls and point.port not in self.plain_ports:
@@ -143,7 +143,6 @@ class EntryPointListeners:
     # --- certificates ------------------------------------------------------------------------------------------------
 
     def termination(self, tls: FieldReader, namespace: str) -> Termination:
-        """Reads the `tls` of a route."""
         secret, resolver = tls.text("secretName"), tls.text("certResolver")
         for each in tls.children("domains"):
             each.text("main"), each.texts("sans")

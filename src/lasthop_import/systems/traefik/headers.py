@@ -58,7 +58,6 @@ class HeadersMiddleware(msgspec.Struct, frozen=True):
         )
 
     def filters(self, *, secure: bool) -> tuple[HTTPRouteFilter, ...]:
-        """Returns the filters for requests with or without TLS."""
         responses = dict(self.responses)
         if secure and self.transport_security:
             responses["Strict-Transport-Security"] = self.transport_security
@@ -104,7 +103,6 @@ def _note_refused(reader: FieldReader, key: str, values: dict[str, str]) -> None
 
 
 def _transport_security(reader: FieldReader) -> str:
-    """Returns the value of Strict-Transport-Security; empty without stsSeconds."""
     seconds = reader.integer("stsSeconds") or 0
     words = (("stsIncludeSubdomains", "includeSubDomains"), ("stsPreload", "preload"))
     more = [word for key, word in words if reader.boolean(key)]

@@ -6,7 +6,7 @@ from lasthop_import.ingresses import Annotations, IngressObject, PathOf, ingress
 from lasthop_import.model import ForeignCertificate, SecretCertificate
 from lasthop_import.notes import Category
 from lasthop_import.systems.traefik.front import Termination
-from lasthop_import.systems.traefik.ingress_routes import Parts
+from lasthop_import.systems.traefik.ingress_routes import TraefikContext
 from lasthop_import.systems.traefik.kinds import PREFIX
 from lasthop_import.systems.traefik.matches import Alternative, Unwritable, alternatives
 from lasthop_import.systems.traefik.rules import Router
@@ -24,18 +24,18 @@ _CANNOT = {
 }
 
 
-def read_ingresses(parts: Parts) -> None:
-    for document in ingresses_of(parts.inputs, parts.settings, CONTROLLER, known=("traefik", "traefik-internal", "")):
-        ingress = read_ingress(parts.inputs, document)
+def read_ingresses(context: TraefikContext) -> None:
+    for document in ingresses_of(context.inputs, context.settings, CONTROLLER, known=("traefik", "traefik-internal", "")):
+        ingress = read_ingress(context.inputs, document)
         annotations = Annotations(ingress.annotation_reader, PREFIX)
         for name, text in _CANNOT.items():
             annotations.reader.cannot(annotations.key(name), text)
-        _IngressReader(parts, ingress, annotations).read()
+        _IngressReader(context, ingress, annotations).read()
 
 
 class _IngressReader:
-    def __init__(self, parts: Parts, ingress: IngressObject, annotations: Annotations) -> None:
-        self._parts = parts
+    def __init__(self, context: TraefikContext, ingress: IngressObject, annotations: Annotations) -> None:
+        self._context = context
         self._ingress = ingress
         self._annotations = annotations
         self._tls_only = annotations.boolean("router.tls")
@@ -44,7 +44,7 @@ class _IngressReader:
         self._matcher = annotations.text("router.pathmatcher", "PathPrefix")
         self._v2 = annotations.text("router.rulesyntax") == "v2"
         self._priority = annotations.number("router.priority", 0)
-        self._steps = parts.middlewares.named(annotations.reader, annotations.key("router.middlewares"), ingress.namespace)
+        self._steps = context.middlewares.named(annotations.reader, annotations.key("router.middlewares"), ingress.namespace)
         self._points = self._entry_points()
 
     def read(self) -> None:
@@ -56,9 +56,9 @@ class _IngressReader:
 
     def _entry_points(self) -> tuple[EntryPoint, ...]:
         names = tuple(each.strip() for each in self._annotations.text("router.entrypoints").split(",") if each.strip())
-        front, key = self._parts.front, self._annotations.key("router.entrypoints")
+        front, key = self._context.front, self._annotations.key("router.entrypoints")
         if not names and self._ingress.tls and not self._tls_only:
-            return self._parts.static.defaults
+            return self._context.static.defaults
         return front.points(self._annotations.reader, names, key, tls=self._tls_only)
 
     def _path(self, at: PathOf, *, lowest: bool = False) -> None:
@@ -71,7 +71,7 @@ class _IngressReader:
         whole = f"Host(`{at.host}`) && {rule}" if at.host else rule
         priority = self._priority or (-1 if lowest else len(whole))
         ingress = self._ingress
-        self._parts.rules.add(
+        self._context.rules.add(
             Router(
                 at.source,
                 ingress.namespace,
@@ -94,20 +94,20 @@ class _IngressReader:
         return (Alternative(at.host, ROOT),) if at.path == "/" and at.path_type != "Exact" else found
 
     def _termination(self, host: str) -> Termination:
-        clients = self._parts.front.clients(self._ingress.reader, self._options, self._ingress.namespace)
+        clients = self._context.front.clients(self._ingress.reader, self._options, self._ingress.namespace)
         for hosts, secret, _ in self._ingress.tls:
             if secret and (host in hosts or not hosts):
                 return Termination(SecretCertificate(self._ingress.namespace, secret), clients)
         if self._resolver:
             return Termination(ForeignCertificate(f"Traefik's resolver {self._resolver[:60]} got it by ACME"), clients)
-        return Termination(self._parts.front.default_certificate(), clients)
+        return Termination(self._context.front.default_certificate(), clients)
 
     def _found(self, at: PathOf) -> ServiceHops:
         if at.backend is None:
             return ServiceHops()
-        place, own = self._parts.services.annotated(at.backend, at.source)
+        place, own = self._context.services.annotated(at.backend, at.source)
         known = ("serversscheme", "serverstransport", "nativelb", "passhostheader")
         for name in sorted(own.keys() - set(known)):
             text = f"the Service {at.backend.namespace}/{at.backend.name} has service.{name}, which is not carried over"
             self._ingress.reader.child("spec").note(Category.CANNOT, "service-annotation", text, None)
-        return ServiceHops((self._parts.services.hop(place),))
+        return ServiceHops((self._context.services.hop(place),))

@@ -32,7 +32,7 @@ from lasthop_import.systems.traefik.services import ServiceReference, TraefikSer
 from lasthop_import.systems.traefik.static import EntryPoint, Static
 
 
-class Parts(msgspec.Struct, frozen=True):
+class TraefikContext(msgspec.Struct, frozen=True):
     inputs: Inputs
     settings: ImportSettings
     objects: TraefikObjects
@@ -43,46 +43,46 @@ class Parts(msgspec.Struct, frozen=True):
     rules: TraefikRules
 
 
-def chosen(parts: Parts, kind: str) -> list[Document]:
+def chosen(context: TraefikContext, kind: str) -> list[Document]:
     """Returns the routes of a kind; with --ingress-class only those of the class."""
-    wanted = parts.settings.ingress_classes
+    wanted = context.settings.ingress_classes
     found = []
-    for document in parts.objects.of(kind):
+    for document in context.objects.of(kind):
         if wanted and "all" not in wanted and class_of(document) not in wanted:
             name = class_of(document)
-            parts.inputs.skip(document, "other-class", f"its class is {name}" if name else "it has no class")
+            context.inputs.skip(document, "other-class", f"its class is {name}" if name else "it has no class")
         else:
             found.append(document)
     return found
 
 
-def read_ingress_routes(parts: Parts) -> None:
-    for document in chosen(parts, "IngressRoute"):
-        reader = _opened(parts, document)
+def read_ingress_routes(context: TraefikContext) -> None:
+    for document in chosen(context, "IngressRoute"):
+        reader = _opened(context, document)
         spec = reader.child("spec")
-        termination = parts.front.termination(spec.child("tls"), reader.namespace) if "tls" in spec else None
-        points = parts.front.points(spec, spec.texts("entryPoints"), "entryPoints", tls=termination is not None)
+        termination = context.front.termination(spec.child("tls"), reader.namespace) if "tls" in spec else None
+        points = context.front.points(spec, spec.texts("entryPoints"), "entryPoints", tls=termination is not None)
         layered = "parentRefs" in spec
         spec.cannot("parentRefs", "routes below other routes have no equivalent", "parent-routes")
         for route in spec.children("routes"):
-            router = _router(parts, reader, route)._replace(points=points, tls=termination, only_tls=termination is not None)
+            router = _router(context, reader, route)._replace(points=points, tls=termination, only_tls=termination is not None)
             if layered:
                 router = router._replace(refused="it is below another route, whose conditions hold too")
-            parts.rules.add(router)
+            context.rules.add(router)
 
 
-def _opened(parts: Parts, document: Document) -> FieldReader:
-    reader = parts.inputs.open(document)
+def _opened(context: TraefikContext, document: Document) -> FieldReader:
+    reader = context.inputs.open(document)
     reader.annotations().ignore(CLASS_ANNOTATION)
     reader.child("spec").ignore("ingressClassName")
     return reader
 
 
-def _router(parts: Parts, reader: FieldReader, route: FieldReader) -> Router:
+def _router(context: TraefikContext, reader: FieldReader, route: FieldReader) -> Router:
     rule, syntax, kind = route.text("match"), route.text("syntax"), route.text("kind")
     route.cannot("observability", "logs, metrics and tracing are not configured by route")
     priority = route.integer("priority") or 0
-    found = parts.services.read(route.children("services"), reader.namespace)
+    found = context.services.read(route.children("services"), reader.namespace)
     references = [*route.children("middlewares"), *found.middlewares]
     if found.middlewares and len(found.hops) > 1:
         text = "middlewares of one service are applied to all services of the route now"
@@ -102,7 +102,7 @@ def _router(parts: Parts, reader: FieldReader, route: FieldReader) -> Router:
         (),
         priority or len(rule),
         found,
-        parts.middlewares.read(references, reader.namespace),
+        context.middlewares.read(references, reader.namespace),
         refused=refused,
     )
 
@@ -110,49 +110,49 @@ def _router(parts: Parts, reader: FieldReader, route: FieldReader) -> Router:
 # --- connections -----------------------------------------------------------------------------------------------------
 
 
-def read_connections(parts: Parts) -> tuple[ImportedRule, ...]:
-    """Reads IngressRouteTCPs and IngressRouteUDPs."""
+def read_connections(context: TraefikContext) -> tuple[ImportedRule, ...]:
     rules: list[ImportedRule] = []
-    for document in chosen(parts, "IngressRouteTCP"):
-        spec = _opened(parts, document).child("spec")
+    for document in chosen(context, "IngressRouteTCP"):
+        spec = _opened(context, document).child("spec")
         tls = "tls" in spec
-        points = parts.front.points(spec, spec.texts("entryPoints"), "entryPoints", tls=tls)
+        points = context.front.points(spec, spec.texts("entryPoints"), "entryPoints", tls=tls)
         passthrough = spec.child("tls").boolean("passthrough")
-        termination = parts.front.termination(spec.child("tls"), spec.namespace) if tls else None
+        termination = context.front.termination(spec.child("tls"), spec.namespace) if tls else None
         certificates = () if passthrough or termination is None else (termination.certificate,)
         for route in spec.children("routes"):
-            rules.append(_connection(parts, route, points, certificates, tls=tls, passthrough=passthrough))
-    for document in chosen(parts, "IngressRouteUDP"):
-        spec = _opened(parts, document).child("spec")
-        points = parts.front.udp_points(spec)
-        rules += [_datagrams(parts, route, points) for route in spec.children("routes")]
+            rules.append(_connection(context, route, points, certificates, tls=tls, passthrough=passthrough))
+    for document in chosen(context, "IngressRouteUDP"):
+        spec = _opened(context, document).child("spec")
+        points = context.front.udp_points(spec)
+        rules += [_datagrams(context, route, points) for route in spec.children("routes")]
     return tuple(rules)
 
 
-def _datagrams(parts: Parts, route: FieldReader, points: tuple[EntryPoint, ...]) -> ImportedRule:
+def _over_udp(hop: ImportedHop) -> ImportedHop:
+    if not isinstance(hop.backend, ServiceBackend):
+        return hop
+    return msgspec.structs.replace(hop, backend=msgspec.structs.replace(hop.backend, protocol="UDP"))
+
+
+def _datagrams(context: TraefikContext, route: FieldReader, points: tuple[EntryPoint, ...]) -> ImportedRule:
     """Returns the rule of a route for UDP, and adds its listeners; refused if it cannot be written."""
-    hops = _stream_hops(parts, route.children("services"), route.namespace, passthrough=False)
-    hops = tuple(
-        msgspec.structs.replace(each, backend=msgspec.structs.replace(each.backend, protocol="UDP"))
-        if isinstance(each.backend, ServiceBackend)
-        else each
-        for each in hops
-    )
+    hops = _stream_hops(context, route.children("services"), route.namespace, passthrough=False)
+    hops = tuple(map(_over_udp, hops))
     rule = ImportedRule(route.source(), route.namespace, route.document.bare_name, (), kind=RouteKind.UDP, hops=hops)
-    refused = _foreign(parts, route.namespace, hops) or ("" if points else "none of its entry points is known")
+    refused = _foreign(context, route.namespace, hops) or ("" if points else "none of its entry points is known")
     if any(isinstance(each.backend, HostBackend) for each in hops):
         refused = "a host outside cannot be the backend of a UDPRoute"
     listeners = [ImportedListener(route.source(), each.port, "UDP") for each in points]
-    if any(known.key in keys_of(listeners) for known in parts.front.listeners):
+    if any(known.key in keys_of(listeners) for known in context.front.listeners):
         refused = "another route has the same entry point, and packets cannot be told apart"
     if refused:
         return msgspec.structs.replace(rule, refused=refused)
-    parts.front.listeners += listeners
+    context.front.listeners += listeners
     return msgspec.structs.replace(rule, listeners=keys_of(listeners))
 
 
 def _connection(
-    parts: Parts,
+    context: TraefikContext,
     route: FieldReader,
     points: tuple[EntryPoint, ...],
     certificates: tuple[Certificate, ...],
@@ -161,32 +161,32 @@ def _connection(
     passthrough: bool,
 ) -> ImportedRule:
     """Returns the rule of a route of connections, and adds its listeners; refused if it cannot be written."""
-    hops = _stream_hops(parts, route.children("services"), route.namespace, passthrough)
+    hops = _stream_hops(context, route.children("services"), route.namespace, passthrough)
     route.ignore("priority", "syntax")
-    _list_middlewares(parts, route, route.namespace)
+    _list_middlewares(context, route, route.namespace)
     rule = ImportedRule(route.source(), route.namespace, route.document.bare_name, (), kind=RouteKind.TLS, hops=hops)
     try:
         hosts = server_names(route.text("match"))
     except Unwritable as error:
         return msgspec.structs.replace(rule, refused=str(error))
     protocol = "TLS" if tls else "TCP"
-    refused = _connection_problem(parts, route.namespace, hops, points, hosts, tls=tls)
+    refused = _connection_problem(context, route.namespace, hops, points, hosts, tls=tls)
     listeners: list[ImportedListener] = []
     for point in points:
         for host in hosts or ("",):
-            if parts.front.taken(point.port, host, protocol):
+            if context.front.taken(point.port, host, protocol):
                 refused = f"other routes use the entry point {point.name} in a way that a Gateway cannot tell apart"
             listener = ImportedListener(route.source(), point.port, protocol, host, certificates, tls and passthrough)
             listeners.append(listener)
     if refused:
         return msgspec.structs.replace(rule, refused=refused)
-    parts.front.listeners += listeners
+    context.front.listeners += listeners
     keys = keys_of(listeners)
     return msgspec.structs.replace(rule, listeners=keys, hostnames=hosts, kind=RouteKind.TLS if tls else RouteKind.TCP)
 
 
 def _connection_problem(
-    parts: Parts,
+    context: TraefikContext,
     namespace: str,
     hops: tuple[ImportedHop, ...],
     points: tuple[EntryPoint, ...],
@@ -194,27 +194,28 @@ def _connection_problem(
     *,
     tls: bool,
 ) -> str:
-    """Returns why a route of connections cannot be written."""
     if hosts and not tls:
         return "only TLS has names, and the route has none"
     if tls and not hosts:
         return "it takes all connections with TLS, and a route needs names"
-    return _foreign(parts, namespace, hops) or ("" if points else "none of its entry points is known")
+    return _foreign(context, namespace, hops) or ("" if points else "none of its entry points is known")
 
 
-def _foreign(parts: Parts, namespace: str, hops: tuple[ImportedHop, ...]) -> str:
-    """Returns why Services of other namespaces were not served; empty: there are none, or they were."""
+def _foreign(context: TraefikContext, namespace: str, hops: tuple[ImportedHop, ...]) -> str:
+    """Returns why Services of other namespaces were not served; empty: none are named, or they were."""
     foreign = [each.backend for each in hops if each.backend.namespace != namespace]
-    if foreign and not parts.static.cross_namespace:
+    if foreign and not context.static.cross_namespace:
         return not_permitted(f"Service {foreign[0].namespace}/{foreign[0].name}")
     return ""
 
 
-def _stream_hops(parts: Parts, services: list[FieldReader], parent: str, passthrough: bool) -> tuple[ImportedHop, ...]:
-    return tuple(_stream_hop(parts, each, parent, passthrough, several=len(services) > 1) for each in services)
+def _stream_hops(
+    context: TraefikContext, services: list[FieldReader], parent: str, passthrough: bool
+) -> tuple[ImportedHop, ...]:
+    return tuple(_stream_hop(context, each, parent, passthrough, several=len(services) > 1) for each in services)
 
 
-def _stream_hop(parts: Parts, reader: FieldReader, parent: str, passthrough: bool, *, several: bool) -> ImportedHop:
+def _stream_hop(context: TraefikContext, reader: FieldReader, parent: str, passthrough: bool, *, several: bool) -> ImportedHop:
     namespace = reader.text("namespace") or parent
     tls, transport = reader.boolean("tls"), reader.text("serversTransport")
     for key in ("terminationDelay", "nodePortLB", "nativeLB"):
@@ -222,27 +223,27 @@ def _stream_hop(parts: Parts, reader: FieldReader, parent: str, passthrough: boo
     reader.cannot("proxyProtocol", "backends were sent the PROXY protocol, and are not any more")
     weight = reader.integer("weight", 1)
     place = ServiceReference(reader.source(), namespace, reader.text("name"), reader.port("port"), "", transport, False, True)
-    backend = parts.services.backend(place)
+    backend = context.services.backend(place)
     host = backend.hostname if isinstance(backend, HostBackend) else ""
     hop = ImportedHop(reader.source(), backend, None, max(0, weight if weight is not None else 1) if several else 1)
     if not tls:
         return msgspec.structs.replace(hop, tls=HopTLS(OldLevel.PASSTHROUGH, "tls.passthrough")) if passthrough else hop
-    return msgspec.structs.replace(hop, tls=_stream_tls(parts, transport, parent, host, passthrough=passthrough))
+    return msgspec.structs.replace(hop, tls=_stream_tls(context, transport, parent, host, passthrough=passthrough))
 
 
-def _stream_tls(parts: Parts, transport: str, parent: str, host: str, *, passthrough: bool) -> HopTLS:
+def _stream_tls(context: TraefikContext, transport: str, parent: str, host: str, *, passthrough: bool) -> HopTLS:
     """Returns the TLS that the gateway starts for a connection."""
-    found = parts.services.transport("ServersTransportTCP", transport, parent)
+    found = context.services.transport("ServersTransportTCP", transport, parent)
     if passthrough:
         return HopTLS(OldLevel.BROKEN, "the client's TLS was passed through within other TLS")
     if isinstance(found, str):
         return HopTLS(OldLevel.UNKNOWN, found)
-    return hop_tls(found, host, known=bool(transport) or parts.static.known)
+    return hop_tls(found, host, known=bool(transport) or context.static.known)
 
 
-def _list_middlewares(parts: Parts, route: FieldReader, namespace: str) -> None:
+def _list_middlewares(context: TraefikContext, route: FieldReader, namespace: str) -> None:
     for each in route.children("middlewares"):
-        found = parts.objects.find("MiddlewareTCP", each.text("namespace") or namespace, each.text("name"))
+        found = context.objects.find("MiddlewareTCP", each.text("namespace") or namespace, each.text("name"))
         if found is None:
             each.note(Category.ACCESS_CONTROL, "middleware-unknown", "the MiddlewareTCP is not in the input", "name")
             continue

@@ -1,4 +1,4 @@
-"""The kinds of Traefik, of both API groups, and what to say about objects that nothing uses."""
+"""Defines the kinds of Traefik, in both API groups, and lists unused objects."""
 
 from __future__ import annotations
 
@@ -74,7 +74,6 @@ class TraefikObjects:
         return None
 
     def skip_unused(self) -> None:
-        """Lists what no route has led to."""
         for kind in _SECONDARY:
             for document in self.of(kind):
                 if not self._inputs.opened(document):

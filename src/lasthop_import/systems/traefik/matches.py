@@ -1,4 +1,4 @@
-"""Parses the rules of routers, and writes them as alternatives of which each is a host and a match.
+"""Parses the rules of routers into alternatives, each a host and a match.
 
     Host(`a.example`) && (PathPrefix(`/x`) || Header(`X-A`, `1`))
 
@@ -25,7 +25,7 @@ _VARIABLE: Final = re.compile(r"\{(?:[A-Za-z0-9_]*)(?::(?P<pattern>(?:[^{}]|\{[0
 
 
 class Unwritable(Exception):
-    """A rule that no route can say; the text continues a sentence."""
+    """A rule that no route can express; the text continues a sentence."""
 
 
 class Term(NamedTuple):
@@ -182,21 +182,17 @@ def _alternative(conditions: Conjunction) -> Alternative:
                 paths.append(_path(name, path))
             case ("Method", (method,)):
                 methods.add(_method(method))
-            case ("Header" | "Headers", (key, value)):
-                headers.append(_value(key, "exact", value))
-            case ("HeaderRegexp" | "HeadersRegexp", (key, value)):
-                headers.append(_value(key, "regex", somewhere(value)))
+            case ("Header" | "Headers" | "HeaderRegexp" | "HeadersRegexp", (key, value)):
+                headers.append(_value(name, key, value))
             case ("Query", (both,)) if "=" in both:
                 key, _, value = both.partition("=")
-                query.append(_value(key, "exact", value))
-            case ("Query", (key, value)):
-                query.append(_value(key, "exact", value))
-            case ("QueryRegexp", (key, value)):
-                query.append(_value(key, "regex", somewhere(value)))
+                query.append(_value(name, key, value))
+            case ("Query" | "QueryRegexp", (key, value)):
+                query.append(_value(name, key, value))
             case _:
                 raise Unwritable(f"{name} with {len(arguments)} arguments has no equivalent")
     if len(hosts) > 1 or len(methods) > 1:
-        raise Unwritable("it asks for two hosts or methods at once, so it never matched")
+        raise Unwritable("it requires two hosts or methods at once, so it never matched")
     match_ = ImportedMatch(_narrowest(paths), tuple(dict.fromkeys(headers)), tuple(dict.fromkeys(query)), "".join(methods))
     return Alternative("".join(hosts), match_)
 
@@ -239,8 +235,9 @@ def _with_variables(path: str) -> str:
     return written + re.escape(path[position:])
 
 
-def _value(key: str, kind: str, value: str) -> ImportedValueMatch:
-    found = value_match(key, kind, value)
+def _value(name: str, key: str, value: str) -> ImportedValueMatch:
+    by_regex = name.endswith("Regexp")
+    found = value_match(key, "regex", somewhere(value)) if by_regex else value_match(key, "exact", value)
     if found is None:
         raise Unwritable(f"the header or parameter {key[:100]} cannot be compared with that value")
     return found
@@ -254,5 +251,5 @@ def _narrowest(paths: list[PathMatch]) -> PathMatch | None:
     for each in paths:
         within = each.kind is PathKind.STRING and best.kind is not PathKind.REGEX and best.value.startswith(each.value)
         if each != best and not within:
-            raise Unwritable("it asks for two paths at once")
+            raise Unwritable("it requires two paths at once")
     return best

@@ -1,4 +1,4 @@
-"""Reads middlewares: what is done to requests, what is only listed, and the access control that is lost."""
+"""Reads middlewares, and lists settings without an equivalent and lost access control."""
 
 from __future__ import annotations
 
@@ -76,7 +76,6 @@ class Middlewares:
         self._cross_namespace = cross_namespace
 
     def read(self, references: list[FieldReader], namespace: str) -> Steps:
-        """Reads the middlewares that a route names, in order."""
         steps = Steps()
         for each in references:
             name = each.text("name")
@@ -125,16 +124,7 @@ class Middlewares:
 
     def _middleware(self, steps: Steps, reader: FieldReader, path: tuple[str, ...]) -> Steps:
         spec = reader.child("spec")
-        for key, text in ACCESS_CONTROL.items():
-            spec.access_control(key, text)
-        for key, text in CANNOT.items():
-            spec.cannot(key, text)
-        for key, text in BY_REGEX.items():
-            if key in spec:
-                spec.note(Category.CANNOT, "regex-rewrite", text, key, severity=NoteSeverity.HIGH)
-        if "buffering" in spec:
-            text = "limits of bodies are gone: larger requests are passed on now"
-            spec.note(Category.LOOSENED, "body-limit-dropped", text, "buffering")
+        _note_lost(spec)
         for each in spec.child("chain").children("middlewares"):
             name, namespace = each.text("name"), each.text("namespace") or reader.namespace
             steps = self._named(steps, each, name, namespace, reader.namespace, path)
@@ -163,8 +153,12 @@ class Middlewares:
         size = reader.integer("maxBodySize") or 0
         body = (size if 0 < size <= 2**16 - 1 else 2**16 - 1) if reader.boolean("forwardBody") else 0
         if place is None or steps.auth is not None:
-            one = "only a Service of the cluster can authorize requests" if place is None else "only one server can be asked"
-            reader.note(Category.ACCESS_CONTROL, "forwardAuth", f"{one}; this one is not asked any more", "address")
+            one = (
+                "only a Service of the cluster can authorize requests"
+                if place is None
+                else "only one server can authorize requests"
+            )
+            reader.note(Category.ACCESS_CONTROL, "forwardAuth", f"{one}; this one is not used any more", "address")
             return steps
         path = "" if place.path == "/" else place.path
         _note_auth(reader, path, all_headers=not wanted)
@@ -197,6 +191,19 @@ _AUTH_CANNOT: Final = (
 )
 
 
+def _note_lost(spec: FieldReader) -> None:
+    for key, text in ACCESS_CONTROL.items():
+        spec.access_control(key, text)
+    for key, text in CANNOT.items():
+        spec.cannot(key, text)
+    for key, text in BY_REGEX.items():
+        if key in spec:
+            spec.note(Category.CANNOT, "regex-rewrite", text, key, severity=NoteSeverity.HIGH)
+    if "buffering" in spec:
+        text = "limits of bodies are gone: larger requests are passed on now"
+        spec.note(Category.LOOSENED, "body-limit-dropped", text, "buffering")
+
+
 def _note_auth(reader: FieldReader, path: str, *, all_headers: bool) -> None:
     """Lists what an authorization server is sent otherwise now."""
     if all_headers:
@@ -204,7 +211,7 @@ def _note_auth(reader: FieldReader, path: str, *, all_headers: bool) -> None:
         remedy = "List in allowedHeaders what it reads, as Cookie."
         reader.note(Category.CHANGED, "auth-headers", text, None, remedy=remedy)
     if path:
-        text = f"the server was asked for {path}; now that is put before the request's own path"
+        text = f"the server received requests for {path}; now this precedes the request's own path"
         remedy = "Let the server accept all paths below it."
         reader.note(Category.CHANGED, "auth-path", text, "address", remedy=remedy)
 

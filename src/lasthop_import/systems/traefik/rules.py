@@ -1,4 +1,4 @@
-"""Makes rules of what a router says: a rule for each set of hosts that is matched alike, with and without TLS."""
+"""Turns routers into rules: one rule for each set of hosts with the same matches, with and without TLS."""
 
 from __future__ import annotations
 
@@ -39,6 +39,11 @@ class Router(NamedTuple):
     only_tls: bool = False
     refused: str = ""
 
+    @property
+    def plain_ports(self) -> set[int]:
+        """The ports on which it takes requests without TLS, or whose entry point redirects them."""
+        return {each.port for each in self.points if not each.tls and (not self.only_tls or each.redirect)}
+
 
 class TraefikRules:
     def __init__(self, inputs: Inputs, front: EntryPointListeners) -> None:
@@ -52,7 +57,7 @@ class TraefikRules:
         self._routers.append(router)
 
     def _write(self, router: Router) -> None:
-        """Writes the rules of a router. What cannot be written is added all the same: its hops are rows of the report."""
+        """Writes the rules of a router. Refused rules are added all the same: their hops are rows of the report."""
         groups = _groups(router.alternatives)
         points = tuple(each for each in router.points if not each.redirect or each.tls)
         for each in router.points:
@@ -92,10 +97,7 @@ class TraefikRules:
 
     def rules(self) -> tuple[ImportedRule, ...]:
         """Returns all rules in the order in which Traefik tries them, and lists where Gateway API has another."""
-        served = [each for each in self._routers if not each.refused]
-        self._front.plain_ports = frozenset(
-            point.port for each in served for point in each.points if not point.tls and (not each.only_tls or point.redirect)
-        )
+        self._front.plain_ports = frozenset[int]().union(*(each.plain_ports for each in self._routers if not each.refused))
         for router in self._routers:
             self._write(router)
         ranked = [rule for _, rule in sorted(self._ranked, key=lambda each: each[0])]

@@ -35,7 +35,7 @@ _BALANCING: Final = {
 
 
 class ServiceReference(NamedTuple):
-    """Where a service is, and what its reference says about the connection."""
+    """The place of a service, and the connection settings of the reference."""
 
     source: SourceRef
     namespace: str
@@ -70,7 +70,6 @@ class TraefikServices:
         self._transports: dict[tuple[str, str], Transport | str] = {}
 
     def read(self, services: list[FieldReader], namespace: str) -> ServiceHops:
-        """Reads the services of a route of a namespace."""
         reading = _ServiceReader(self, self._objects)
         shares = reading.weighted(services, namespace, Fraction(1), ())
         return ServiceHops(
@@ -89,7 +88,7 @@ class TraefikServices:
         return ImportedHop(place.source, backend, tls, h2c=scheme == "h2c", filters=filters)
 
     def annotated(self, backend: ServiceBackend, source: SourceRef) -> tuple[ServiceReference, dict[str, str]]:
-        """Returns what the annotations of a Service say, which Traefik reads for Ingresses."""
+        """Returns the settings in a Service's annotations, which Traefik reads for Ingresses."""
         given = self._inputs.annotations("Service", backend.namespace, backend.name)
         start = f"{PREFIX}/service."
         own = {key[len(start) :].lower(): value.strip() for key, value in given.items() if key.startswith(start)}
@@ -143,7 +142,7 @@ class TraefikServices:
         if isinstance(backend, ServiceBackend) and scheme == UNKNOWN:
             return unseen_service(self._inputs, backend, "the name of its port, or its annotations,")
         if scheme != "https":
-            return HopTLS(OldLevel.BROKEN, f"the scheme {scheme[:40]!r} is none of Traefik's, so the route was not served")
+            return HopTLS(OldLevel.BROKEN, f"the scheme {scheme[:40]!r} is unknown to Traefik, so the route was not served")
         transport = self.transport("ServersTransport", place.transport, place.namespace)
         if isinstance(transport, str):
             return HopTLS(OldLevel.UNKNOWN, transport)
@@ -154,7 +153,7 @@ class TraefikServices:
         return hop_tls(transport, dialled, known=bool(place.transport) or self.static.known)
 
     def transport(self, kind: str, name: str, namespace: str) -> Transport | str:
-        """Returns the transport of a reference, or why there is none."""
+        """Returns the transport of a reference, or why it is missing."""
         if not name:
             return default_transport(self.static)
         key = (f"{kind} {namespace}", name)
@@ -179,7 +178,7 @@ class TraefikServices:
 
 
 class _ServiceReader:
-    """Collects what the services of one route say besides the hops."""
+    """Collects the hops and settings of the services of one route."""
 
     def __init__(self, services: TraefikServices, objects: TraefikObjects) -> None:
         self._services = services
@@ -272,7 +271,7 @@ class _ServiceReader:
             failover.cannot("fallback", "there is no second backend for when the first fails")
             failover.cannot("errors", "belongs to the fallback")
             return self.service(failover.child("service"), namespace, share, path)
-        self.refused = f"TraefikService {label} says nothing that Traefik knows"
+        self.refused = f"TraefikService {label} has no setting that Traefik knows"
         return []
 
     def _mirroring(self, reader: FieldReader, namespace: str, share: Fraction, path: tuple[str, ...]) -> list[_Share]:
@@ -301,7 +300,7 @@ class _ServiceReader:
 
 
 def not_permitted(what: str) -> str:
-    """Says why a route that refers to another namespace was not served."""
+    """Returns why a route that refers to another namespace was not served."""
     return f"{what[:200]} is in another namespace, to which Traefik refers only with allowCrossNamespace (--traefik-static)"
 
 

@@ -1,4 +1,4 @@
-"""Reads Traefik's static configuration, which no manifest has: ports, the default transport, what may cross namespaces."""
+"""Reads Traefik's static configuration, which no manifest has: ports, the default transport, references across namespaces."""
 
 from __future__ import annotations
 
@@ -62,7 +62,6 @@ CONVENTION: Final = {
 
 
 def read_static(inputs: Inputs, settings: ImportSettings) -> Static:
-    """Returns the static configuration, as far as it is given."""
     value = _static_file(inputs, settings.flags.get("traefik-static"))
     entry_points = _entry_points(value) or dict(CONVENTION)
     for text in settings.flags.get("traefik-entrypoint") or ():

@@ -154,7 +154,8 @@ def programmed(g: Graph, key: Key) -> Condition:
             message = around.problem or (f"not assigned yet: {missing}" if missing else "its Service has no address yet")
             return failed(reasons.PROGRAMMED, Problem(reasons.ADDRESS_NOT_ASSIGNED, message))
         if missing:
-            return failed(reasons.PROGRAMMED, Problem(reasons.ADDRESS_NOT_USABLE, f"not assigned: {missing}"))
+            remedy = "give the Gateway addresses that the Service's load balancer can assign"
+            return failed(reasons.PROGRAMMED, Problem(reasons.ADDRESS_NOT_USABLE, f"not assigned: {missing}", remedy=remedy))
     served = [listener for listener in owner.listeners if listener.served]
     ports = {(listener.port, listener.transport) for listener in served}
     problems = {port: port_problem(g, owner.key, *port) for port in ports}

@@ -19,6 +19,7 @@ class Probe(msgspec.Struct, frozen=True):
     """The result of an attempt to bind an address and port. Without a problem, the port is free or already ours."""
 
     problem: str = ""
+    remedy: str = ""
 
 
 PROBE: Final = Input[Key, str, int, str, Probe]("probe")
@@ -40,7 +41,7 @@ def port_problem(g: Graph, key: Key, port: int, transport: str) -> Problem | Non
         if probe is None:
             return pending(f"{address}:{port} has not been tried yet")
         if probe.problem:
-            return Problem(reasons.ADDRESS_NOT_USABLE, probe.problem)
+            return Problem(reasons.ADDRESS_NOT_USABLE, probe.problem, remedy=probe.remedy)
     return None
 
 
