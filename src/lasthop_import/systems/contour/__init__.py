@@ -40,6 +40,9 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     proxies.read()
     ingresses = IngressReader(inputs, settings, backends)
     ingresses.read()
+    for document in inputs.of(EXTENSION_SERVICE):
+        if not inputs.opened(document):
+            inputs.skip(document, "unused", "no imported HTTPProxy uses it")
     return Imported(tuple((*proxies.listeners, *ingresses.listeners)), tuple((*proxies.rules, *ingresses.rules)))
 
 
