@@ -92,18 +92,18 @@ def port_number(text: str) -> int:
     return int(digits) if is_number(digits) and len(digits) < 6 and is_port(int(digits)) else 0
 
 
-class HeaderEdits(NamedTuple):
+class HeaderChanges(NamedTuple):
     filters: tuple[HTTPRouteFilter, ...]
     refused: tuple[str, ...] = ()
     """Names of headers that cannot be edited: no names, the Host, or too many."""
 
 
-def header_edits(kind: str, added: Mapping[str, str], replaced: Mapping[str, str], removed: Iterable[str] = ()) -> HeaderEdits:
+def header_edits(kind: str, added: Mapping[str, str], replaced: Mapping[str, str], removed: Iterable[str] = ()) -> HeaderChanges:
     """Returns the filter that edits headers; `kind` is REQUEST_HEADERS or RESPONSE_HEADERS."""
     to_set, to_add, to_remove = map(_editable, (replaced, added, dict.fromkeys(removed, "")))
     refused = (*to_set.refused, *to_add.refused, *to_remove.refused, *to_set.empty, *to_add.empty)
     edit = HTTPHeaderFilter(set=to_set.valued, add=to_add.valued, remove=to_remove.empty)
-    return HeaderEdits((header_filter(kind, edit),) if edit != HTTPHeaderFilter() else (), refused)
+    return HeaderChanges((header_filter(kind, edit),) if edit != HTTPHeaderFilter() else (), refused)
 
 
 class _Editable(NamedTuple):

@@ -28,7 +28,7 @@ from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.settings import ImportSettings
 from lasthop_import.writer.client_validation import ValidationWriter
 from lasthop_import.writer.objects import ObjectWriter, OutputFile
-from lasthop_import.writer.routes import RouteParent
+from lasthop_import.writer.routes import RouteAttachment
 from lasthop_import.writer.stage import Grant, StageOutput, WriterContext
 from lasthop_import.writer.trust import CopiedCAs, TrustWriter
 
@@ -101,7 +101,7 @@ def _own_gateway(owner: ObjectName, listener: ImportedListener, notes: list[Note
 
 
 class GatewaysWritten(StageOutput, frozen=True, kw_only=True):
-    parents: Mapping[ListenerKey, RouteParent]
+    parents: Mapping[ListenerKey, RouteAttachment]
     """Where routes of a listener attach."""
 
 
@@ -146,7 +146,7 @@ class GatewayWriter:
         self.notes: list[Note] = []
         self.grants: set[Grant] = set()
         self._clients = ValidationWriter(trust, self.notes, self.grants)
-        self.parents: dict[ListenerKey, RouteParent] = {}
+        self.parents: dict[ListenerKey, RouteAttachment] = {}
 
     def write(
         self,
@@ -157,7 +157,7 @@ class GatewayWriter:
         if self._settings.parent:
             for listeners in placed.values():
                 for each in listeners:
-                    self.parents[each.key] = RouteParent(self._to_parent(each), each.hostname)
+                    self.parents[each.key] = RouteAttachment(self._to_parent(each), each.hostname)
             return
         if placed:
             self._objects.add(OutputFile.GATEWAY, self._gateway_class(), ())
@@ -204,7 +204,7 @@ class GatewayWriter:
         self._add("Gateway", owner, spec, listeners)
         for each in listeners:
             reference = {"name": owner.name, "namespace": owner.namespace, "sectionName": names[each.key]}
-            self.parents[each.key] = RouteParent(reference, each.hostname)
+            self.parents[each.key] = RouteAttachment(reference, each.hostname)
 
     def _listener_set(
         self,
@@ -220,7 +220,7 @@ class GatewayWriter:
         self._add("ListenerSet", own, spec, listeners)
         for each in listeners:
             reference = {"kind": "ListenerSet", "name": name, "namespace": owner.namespace, "sectionName": names[each.key]}
-            self.parents[each.key] = RouteParent(reference, each.hostname)
+            self.parents[each.key] = RouteAttachment(reference, each.hostname)
 
     def _add(self, kind: str, owner: ObjectName, spec: Json, listeners: Sequence[ImportedListener]) -> None:
         metadata = {"name": owner.name, "namespace": owner.namespace}

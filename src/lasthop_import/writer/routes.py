@@ -40,14 +40,14 @@ RULE_REFUSED: Final = "rule-refused"
 STREAMS: Final = (RouteKind.TLS, RouteKind.TCP, RouteKind.UDP)
 
 
-class RouteParent(NamedTuple):
+class RouteAttachment(NamedTuple):
     """Where a route attaches."""
 
     reference: Json
     hostname: str = ""
 
 
-Parents = Mapping[ListenerKey, RouteParent]
+Parents = Mapping[ListenerKey, RouteAttachment]
 
 
 class RoutesWritten(StageOutput, frozen=True, kw_only=True):

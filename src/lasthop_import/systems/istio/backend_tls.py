@@ -24,7 +24,7 @@ CA_KEYS = ("cacert", "ca.crt")
 CONFIG_MAP = "configmap://"
 
 
-class HopContext(NamedTuple):
+class DestinationUse(NamedTuple):
     """The request and the backend's port, which decide TLS together with the DestinationRule."""
 
     http: bool
@@ -43,7 +43,7 @@ class HopContext(NamedTuple):
     gateway_namespace: str
 
 
-def hop_tls(inputs: Inputs, found: Effective, context: HopContext, mesh: Mesh) -> HopTLS | None:
+def hop_tls(inputs: Inputs, found: Effective, context: DestinationUse, mesh: Mesh) -> HopTLS | None:
     tls = found.tls
     if tls is None or not tls.starts:
         return _without(inputs, found, context, mesh)
@@ -54,7 +54,7 @@ def hop_tls(inputs: Inputs, found: Effective, context: HopContext, mesh: Mesh) -
     return _verified(inputs, tls, context, mesh)
 
 
-def _without(inputs: Inputs, found: Effective, context: HopContext, mesh: Mesh) -> HopTLS | None:
+def _without(inputs: Inputs, found: Effective, context: DestinationUse, mesh: Mesh) -> HopTLS | None:
     """Returns the TLS of a hop on which the gateway starts none."""
     tls = found.tls
     if tls is not None and not tls.mode and _says_more(tls):
@@ -70,7 +70,7 @@ def _without(inputs: Inputs, found: Effective, context: HopContext, mesh: Mesh) 
     return _by_port(tls, context, mesh)
 
 
-def _by_port(tls: ClientTLS | None, context: HopContext, mesh: Mesh) -> HopTLS | None:
+def _by_port(tls: ClientTLS | None, context: DestinationUse, mesh: Mesh) -> HopTLS | None:
     """Returns the TLS by mesh and port where no DestinationRule starts TLS."""
     if tls is None and not context.external and (reason := mesh.meshed(context.namespace)):
         why = f"no DestinationRule changes it, so it was mesh mTLS to Pods with a proxy, and {reason}"
@@ -88,7 +88,7 @@ def _says_more(tls: ClientTLS) -> bool:
     return bool(tls.sni or tls.names or tls.credential or tls.ca_file or any(tls.client_files) or tls.skip)
 
 
-def _verified(inputs: Inputs, tls: ClientTLS, context: HopContext, mesh: Mesh) -> HopTLS:
+def _verified(inputs: Inputs, tls: ClientTLS, context: DestinationUse, mesh: Mesh) -> HopTLS:
     base = _configured(inputs, tls, context, mesh)
     names = base.names
     if tls.mode == "MUTUAL" and not tls.credential and not all(tls.client_files):
@@ -105,7 +105,7 @@ def _verified(inputs: Inputs, tls: ClientTLS, context: HopContext, mesh: Mesh) -
     return _without_names(tls, msgspec.structs.replace(base, names=likely), context, mesh)
 
 
-def _configured(inputs: Inputs, tls: ClientTLS, context: HopContext, mesh: Mesh) -> HopTLS:
+def _configured(inputs: Inputs, tls: ClientTLS, context: DestinationUse, mesh: Mesh) -> HopTLS:
     """Returns everything that is configured but how much of it is checked."""
     trust = _trust(inputs, tls, context)
     return HopTLS(
@@ -121,7 +121,7 @@ def _configured(inputs: Inputs, tls: ClientTLS, context: HopContext, mesh: Mesh)
     )
 
 
-def _unchecked(tls: ClientTLS, base: HopTLS, likely: tuple[Name, ...], context: HopContext, mesh: Mesh) -> HopTLS | None:
+def _unchecked(tls: ClientTLS, base: HopTLS, likely: tuple[Name, ...], context: DestinationUse, mesh: Mesh) -> HopTLS | None:
     """Returns the TLS whose chain is not checked, or that has no CA; `likely`: the names that the certificate may have."""
     seems = _level_of_names(base.names) or (OldLevel.NAME if tls.sni else OldLevel.HOST_NAME)
     if tls.skip:
@@ -138,7 +138,7 @@ def _unchecked(tls: ClientTLS, base: HopTLS, likely: tuple[Name, ...], context: 
     return None
 
 
-def _without_names(tls: ClientTLS, base: HopTLS, context: HopContext, mesh: Mesh) -> HopTLS:
+def _without_names(tls: ClientTLS, base: HopTLS, context: DestinationUse, mesh: Mesh) -> HopTLS:
     """Returns the TLS without subjectAltNames: it checks the request's Host at most."""
     if tls.sni:
         why = f"tls.sni is {tls.sni} without subjectAltNames, which leaves only the chain to be checked"
@@ -152,7 +152,7 @@ def _without_names(tls: ClientTLS, base: HopTLS, context: HopContext, mesh: Mesh
     return _but(base, OldLevel.HOST_NAME, f"tls.mode is {tls.mode}: SNI and name are the request's Host")
 
 
-def _named(inputs: Inputs, base: HopTLS, tls: ClientTLS, context: HopContext, mesh: Mesh) -> HopTLS:
+def _named(inputs: Inputs, base: HopTLS, tls: ClientTLS, context: DestinationUse, mesh: Mesh) -> HopTLS:
     level = _level_of_names(base.names) or OldLevel.NAME
     for each in base.names:
         if each.kind is NameKind.DNS and not is_host(each.value.lower()):
@@ -199,7 +199,7 @@ def _level_of_names(names: tuple[Name, ...]) -> OldLevel | None:
     return OldLevel.URI if all(each.kind is NameKind.URI for each in names) else OldLevel.NAME
 
 
-def _options(context: HopContext, mesh: Mesh) -> TLSOptions:
+def _options(context: DestinationUse, mesh: Mesh) -> TLSOptions:
     """Returns ALPN h2 for HTTP/2 and gRPC ports. Else none was offered, to which backends answer with HTTP/1.1."""
     alpn = (("h2",) if context.http2 else ("http/1.1",)) if context.http else ()
     return msgspec.structs.replace(mesh.options, alpn=alpn)
@@ -217,7 +217,7 @@ def _note_version(inputs: Inputs, tls: ClientTLS, *, named: bool) -> None:
     inputs.notes.append(Note(Category.CHANGED, "version-assumed", text, tls.source, remedy=remedy))
 
 
-def _trust(inputs: Inputs, tls: ClientTLS, context: HopContext) -> tuple[Trust, ...]:
+def _trust(inputs: Inputs, tls: ClientTLS, context: DestinationUse) -> tuple[Trust, ...]:
     if tls.credential.startswith(CONFIG_MAP):
         return (_config_map(inputs, tls),)
     if not tls.credential:
@@ -261,7 +261,7 @@ def _revocation(inputs: Inputs, tls: ClientTLS, trust: tuple[Trust, ...]) -> tup
     return tuple(found)
 
 
-def _client(inputs: Inputs, tls: ClientTLS, context: HopContext) -> ObjectName | None:
+def _client(inputs: Inputs, tls: ClientTLS, context: DestinationUse) -> ObjectName | None:
     if tls.mode != "MUTUAL":
         return None
     if not tls.credential or tls.credential.startswith(CONFIG_MAP):

@@ -17,7 +17,7 @@ from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
 from lasthop_import.rule_hops import unread_policy
 from lasthop_import.systems.istio import filters
-from lasthop_import.systems.istio.backend_tls import HopContext, hop_tls
+from lasthop_import.systems.istio.backend_tls import DestinationUse, hop_tls
 from lasthop_import.systems.istio.destination_rules import DestinationRules, Effective, unread_rule
 from lasthop_import.systems.istio.destinations import HTTP2, TLS, Destinations, DestinationTarget
 from lasthop_import.systems.istio.gateways import GatewayOf
@@ -168,8 +168,8 @@ def _narrowed(service: Json, name: str, labels: Mapping[str, str]) -> Json:
     }
 
 
-def _context(target: DestinationTarget, at: RequestOrigin, upgrade: bool) -> HopContext:
-    return HopContext(
+def _context(target: DestinationTarget, at: RequestOrigin, upgrade: bool) -> DestinationUse:
+    return DestinationUse(
         http=at.kind == HTTP,
         hosts=at.hosts,
         http2=target.protocol in HTTP2 or upgrade,

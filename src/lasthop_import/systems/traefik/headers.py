@@ -9,7 +9,7 @@ import msgspec
 from lasthop.base.api.routes import HTTPRouteFilter
 from lasthop_import.notes import Category
 from lasthop_import.reader import FieldReader
-from lasthop_import.values import REQUEST_HEADERS, RESPONSE_HEADERS, HeaderEdits, cors, header_edits, is_host
+from lasthop_import.values import REQUEST_HEADERS, RESPONSE_HEADERS, HeaderChanges, cors, header_edits, is_host
 
 _FLAGS: Final = {
     "frameDeny": ("X-Frame-Options", "DENY"),
@@ -65,7 +65,7 @@ class HeadersMiddleware(msgspec.Struct, frozen=True):
         return (*requests, *_edited(RESPONSE_HEADERS, responses).filters, *((self.cors,) if self.cors else ()))
 
 
-def _edited(kind: str, values: dict[str, str]) -> HeaderEdits:
+def _edited(kind: str, values: dict[str, str]) -> HeaderChanges:
     replaced = {name: value for name, value in values.items() if value}
     return header_edits(kind, {}, replaced, [name for name, value in values.items() if not value])
 

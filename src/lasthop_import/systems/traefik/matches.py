@@ -46,7 +46,7 @@ def parsed(rule: str) -> tuple[Conjunction, ...]:
     """Returns a rule as alternatives of conditions that hold together."""
     if len(rule) > LONGEST:
         raise Unwritable("the rule is too long")
-    parser = _Parser(_tokens(rule))
+    parser = _MatchParser(_tokens(rule))
     found = parser.alternatives()
     if parser.rest:
         raise Unwritable("the rule cannot be parsed")
@@ -93,7 +93,7 @@ def _tokens(rule: str) -> list[_Token]:
     return found
 
 
-class _Parser:
+class _MatchParser:
     def __init__(self, tokens: list[_Token]) -> None:
         self.rest = tokens[::-1]
         self._depth = 0
