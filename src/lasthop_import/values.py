@@ -98,7 +98,9 @@ class HeaderChanges(NamedTuple):
     """Names of headers that cannot be edited: no names, the Host, or too many."""
 
 
-def header_edits(kind: str, added: Mapping[str, str], replaced: Mapping[str, str], removed: Iterable[str] = ()) -> HeaderChanges:
+def header_edits(
+    kind: str, added: Mapping[str, str], replaced: Mapping[str, str], removed: Iterable[str] = ()
+) -> HeaderChanges:
     """Returns the filter that edits headers; `kind` is REQUEST_HEADERS or RESPONSE_HEADERS."""
     to_set, to_add, to_remove = map(_editable, (replaced, added, dict.fromkeys(removed, "")))
     refused = (*to_set.refused, *to_add.refused, *to_remove.refused, *to_set.empty, *to_add.empty)
