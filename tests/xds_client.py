@@ -13,6 +13,9 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from tests.xds_envoy import NODE
 
+PATIENCE = 30
+"""Seconds, which only a broken server or a very busy machine takes."""
+
 METHOD = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
 
@@ -35,10 +38,10 @@ class Proxy:
         await self._stream.write(content)
 
     async def hear(self) -> Any:
-        return await asyncio.wait_for(self._stream.read(), 5)
+        return await asyncio.wait_for(self._stream.read(), PATIENCE)
 
     async def ended(self) -> Any:
-        return await asyncio.wait_for(self._stream.code(), 5)
+        return await asyncio.wait_for(self._stream.code(), PATIENCE)
 
 
 @contextlib.asynccontextmanager

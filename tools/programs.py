@@ -45,8 +45,10 @@ BROWSERS: Final = ("chromium-browser", "google-chrome", "google-chrome-stable")
 TABLE: Final = (
     Program("bash", "bash", ("test",), "pipes and redirections; action.yml"),
     Program("chromium", "chromium", ("test", "site"), "pages in a browser", BROWSERS),
+    Program("curl", "curl", ("test",), "the commands of the documentation"),
     Program("haproxy", "haproxy", ("test",), "the import from OpenShift", service="haproxy"),
     Program("nginx", "nginx-light", ("test",), "the import from ingress-nginx", service="nginx"),
+    Program("openssl", "openssl", ("test",), "the commands of the documentation"),
     Program("setpriv", "util-linux", ("test",), "gateways of other users"),
     Program("systemd", "systemd", ("test",), "the unit in deploy/systemd"),
     Program("unshare", "util-linux", ("test", "bare", "conformance", "service"), "namespaces"),

@@ -49,6 +49,8 @@ def walk() -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.program("unshare")
 @pytest.mark.program("bash")
+@pytest.mark.program("curl")
+@pytest.mark.program("openssl")
 @pytest.mark.parametrize("page", RUN)
 def test_the_commands_of_a_page_run_as_written(page: str, walk: subprocess.Popen[str]) -> None:
     assert walk.stdin and walk.stdout
