@@ -41,10 +41,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for marker in item.iter_markers("program"):
-        program = programs.named(*marker.args)
-        if program.find() is None:
-            absent(program.absence())
+    needed = [programs.named(*marker.args) for marker in item.iter_markers("program")]
+    if missing := [program.absence() for program in needed if program.find() is None]:
+        absent("; ".join(missing))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -145,6 +145,12 @@ def test_a_test_without_its_program_is_skipped_and_fails_in_ci(debian: Debian, m
         conftest.pytest_runtest_setup(absent)
 
 
+def test_a_skipped_test_names_every_program_that_is_missing(debian: Debian) -> None:
+    with pytest.raises(pytest.skip.Exception) as skipped:
+        conftest.pytest_runtest_setup(marked("lh-browser", "lh-server"))
+    assert all(programs.named(name).absence() in str(skipped.value) for name in ("lh-browser", "lh-server"))
+
+
 def test_the_table_names_what_the_makefile_and_the_tests_need() -> None:
     assert len({program.name for program in TABLE}) == len(TABLE)
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
