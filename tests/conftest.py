@@ -33,9 +33,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # `nohup make test` ignores SIGHUP, and so would every process that a test starts, except where a handler is set.
+    # A shell starts `make test &` with SIGINT ignored, and `nohup` with SIGHUP. Every process that a test starts would inherit
+    # this; a handler is not inherited.
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "program(name): needs a program of the table in tools/programs.py")
 
 

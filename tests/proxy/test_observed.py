@@ -34,6 +34,15 @@ from tests.proxy.streams import asked, opened
 Condition = tuple[str, str, str]
 
 
+@pytest.fixture(scope="module")
+def gateway(module_own: Callable[..., Lasthop]) -> Lasthop:
+    """Of this module's own: after a flood in another test, Envoy logs only a share of the requests for a while."""
+    lasthop = module_own()
+    lasthop.standard()
+    lasthop.start()
+    return lasthop
+
+
 def hop(path: str, port: int, hostname: str = "api.example", **settings: Any) -> list[Document]:
     """A backend under a policy with the tests' CA."""
     return [

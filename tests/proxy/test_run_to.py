@@ -337,8 +337,6 @@ def six(port: int) -> Iterator[int]:
     """Listens on ::1 and passes everything on."""
     import threading
 
-    listening = socket.create_server(("::1", 0), family=socket.AF_INET6)
-
     def copy(source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
@@ -348,14 +346,15 @@ def six(port: int) -> Iterator[int]:
     def accept() -> None:
         with contextlib.suppress(OSError):
             while True:
-                client, _ = listening.accept()
-                server = socket.create_connection(("127.0.0.1", port))
+                client = opened.enter_context(listening.accept()[0])
+                server = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
                 for pair in ((client, server), (server, client)):
                     threading.Thread(target=copy, args=pair, daemon=True).start()
 
-    threading.Thread(target=accept, daemon=True).start()
-    yield listening.getsockname()[1]
-    listening.close()
+    with contextlib.ExitStack() as opened:
+        listening = opened.enter_context(socket.create_server(("::1", 0), family=socket.AF_INET6))
+        threading.Thread(target=accept, daemon=True).start()
+        yield listening.getsockname()[1]
 
 
 def test_several_backends_have_their_own_requests_and_their_own_trust(runner: Runner) -> None:
