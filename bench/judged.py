@@ -1,12 +1,13 @@
-"""Judges Lasthop and Envoy Gateway by the same cases on a real API server, and writes docs/judged.md: `make judge`.
+"""Judges Lasthop, Envoy Gateway and Traefik by the same cases on a real API server, and writes docs/judged.md: `make judge`.
 
-    python -m bench.judged               both, and the page
+    python -m bench.judged               all, and the page
     python -m bench.judged lasthop       one of them; the page keeps the others' results
     python -m bench.judged --cases RE    some cases, and no page
 
 Each gateway has a cluster of its own. Lasthop is installed as users install it. Envoy Gateway runs as a process of the
 cluster's network with its proxies on the host, as in the bench: the same translation and the same xDS, without Pods. On one
-host it runs one proxy, so the cases of the Gateway with a client certificate have a run and a cluster of their own.
+host it runs one proxy, so the cases of the Gateway with a client certificate have a run and a cluster of their own. Traefik
+is a process of the cluster's network too; it serves a listener where an entry point has the listener's port.
 """
 
 from __future__ import annotations
@@ -24,13 +25,18 @@ import yaml
 
 from bench import judged_page
 from bench.control import envoy_gateway
+from bench.import_traefik import traefik
 from conformance import lasthop, preflight, sandbox
-from conformance.build import build, path_of
+from conformance.build import build, build_one, path_of
 from conformance.children import Server, check, say
 from conformance.cluster import Cluster
 
 _CLIENT_CERTIFICATE = "protocols/client-certificate"
-SYSTEMS = {"lasthop": ("",), "envoy-gateway": (f"^(?!{_CLIENT_CERTIFICATE})", f"^{_CLIENT_CERTIFICATE}")}
+SYSTEMS = {
+    "lasthop": ("",),
+    "envoy-gateway": (f"^(?!{_CLIENT_CERTIFICATE})", f"^{_CLIENT_CERTIFICATE}"),
+    "traefik": ("",),
+}
 """The cases of each run."""
 NAMESPACE = "judged"
 EG_FEATURES = (
@@ -39,6 +45,8 @@ EG_FEATURES = (
     *("TLSRouteModeTerminate", "TLSRouteModeMixed", "HTTPRouteRequestMirror", "HTTPRouteBackendProtocolWebSocket"),
 )
 """As in its conformance report of v1.9; its GatewayClass publishes none."""
+ENTRY_POINTS = (80, 443, 8443, *range(8401, 8410), *range(9401, 9440))
+"""The ports of the judge's listeners."""
 
 
 async def judge_lasthop(cluster: Cluster, arguments: dict[str, Any]) -> int:
@@ -77,6 +85,29 @@ async def _envoy_gateway(cluster: Cluster) -> Server:
     return Server("envoy-gateway", envoy_gateway.command(home, config), log, os.environ | variables)
 
 
+async def judge_traefik(cluster: Cluster, arguments: dict[str, Any]) -> int:
+    spec = {"controllerName": "traefik.io/gateway-controller"}
+    made = {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "GatewayClass",
+        "metadata": {"name": "traefik"},
+        "spec": spec,
+    }
+    await cluster.apply([made])
+    provider = {"experimentalChannel": True, "statusAddress": {"ip": "127.0.0.1"}}
+    config = {
+        "entryPoints": {f"p{port}": {"address": f":{port}"} for port in ENTRY_POINTS},
+        "providers": {"kubernetesGateway": provider},
+        "log": {"level": "INFO"},
+        "global": {"checkNewVersion": False},
+    }
+    path = cluster.scratch / "traefik.yaml"
+    path.write_text(yaml.safe_dump(config))
+    program = path_of(traefik.PROGRAM)
+    await cluster.start("traefik", [program, f"--configfile={path}"], {"KUBECONFIG": str(cluster.kubeconfig)})
+    return await _judge(cluster, arguments, "traefik", "--dial", "127.0.0.1", "--version-judged", traefik.VERSION)
+
+
 async def _judge(cluster: Cluster, arguments: dict[str, Any], name: str, *more: str) -> int:
     report = Path(arguments["report"])
     command = [str(lasthop.program()), "judge", "--kubeconfig", str(cluster.kubeconfig), "--gateway-class", name]
@@ -97,6 +128,7 @@ def main() -> int:
     preflight.check()
     build()
     envoy_gateway.build()
+    build_one(traefik.PROGRAM)
     for system in [arguments.system] if arguments.system else SYSTEMS:
         found = []
         for cases in [arguments.cases] if arguments.cases else SYSTEMS[system]:

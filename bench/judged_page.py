@@ -25,6 +25,11 @@ ABOUT: Final = {
         "`extensionApis.enableBackend: true`, leader election off and its limit of API requests raised; else as shipped. "
         "Its GatewayClass publishes no features; judged are those of its own conformance report of v1.9.",
     ),
+    "traefik": (
+        "Traefik v3.7.13",
+        "Built without ACME, on the host, with an entry point for each listener's port, `experimentalChannel: true`; else as "
+        "shipped. Features as its GatewayClass claims them.",
+    ),
 }
 INTRODUCTION: Final = """# Judged
 
@@ -44,9 +49,9 @@ reference invalid whose data is malformed; so `status` asks for the condition th
 NOT_JUDGED: Final = """
 ## Not judged
 
-No other implementation has been judged. NGINX Gateway Fabric, agentgateway, Istio, Cilium and kgateway are installed from
-container images, which the machine of these runs cannot run. Traefik and the HAProxy-based implementations read the Gateway
-API only from a cluster; they have not been tried as processes beside this API server. `lasthop judge --context C
+No other implementation has been judged. Istio and Cilium need nodes and container images, which the machine of these runs
+cannot run. NGINX Gateway Fabric, agentgateway, kgateway, Kong, Emissary and the HAProxy-based implementations cannot be built
+from the Go module proxy alone. Contour can, but reads BackendTLSPolicy as `v1alpha3` only. `lasthop judge --context C
 --gateway-class NAME` judges an implementation where it runs.
 """
 

@@ -17,13 +17,12 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.import_traefik.rows import ASKING, ROWS, accepted_before, accepted_now, documents
-from bench.import_traefik.traefik import traefik
-from conformance.build import Program, build_one
+from bench.import_traefik.traefik import PROGRAM, traefik
+from conformance.build import build_one
 from tests.backends import backend, until
 from tests.importers.end_to_end import CERTIFICATES, GOOD, imported, status, surroundings
 from tests.proxy.lasthop import Lasthop
 
-TRAEFIK = Program("traefik", "traefik", "github.com/traefik/traefik/v3/cmd/traefik", modules=Path(__file__).parent / "go")
 STATICS: dict[str, dict[str, Any]] = {
     "as it comes": {},
     "insecureSkipVerify": {"serversTransport": {"insecureSkipVerify": True}},
@@ -32,7 +31,7 @@ Seen = dict[tuple[str, str], bool]
 
 
 def main() -> int:
-    program = build_one(TRAEFIK)
+    program = build_one(PROGRAM)
     console = Console(width=200)
     wrong = 0
     for title, static in STATICS.items():

@@ -14,9 +14,15 @@ from typing import Any, Final
 
 import yaml
 
+from conformance.build import Program
 from tests.fake_api import FakeApi, serving
 from tests.ports import free_port
 
+VERSION: Final = "v3.7.13"
+PROGRAM: Final = Program(
+    "traefik", "traefik", "github.com/traefik/traefik/v3/cmd/traefik", modules=Path(__file__).parent / "go"
+)
+"""Without ACME: its stub stands in for a client with hundreds of dependencies."""
 Json = dict[str, Any]
 KINDS: Final = {
     "ingressroutes": "IngressRoute",
