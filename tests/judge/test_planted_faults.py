@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
@@ -291,15 +292,16 @@ run()
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, CaseVerdict]]:
     """By fault and case; several faulty gateways at once, because each mostly waits."""
 
-    def tried(name: str) -> dict[str, CaseVerdict]:
-        planted = FAULTS[name]
-        script = tmp_path_factory.mktemp("planted") / "faulty.py"
+    folder = tmp_path_factory.mktemp("planted")
+
+    def tried(number: int, planted: Planted) -> dict[str, CaseVerdict]:
+        script = folder / f"faulty{number}.py"
         script.write_text(HEAD + textwrap.dedent(planted.code) + TAIL)
         cases = [CASES[id] for id in (*planted.guards, CONTROL)]
         return {verdict.case.id: verdict for verdict in judged(cases, BRIEF, (sys.executable, script))}
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(FAULTS, pool.map(tried, FAULTS), strict=True))
+        return dict(zip(FAULTS, pool.map(tried, itertools.count(), FAULTS.values()), strict=False))
 
 
 def test_faults_are_planted_in_every_area() -> None:
