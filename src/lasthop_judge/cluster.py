@@ -6,12 +6,13 @@ import asyncio
 import base64
 import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from lasthop.edge.kubernetes.client import Client, path_of
 from lasthop.edge.kubernetes.errors import ApiError
@@ -20,6 +21,7 @@ from lasthop_judge.files import backend_config, curl, openssl
 from lasthop_judge.model import Case, GatewayRole, Json
 from lasthop_judge.objects import GATEWAY, LABEL, Listeners, RunSettings, gateways, listener_of, servings
 from lasthop_judge.run import Progress
+from lasthop_judge.trial import JudgeError
 
 BACKEND: Final = "judge-backend"
 CONTROL: Final = 19000
@@ -28,11 +30,11 @@ READY_WITHIN: Final = 180.0
 AT_ONCE: Final = 16
 TICK: Final = 1.1
 """Seconds after which a new object is younger: creationTimestamp has whole seconds."""
+ATTEMPTS: Final = 4
+"""Requests to an API server that does not answer or is overloaded, a second apart."""
 LISTENER_PORTS: Final = {"http": 80, "https": 443, "tls": 8443}
 
-
-class ClusterError(Exception):
-    """The cluster lacks what a run needs."""
+T = TypeVar("T")
 
 
 def listener_ports(wanted: Iterable[tuple[GatewayRole, str]]) -> Listeners:
@@ -53,7 +55,7 @@ async def gateway_class(client: Client, name: str) -> tuple[str, list[str]]:
         found = await client.get(path_of(GATEWAY, "v1", "gatewayclasses", name=name))
     except ApiError as error:
         if error.not_found:
-            raise ClusterError(f"there is no GatewayClass {name}; see: kubectl get gatewayclasses") from None
+            raise JudgeError(f"there is no GatewayClass {name}; see: kubectl get gatewayclasses") from None
         raise
     features = [each["name"] for each in found.get("status", {}).get("supportedFeatures") or ()]
     return found["spec"]["controllerName"], features
@@ -67,7 +69,7 @@ async def namespace(client: Client, name: str, keep: bool, say: Callable[[str], 
         await client.create("/api/v1/namespaces", body)
     except ApiError as error:
         if error.conflict:
-            raise ClusterError(f"namespace {name} exists; delete it, or name another one with --namespace") from None
+            raise JudgeError(f"namespace {name} exists; delete it, or name another one with --namespace") from None
         raise
     try:
         yield
@@ -76,7 +78,10 @@ async def namespace(client: Client, name: str, keep: bool, say: Callable[[str], 
             say(f"Kept namespace {name}; delete it with: kubectl delete namespace {name}")
         else:
             say(f"Deleting namespace {name}")
-            await asyncio.shield(client.delete(f"/api/v1/namespaces/{name}"))
+            try:
+                await asyncio.shield(client.delete(f"/api/v1/namespaces/{name}"))
+            except ApiError as error:  # the results are worth more
+                say(f"Cannot delete it ({error}); delete it with: kubectl delete namespace {name}")
 
 
 class ClusterTestbed:
@@ -87,32 +92,71 @@ class ClusterTestbed:
         self._client, self.settings, self._image, self._dial = client, settings, image, dial
         self._addresses: dict[GatewayRole, str] = {}
         self._pod = ""
+        self._served: set[tuple[str, str]] = set()
+        """The resources that the cluster serves: apiVersion and plural."""
+        self.rejected: dict[str, JudgeError] = {}
 
     # --- bringing it up -----------------------------------------------------------------------------------------------
 
     async def start(self, cases: Sequence[Case], progress: Progress) -> None:
-        await self._apply([*self._backend(cases), *self.settings.common(cases)])
+        common, backend = self.settings.common(cases), self._backend(cases)
+        owned = [(case, document) for case in cases for document in self.settings.documents(case)]
+        await self._discover({document["apiVersion"] for document in (*backend, *common, *(own for _, own in owned))})
+        await self._apply(backend)
+        for document in common:
+            await self._create([case for case in cases if self._uses(case, document)], document)
         await self._backend_ready()
-        await self._load(cases, progress)
-        for role in gateways(self.settings, cases):
-            self._addresses[role] = await self._address(role)
+        await self._load(owned, progress)
+        await asyncio.gather(*(self._locate(role, cases) for role in gateways(self.settings, cases)))
 
-    async def _load(self, cases: Sequence[Case], progress: Progress) -> None:
-        """Creates policies by age, and routes last."""
-        documents = [document for case in cases for document in self.settings.documents(case)]
-        born = {f"{case.slug}-{policy.name}": policy.born for case in cases for policy in case.policies}
-        routes = [each for each in documents if each["kind"].endswith("Route")]
-        policies = [each for each in documents if each["kind"] == "BackendTLSPolicy"]
-        done, total = 0, len(documents)
-        rest = [each for each in documents if each not in routes and each not in policies]
-        ages = [[each for each in policies if born[each["metadata"]["name"]] == age] for age in sorted({*born.values()})]
-        for number, group in enumerate((rest, *ages, routes)):
+    async def _discover(self, versions: Iterable[str]) -> None:
+        for api in versions:
+            group, _, version = api.rpartition("/")
+            try:
+                resources = (await self._client.get(path_of(group, version, "").rstrip("/")))["resources"]
+            except ApiError as error:
+                if not error.not_found:
+                    raise
+                resources = []
+            self._served |= {(api, resource["name"]) for resource in resources}
+
+    def _uses(self, case: Case, common: Json) -> bool:
+        """Returns whether a case needs this shared object: its Gateway, or the route of its canary."""
+        if common["kind"] == "Gateway":
+            return bool(common["metadata"]["name"] == self.settings.gateway_of(case))
+        return bool(common["kind"] == f"{case.via.name}Route")
+
+    async def _create(self, cases: Sequence[Case], document: Json) -> None:
+        """Creates an object. If the cluster lacks its kind or rejects it, these cases do not run."""
+        try:
+            await self._apply([document])
+        except JudgeError as error:
+            self._reject(cases, error)
+
+    def _reject(self, cases: Sequence[Case], error: JudgeError) -> None:
+        if not cases:
+            raise error
+        for case in cases:
+            self.rejected.setdefault(case.id, error)
+
+    async def _load(self, owned: Sequence[tuple[Case, Json]], progress: Progress) -> None:
+        """Creates the objects of cases: policies by age, and routes last."""
+        born = {f"{case.slug}-{policy.name}": policy.born for case, _ in owned for policy in case.policies}
+        ages = sorted({*born.values()})
+
+        def turn(document: Json) -> int:
+            if document["kind"] == "BackendTLSPolicy":
+                return 1 + ages.index(born[document["metadata"]["name"]])
+            return len(ages) + 1 if document["kind"].endswith("Route") else 0
+
+        done = 0
+        for number in range(len(ages) + 2):
             if 1 < number <= len(ages):
                 await asyncio.sleep(TICK)
-            for some in _batched(group):
-                await self._apply(some)
+            for some in _batched([pair for pair in owned if turn(pair[1]) == number]):
+                await asyncio.gather(*(self._create([case], document) for case, document in some))
                 done += len(some)
-                progress("Creating objects", done, total)
+                progress("Creating objects", done, len(owned))
 
     def _backend(self, cases: Sequence[Case]) -> list[Json]:
         config = backend_config(servings(cases), self.settings.issuer, "0.0.0.0", CONTROL, FIRST_PORT)
@@ -147,7 +191,8 @@ class ClusterTestbed:
         deadline = time.monotonic() + READY_WITHIN
         selector = {"labelSelector": ",".join(f"{key}={value}" for key, value in LABEL.items())}
         while True:
-            pods = (await self._client.get(self._path("v1", "Pod", ""), selector))["items"]
+            path = self._path("v1", "Pod", "")
+            pods = (await _sent("the backend's Pod", functools.partial(self._client.get, path, selector)))["items"]
             for pod in pods:
                 if _is_true(pod["status"], "Ready"):
                     self._pod = pod["metadata"]["name"]
@@ -155,21 +200,29 @@ class ClusterTestbed:
                     return
             if time.monotonic() > deadline:
                 detail = "; ".join(json.dumps(pod.get("status", {}))[:400] for pod in pods) or "it has no Pod"
-                raise ClusterError(f"the backend {BACKEND} is not ready within {READY_WITHIN:.0f} s: {detail}")
+                raise JudgeError(f"the backend {BACKEND} is not ready within {READY_WITHIN:.0f} s: {detail}")
             await asyncio.sleep(0.3)
 
+    async def _locate(self, role: GatewayRole, cases: Sequence[Case]) -> None:
+        """Waits for the address of a Gateway. If only one of the further Gateways has none, its cases do not run."""
+        affected = [case for case in cases if self.settings.gateway_of(case) is role]
+        if all(case.id in self.rejected for case in affected):
+            return
+        try:
+            self._addresses[role] = self._dial or await self._address(role)
+        except JudgeError as error:
+            self._reject([] if role is GatewayRole.PLAIN else affected, error)
+
     async def _address(self, role: GatewayRole) -> str:
-        if self._dial:
-            return self._dial
         deadline = time.monotonic() + READY_WITHIN
         while True:
             status = (await self.status("Gateway", str(role))).get("status", {})
-            addresses: list[str] = [each["value"] for each in status.get("addresses") or ()]
+            addresses: list[str] = [address["value"] for address in status.get("addresses") or ()]
             if addresses and _is_true(status, "Programmed"):
                 return addresses[0]
             if time.monotonic() > deadline:
                 detail = json.dumps(status.get("conditions"))[:600]
-                raise ClusterError(f"Gateway {role} is not programmed within {READY_WITHIN:.0f} s: {detail}")
+                raise JudgeError(f"Gateway {role} is not programmed within {READY_WITHIN:.0f} s: {detail}")
             await asyncio.sleep(0.3)
 
     # --- objects ------------------------------------------------------------------------------------------------------
@@ -180,11 +233,10 @@ class ClusterTestbed:
 
     async def _apply(self, documents: Iterable[Json]) -> None:
         async def applied(document: Json) -> None:
-            path = self._path(document["apiVersion"], document["kind"], document["metadata"]["name"])
-            try:
-                await self._client.apply(path, document)
-            except ApiError as error:
-                raise ClusterError(f"{document['kind']} {document['metadata']['name']}: {error}") from error
+            api, kind, name = document["apiVersion"], document["kind"], document["metadata"]["name"]
+            if (api, _plural(kind)) not in self._served:
+                raise JudgeError(f"the cluster does not serve {kind} of {api}", absent=True)
+            await _sent(f"{kind} {name}", lambda: self._client.apply(self._path(api, kind, name), document))
 
         await asyncio.gather(*(applied(document) for document in documents))
 
@@ -193,19 +245,25 @@ class ClusterTestbed:
 
     async def remove(self, case: Case, documents: Sequence[Json]) -> None:
         for document in documents:
-            path = self._path(document["apiVersion"], document["kind"], document["metadata"]["name"])
-            await self._client.delete(path)
+            kind, name = document["kind"], document["metadata"]["name"]
+            path = self._path(document["apiVersion"], kind, name)
+            await _sent(f"{kind} {name}", functools.partial(self._client.delete, path))
 
     async def status(self, kind: str, name: str) -> Json:
+        path = self._path(f"{GATEWAY}/v1", kind, name)
+        return await _sent(f"{kind} {name}", lambda: self._found(path))
+
+    async def _found(self, path: str) -> Json:
         try:
-            return await self._client.get(self._path(f"{GATEWAY}/v1", kind, name))
+            return await self._client.get(path)
         except ApiError as error:
             if error.not_found:  # an adapter may need no policy
                 return {}
             raise
 
     async def write_status(self, kind: str, name: str, status: Json) -> bool:
-        await self._client.merge(self._path(f"{GATEWAY}/v1", kind, name, "status"), {"status": status})
+        path = self._path(f"{GATEWAY}/v1", kind, name, "status")
+        await _sent(f"the status of {kind} {name}", lambda: self._client.merge(path, {"status": status}))
         return True
 
     # --- the backend --------------------------------------------------------------------------------------------------
@@ -214,11 +272,13 @@ class ClusterTestbed:
         return f"/api/v1/namespaces/{self.settings.namespace}/pods/{self._pod}:{CONTROL}/proxy{path}"
 
     async def records(self, key: str) -> list[Json]:
-        found: list[Json] = json.loads(await self._client.request("GET", self._control(f"/records/{key}")))
-        return found
+        path = self._control(f"/records/{key}")
+        records: list[Json] = json.loads(await _sent("the backend's record", lambda: self._client.request("GET", path)))
+        return records
 
     async def serve(self, key: str, serving: Json) -> None:
-        await self._client.request("POST", self._control(f"/serve/{key}"), body=serving)
+        path = self._control(f"/serve/{key}")
+        await _sent("a change of the backend", lambda: self._client.request("POST", path, body=serving))
 
     def address(self, role: GatewayRole, listener: str) -> tuple[str, int]:
         return self._addresses[role], self.settings.listeners[role, listener]
@@ -232,8 +292,21 @@ class ClusterTestbed:
         return (*asked, *((forward, *shown) if shown else ()))
 
 
-def _batched(group: Sequence[Json]) -> Iterable[Sequence[Json]]:
-    return (group[start : start + AT_ONCE] for start in range(0, len(group), AT_ONCE))
+async def _sent(subject: str, request: Callable[[], Awaitable[T]]) -> T:
+    """Sends a request. Repeats it if the API server does not answer or is overloaded."""
+    attempt = 1
+    while True:
+        try:
+            return await request()
+        except ApiError as error:
+            if attempt == ATTEMPTS or not error.transient:
+                raise JudgeError(f"{subject}: {error}") from error
+        attempt += 1
+        await asyncio.sleep(1)
+
+
+def _batched(pairs: Sequence[tuple[Case, Json]]) -> Iterator[Sequence[tuple[Case, Json]]]:
+    return (pairs[start : start + AT_ONCE] for start in range(0, len(pairs), AT_ONCE))
 
 
 def _is_true(status: Json, condition: str) -> bool:

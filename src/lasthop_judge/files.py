@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Final
 
 import yaml
@@ -20,6 +21,7 @@ from lasthop_judge.cases import ALL
 from lasthop_judge.certificates import Issuer
 from lasthop_judge.model import Case, GatewayRole, Json, RouteType, Serving
 from lasthop_judge.objects import API, RunSettings, hostname_of, listener_of, serving_document
+from lasthop_judge.trial import JudgeError
 
 LOOPBACK: Final = "127.0.0.1"
 COMMON: Final = "judge.yaml"
@@ -69,6 +71,7 @@ class FilesTestbed:
     """One file for each case; a change rewrites it."""
 
     has_status = False
+    rejected: Mapping[str, JudgeError] = MappingProxyType({})
 
     def __init__(self, folder: Path, settings: RunSettings, control: int) -> None:
         self.folder, self.settings, self._control = folder, settings, control
@@ -110,14 +113,16 @@ class FilesTestbed:
         new.rename(path)
 
     async def put(self, case: Case, documents: Sequence[Json]) -> None:
-        self._add(_file(case), documents)
+        with _failing():
+            self._add(_file(case), documents)
 
     async def remove(self, case: Case, documents: Sequence[Json]) -> None:
         for document in documents:
             key = (document["kind"], document["metadata"]["name"])
             owner = self._owners.pop(key)
             del self._files[owner][key]
-            self._save(owner)
+            with _failing():
+                self._save(owner)
 
     async def status(self, kind: str, name: str) -> Json:
         raise NotImplementedError("files have no status")
@@ -134,12 +139,12 @@ class FilesTestbed:
 
     def _call(self, method: str, path: str, body: Json | None) -> list[Json]:
         connection = http.client.HTTPConnection(LOOPBACK, self._control, timeout=30)
-        with contextlib.closing(connection):
+        with contextlib.closing(connection), _failing():
             connection.request(method, path, None if body is None else json.dumps(body))
-            answer = connection.getresponse()
-            content = json.loads(answer.read())
-            if answer.status != 200:
-                raise RuntimeError(f"the backend's control port answers {answer.status} to {path}: {content}")
+            response = connection.getresponse()
+            content = json.loads(response.read())
+            if response.status != 200:
+                raise JudgeError(f"the backend's control port answers {response.status} to {path}: {content}")
             return content  # type: ignore[no-any-return]
 
     def address(self, role: GatewayRole, listener: str) -> tuple[str, int]:
@@ -149,6 +154,14 @@ class FilesTestbed:
         address = self.address(self.settings.gateway_of(case), listener_of(case))
         key = f"{case.slug}.{case.all_services[0].name}.{case.port}"
         return (*curl(case, address, path), *openssl(case, LOOPBACK, self.settings.ports.get(key, 0)))
+
+
+@contextlib.contextmanager
+def _failing() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, http.client.HTTPException) as error:
+        raise JudgeError(f"this machine failed, not the gateway: {error or type(error).__name__}") from error
 
 
 def _file(case: Case) -> str:

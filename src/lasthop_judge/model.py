@@ -346,7 +346,7 @@ class CaseVerdict:
     objects: tuple[Json, ...] = ()
     """Of a failing case."""
     unserved: bool = False
-    """Not run because the gateway did not serve the route."""
+    """Not run because the gateway did not serve the route, or because the environment failed."""
 
     @property
     def severity(self) -> FaultSeverity | None:

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from lasthop_judge import client
@@ -67,10 +67,24 @@ class Patience:
     made”, so requests over those are noted and no fault."""
 
 
+class JudgeError(Exception):
+    """The environment cannot do what a case needs, so that nothing is known of the gateway."""
+
+    def __init__(self, message: str, *, absent: bool = False) -> None:
+        """`absent`: the cluster does not serve the kind of an object."""
+        super().__init__(message)
+        self.absent = absent
+
+
 class Testbed(Protocol):
-    """The environment of a run: objects, backend and gateway."""
+    """The environment of a run: objects, backend and gateway. Its methods raise `JudgeError`."""
 
     has_status: bool
+
+    @property
+    def rejected(self) -> Mapping[str, JudgeError]:
+        """Returns the cases, by id, whose objects could not be created."""
+        ...
 
     async def put(self, case: Case, documents: Sequence[Json]) -> None: ...
 
@@ -143,6 +157,8 @@ class Trial:
         faults: list[Fault] = []
         outcome, why, unserved = Outcome.PASS, "", False
         try:
+            if rejected := self.testbed.rejected.get(case.id):
+                raise rejected
             await self._served()
             for phase, change in self._phases():
                 step = phase.title
@@ -159,6 +175,8 @@ class Trial:
                 faults = []
         except _Unjudged as unjudged:
             outcome, why, unserved = Outcome.NOT_RUN, str(unjudged), isinstance(unjudged, _Unserved)
+        except JudgeError as error:
+            outcome, why, unserved = Outcome.NOT_RUN, str(error), not error.absent
         failed_case = outcome is Outcome.FAIL
         return CaseVerdict(
             case,

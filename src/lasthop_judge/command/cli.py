@@ -99,7 +99,7 @@ def command(
     must succeed), status. Cases that need a feature which the GatewayClass does not claim do not run.
 
     Exits with 0 if no case failed, otherwise by the worst fault: 6 plaintext, 5 open, 4 closed, 3 status; 1 if the run
-    failed, or the gateway did not serve some routes.
+    failed, or some cases did not run because the gateway did not serve their routes or the cluster rejected their objects.
 
     \b
     Examples:
@@ -269,7 +269,7 @@ def _inside(
 ) -> tuple[list[CaseVerdict], JudgedGateway]:
     from lasthop.edge.kubernetes import config
     from lasthop.edge.kubernetes.errors import ApiError, ConfigError
-    from lasthop_judge.cluster import ClusterError
+    from lasthop_judge.trial import JudgeError
 
     name = namespace or f"judge-{secrets.token_hex(3)}"
 
@@ -279,7 +279,7 @@ def _inside(
 
     try:
         return asyncio.run(run())  # type: ignore[no-any-return]
-    except* (ClusterError, ApiError, ConfigError) as group:
+    except* (JudgeError, ApiError, ConfigError) as group:
         raise click.ClickException(str(_first(group))) from group
 
 
