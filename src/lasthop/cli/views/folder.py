@@ -22,8 +22,8 @@ from lasthop.cli.views.admin_socket import AdminSocketView
 from lasthop.cli.views.command_view import Size
 from lasthop.cli.views.selection import Selection
 from lasthop.edge.probe.result import ProbeResult
-from lasthop.edge.sources.files.broken_objects import broken_objects
 from lasthop.edge.sources.files.folder import FilesError, scan
+from lasthop.edge.sources.files.report import broken_objects
 from lasthop.edge.sources.files.source import FilesSource
 from lasthop.edge.sources.source import Batch
 from lasthop.engine.dry_run import serve_all

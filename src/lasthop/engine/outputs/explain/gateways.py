@@ -14,8 +14,7 @@ from lasthop.engine.plan.listener import GatewayPlan, ListenerPlan
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.gateways.allowed_listeners import LISTENER_SETS
-from lasthop.engine.resolve.gateways.classes import gateway_class
-from lasthop.engine.resolve.gateways.gateways import client_certificate, gateway
+from lasthop.engine.resolve.gateways.gateways import client_certificate, gateway, gateway_class
 from lasthop.engine.resolve.gateways.listener_conditions import listener_conditions
 from lasthop.engine.resolve.gateways.listener_sets import listener_set
 from lasthop.engine.resolve.gateways.ours import not_ours
