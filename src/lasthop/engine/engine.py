@@ -27,8 +27,7 @@ from lasthop.engine.outputs.envoy.routes import HOSTS, TABLE_NAMES
 from lasthop.engine.outputs.envoy.secrets import CLIENT_SECRETS, SECRETS, index_gateway_secrets
 from lasthop.engine.outputs.envoy.streams import STREAMS
 from lasthop.engine.outputs.findings.collection import FindingCollection
-from lasthop.engine.outputs.findings.findings import FINDINGS
-from lasthop.engine.outputs.findings.weakenings import WEAKENED_BACKENDS
+from lasthop.engine.outputs.findings.findings import FINDINGS, WEAKENED_BACKENDS
 from lasthop.engine.outputs.status.crashed import crash_finding
 from lasthop.engine.outputs.status.statuses import STATUS
 from lasthop.engine.plan.finding import Finding, FindingChanges
