@@ -127,9 +127,6 @@ class FolderView(EngineView):
                 "endpoints are known to a cluster only, and lasthop run would need EndpointSlices"
             )
 
-    def unseen(self, finding: Finding) -> Finding | None:
-        return None
-
     def unknown(self) -> tuple[NotCompared, ...]:
         crashes = (NotCompared(f"Lasthop failed in {query_name(each)}") for each in self.engine.graph.crashes)
         return (*self._unread, *crashes)
