@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from lasthop.base.api import gateway as api
 from lasthop.base.api.kinds import CONTROLLER_NAME
@@ -137,7 +138,7 @@ def _targets(g: Graph, key: Key, route: Key) -> Iterator[tuple[tuple[Key, int], 
     accepted = {parent.protocols for parent in parents(g, route) if parent.gateway == key and parent.problem is None}
     shown = {Protocol.AUTO if protocol.http else protocol for protocols in accepted for protocol in protocols}
     for target, own in targets(g, route, key).permitted if accepted else ():
-        yield from (((target.backend, target.port), protocol) for protocol in ((Protocol.AUTO,) if own else shown))
+        yield from product([(target.backend, target.port)], (Protocol.AUTO,) if own else shown)
 
 
 def _more(number: int, what: str) -> Iterator[Fact]:
