@@ -88,13 +88,14 @@ def problems(
     filters: tuple[api.HTTPRouteFilter, ...], field: str, limits: Limits, *, on_backend: bool = False
 ) -> Iterator[Problem]:
     """Yields unsupported settings. A rule with any of them returns 500, because to ignore the setting would be unsafe."""
+    served = _SERVED_ON_BACKENDS if on_backend else _SERVED.keys()
     for number, found in enumerate(filters):
         place = f"{field}[{number}]"
         if found.extension_ref:
             ref = found.extension_ref
             message = f"kind {ref.kind} of group {ref.group!r} is not a filter that Lasthop knows"
             yield Problem(reasons.INVALID_KIND, message, f"{place}.extensionRef", "remove it")
-        elif found.type not in _SERVED or (on_backend and found.type not in _SERVED_ON_BACKENDS):
+        elif found.type not in served:
             where = "on a backendRef" if on_backend else "here"
             yield unsupported_value(f"filter {syntax.word(found.type)} is not supported {where}; remove it", place)
         elif [name for name in _SERVED.values() if getattr(found, name)] != [_SERVED[found.type]]:
