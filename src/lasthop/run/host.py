@@ -28,7 +28,7 @@ from lasthop.engine.engine import Engine
 from lasthop.engine.memory.codec import Encoder, Memory, lost
 from lasthop.engine.memory.record import Entry, Record
 from lasthop.engine.outputs.status.status_cache import StatusCache
-from lasthop.engine.outputs.status.urls import served_urls
+from lasthop.engine.outputs.topology import served_urls
 from lasthop.engine.plan.listener import GatewayPlan
 from lasthop.engine.plan.messages import limited
 from lasthop.engine.plan.problem import joined

@@ -21,11 +21,10 @@ from lasthop.engine.outputs.envoy.encode import over_ads, socket_address
 from lasthop.engine.outputs.envoy.resource import cluster_of
 from lasthop.engine.outputs.envoy.tls import SESSION_KEYS, TLS
 from lasthop.engine.plan.cluster_metadata import identity, metadata
-from lasthop.engine.plan.connecting import ConnectRules, RetryBudget
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import Anchors, BackendTLS, Pins, Plaintext, San, SanType, SystemStore, Waiver
 from lasthop.engine.plan.tls_options import TLSOptions
-from lasthop.engine.plan.upstream import EndpointAddress, Endpoints, EndpointsKind, Hop, Protocol
+from lasthop.engine.plan.upstream import ConnectRules, EndpointAddress, Endpoints, EndpointsKind, Hop, Protocol, RetryBudget
 
 GATEWAY, SERVICE = Key("Gateway", "a", "gw"), Key("Service", "a", "s")
 POLICY = Key("BackendTLSPolicy", "a", "p")

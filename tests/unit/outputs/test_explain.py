@@ -27,6 +27,8 @@ from tests.world import (
     mk_service,
     mk_slice,
     mk_stream_route,
+    mk_telemetry_policy,
+    mk_traffic_policy,
 )
 
 WORLD = (
@@ -291,3 +293,20 @@ def test_a_policy_for_a_service_that_does_not_exist_is_told_where_it_is_probably
 def test_equal_ages_are_told_as_such() -> None:
     rival = mk_policy("shop/q", "api", "other.internal", ["corp-ca"], created="2026-01-01T00:00:00Z")
     assert _said(_explained(ROUTE, rival), "shop/p has the same target and is as old and comes first by name")
+
+
+def test_a_policy_of_gateways_shows_where_it_is_in_effect_and_its_problems() -> None:
+    collector = {"name": "api", "port": 443}
+    late = mk_telemetry_policy("shop/late", ["web"], collector, created="2026-02-01T00:00:00Z")
+    early = mk_telemetry_policy("shop/early", ["web"], collector, created="2026-01-01T00:00:00Z")
+    of_early = _explained(Key("XTelemetryPolicy", "shop", "early"), early, late)
+    of_late = _explained(Key("XTelemetryPolicy", "shop", "late"), early, late)
+    assert _said(of_early, "in effect at Gateway shop/web").state is FactState.GOOD
+    assert _said(of_late, "is already targeted by XTelemetryPolicy shop/early, which is older").state is FactState.BAD
+
+
+def test_a_policy_whose_target_does_not_exist_has_no_effect() -> None:
+    lost = mk_traffic_policy("shop/lost", {"group": "", "kind": "Service", "name": "aip"}, retryConstraint={})
+    fact = _explained(Key("XBackendTrafficPolicy", "shop", "lost"), lost)
+    assert fact.state is FactState.BAD
+    assert _said(fact, "spec.targetRefs[0]: Service shop/aip does not exist")

@@ -11,7 +11,7 @@ import pytest
 
 from lasthop.base.api.meta import Key, Object, StringMap
 from lasthop.base.api.status import RouteStatus
-from lasthop.edge.sinks.kubernetes.transitions import transitions
+from lasthop.edge.sinks.kubernetes.status_updater import transitions
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.explain.explain import explain
 from lasthop.engine.plan.finding import Finding

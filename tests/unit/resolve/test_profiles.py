@@ -20,9 +20,9 @@ from lasthop.base.api.profiles import (
     ServiceSettings,
 )
 from lasthop.engine.engine import Engine
-from lasthop.engine.plan.connecting import ConnectRules
 from lasthop.engine.plan.limits import FIELDS, REGEX_CEILING, Limits, ceiling, floor
 from lasthop.engine.plan.profile import NOTHING, BackendRules, HttpRules
+from lasthop.engine.plan.upstream import ConnectRules
 from lasthop.engine.resolve.gateways.profiles import (
     LONGEST_HANDSHAKE,
     LONGEST_IDLE,

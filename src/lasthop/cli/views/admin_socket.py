@@ -111,7 +111,7 @@ class AdminSocketView:
         return [_read(each, Finding) for each in found]
 
     def broken_objects(self, findings: list[Finding]) -> dict[Key, str]:
-        from lasthop.edge.sources.files.broken_objects import broken_objects
+        from lasthop.edge.sources.files.report import broken_objects
 
         return broken_objects(findings)
 

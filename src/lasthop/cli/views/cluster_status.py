@@ -17,7 +17,7 @@ from lasthop.cli.views.cluster import require_crds
 from lasthop.edge.kubernetes.client import Client
 from lasthop.edge.kubernetes.errors import ApiError
 from lasthop.edge.kubernetes.objects import DecodedObject, read_object
-from lasthop.edge.sources.kubernetes.missing_targets import Services, services, with_problem
+from lasthop.edge.sources.kubernetes.findings import Services, services, with_problem
 from lasthop.edge.sources.kubernetes.reflector import Reflector
 from lasthop.edge.sources.kubernetes.snapshot import ListResult, look, plain
 from lasthop.edge.sources.kubernetes.visibility import RBACVisibility

@@ -22,8 +22,8 @@ from lasthop.cli.views.admin_socket import AdminSocketView
 from lasthop.cli.views.command_view import Size
 from lasthop.cli.views.selection import Selection
 from lasthop.edge.probe.result import ProbeResult
-from lasthop.edge.sources.files.broken_objects import broken_objects
 from lasthop.edge.sources.files.folder import FilesError, scan
+from lasthop.edge.sources.files.report import broken_objects
 from lasthop.edge.sources.files.source import FilesSource
 from lasthop.edge.sources.source import Batch
 from lasthop.engine.dry_run import serve_all
@@ -126,9 +126,6 @@ class FolderView(EngineView):
                 f"{len(selecting)} Service{'s have' if len(selecting) > 1 else ' has'} a selector and no EndpointSlice: their "
                 "endpoints are known to a cluster only, and lasthop run would need EndpointSlices"
             )
-
-    def unseen(self, finding: Finding) -> Finding | None:
-        return None
 
     def unknown(self) -> tuple[NotCompared, ...]:
         crashes = (NotCompared(f"Lasthop failed in {query_name(each)}") for each in self.engine.graph.crashes)

@@ -14,8 +14,7 @@ from lasthop.base.api.kinds import CONTROLLER_NAME
 from lasthop.base.api.meta import Key
 from lasthop.base.api.status import ConditionStatus, GatewayStatus
 from lasthop.edge.kubernetes.observed import ObservedStatus, ObservedStatuses
-from lasthop.edge.sinks.kubernetes.status_updater import SETTLING, StatusUpdater
-from lasthop.edge.sinks.kubernetes.transitions import Transition, transitions
+from lasthop.edge.sinks.kubernetes.status_updater import SETTLING, StatusUpdater, Transition, transitions
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, FindingChanges
 from tests.clock import Clock
