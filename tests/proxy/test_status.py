@@ -92,7 +92,7 @@ def test_one_object_is_shown_as_a_cluster_would(shown: Lasthop, form: str) -> No
     ("args", "words"),
     [
         (("backendtlspolicy", "not-there"), "there is no BackendTLSPolicy not-there"),
-        (("teapot",), "there is no kind teapot"),
+        (("teapot",), "unknown kind teapot"),
         (("--dir", "/not/there"), "no gateway runs on /not/there"),
     ],
 )

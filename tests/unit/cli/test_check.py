@@ -210,7 +210,7 @@ def _errors(folder: Path) -> list[str]:
 
 def test_an_empty_folder_serves_nothing_and_that_is_an_error(tmp_path: Path) -> None:
     (error,) = _errors(tmp_path)
-    assert error.startswith("there is no Gateway, so nothing is served.")
+    assert error.startswith("no Gateway exists, so nothing is served.")
 
 
 @pytest.mark.parametrize(

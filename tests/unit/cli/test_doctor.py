@@ -231,7 +231,7 @@ async def test_only_a_missing_right_is_called_one(cluster: Cluster, tmp_path: Pa
     cluster.statuses |= {"/apis/gateway.networking.k8s.io/v1/gatewayclasses": 500, DEPLOYMENT: 403}
     found = await of(cluster, tmp_path)
     assert "RBAC" in found["controller in lasthop-system"]["remedy"]
-    assert "cannot be looked at: 500" in found["GatewayClass"]["found"] and "RBAC" not in found["GatewayClass"]["remedy"]
+    assert "cannot be read: 500" in found["GatewayClass"]["found"] and "RBAC" not in found["GatewayClass"]["remedy"]
 
 
 async def test_rights_that_are_missing_are_named(cluster: Cluster, tmp_path: Path) -> None:

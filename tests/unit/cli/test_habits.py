@@ -60,7 +60,7 @@ def test_short_and_long_names_are_understood(typed: str, kind: str) -> None:
 def test_each_kind_of_a_list_may_have_its_own_name() -> None:
     assert wanted_of_each("hr,btp,hr", (), "shop") == [Wanted("HTTPRoute", "shop"), Wanted("BackendTLSPolicy", "shop")]
     assert wanted_of_each("hr/a,svc/shop/b", (), None) == [Wanted("HTTPRoute", "", "a"), Wanted("Service", "shop", "b")]
-    with pytest.raises(click.BadParameter, match="no kind btpp; did you mean backendtlspolicy"):
+    with pytest.raises(click.BadParameter, match="unknown kind btpp; did you mean backendtlspolicy"):
         wanted_of_each("hr,btpp", (), None)
 
 
@@ -73,7 +73,7 @@ def test_several_names_are_taken_as_by_kubectl() -> None:
     assert named("hr/a", "btp/shop/b", "gw/c") == ["HTTPRoute/a", "BackendTLSPolicy/shop/b", "Gateway/c"]
     with pytest.raises(click.UsageError, match=r"of which kind is b\? Write KIND/b, as hr/a"):
         named("hr/a", "b")
-    with pytest.raises(click.BadParameter, match="no kind nope"):
+    with pytest.raises(click.BadParameter, match="unknown kind nope"):
         named("hr/a", "nope/b")
 
 
@@ -172,7 +172,7 @@ def _shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         ("lasthop pin - <&-", "Error: standard input is closed\n"),
         (
             "mkdir DIR/x && cd DIR/x && rmdir ../x && lasthop check .",
-            "Error: the folder that you are in was removed; change to another one\n",
+            "Error: the current folder was removed; change to another one\n",
         ),
     ],
 )

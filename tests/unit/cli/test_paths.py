@@ -165,7 +165,7 @@ def test_a_user_finds_a_gateway_of_a_session_without_one_and_is_told_that_there_
     if os.getuid() == 0:
         told = lasthop("ps", env={"LASTHOP_RUN_DIR": ""})
         assert told.stdout == "No gateway runs on this machine\n"
-        assert "all of them by: sudo lasthop ps" in told.stderr
+        assert "all: sudo lasthop ps" in told.stderr
         assert "sudo lasthop ps" in lasthop("status", "--dir", root, env={"LASTHOP_RUN_DIR": ""}).stderr
 
 

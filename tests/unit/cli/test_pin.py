@@ -66,7 +66,7 @@ def test_the_certificate_itself_is_pinned_by_default_and_the_chain_is_told_apart
         "spec": {"certificates": [LEAF.pem]},
     }
     assert "# The next certificate" in result.stdout
-    assert "It was not verified" in result.stdout
+    assert "not verified: compare" in result.stdout
     for said in (
         *("subject  CN=api", "issuer   CN=corp CA", "names    DNS api.internal, DNS *.api.internal"),
         *("(89 days left)", "key      EC secp256r1", "itself (self-signed)"),
@@ -158,7 +158,7 @@ def test_errors_of_a_file_say_what_to_do(tmp_path: Path, content: str, said: str
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("nowhere.pem",), "there is no file nowhere.pem"),
+        (("nowhere.pem",), "file nowhere.pem does not exist"),
         (("api.internal",), "is not HOST:PORT"),
         (("file", "--name", "Bad_Name"), "is not a valid object name"),
     ],

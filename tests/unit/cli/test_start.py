@@ -180,7 +180,7 @@ def test_names_complete_to_nothing_where_no_gateway_runs(tmp_path: Path) -> None
         (("run", "/tmp", "--address", "localhost"), "localhost is not an IP address"),
         (("status", "gatway"), "did you mean gateway?"),
         (("status", "--dir", "/nowhere"), "no gateway runs on /nowhere"),
-        (("run", "/nowhere"), "there is no folder /nowhere"),
+        (("run", "/nowhere"), "folder /nowhere does not exist"),
         (("run", "/tmp", "--admin", "x"), "is not HOST:PORT"),
         (("status", "--admin", ":19101"), "write for example 127.0.0.1:19101"),
         (("run", "/tmp", "--admin", "127.0.0.1:99999"), "is not HOST:PORT"),
