@@ -108,7 +108,7 @@ def test_a_folder_with_other_files_is_left_alone(folder: Path) -> None:
         ("backends:\n- port: nonsense\n", "decisions.yaml:2: port: write namespace/service:port"),
         ("backends:\n- port: obs/grafana:443\n  waive: All\n", "decisions.yaml:3: waive: needs a reason"),
         ("backends:\n- port: obs/grafana:443\n  waive: All\n  reason: x\n", "decisions.yaml:3: waive: needs an end"),
-        ("backends:\n- port: obs/grafana:443\n  hostnam: x\n", "decisions.yaml:3: there is no field hostnam"),
+        ("backends:\n- port: obs/grafana:443\n  hostnam: x\n", "decisions.yaml:3: unknown field hostnam"),
         ("backends:\n- port: obs/grafana:443\n  ca: {file: none.pem}\n  hostname: x\n", "none.pem, which cannot be read"),
         ("- x\n", "must be a mapping"),
         ("{", "decisions.yaml:"),
@@ -161,7 +161,7 @@ def test_a_wrong_command_line_is_an_error_without_a_traceback(args: tuple[str, .
 
 
 def test_a_mistyped_system_gets_the_one_that_is_meant(folder: Path) -> None:
-    assert "there is no system istoi; did you mean istio?" in lasthop("import", "istoi", folder).stderr
+    assert "unknown system istoi; did you mean istio?" in lasthop("import", "istoi", folder).stderr
 
 
 def test_keys_are_written_only_on_request_and_then_only_for_the_owner(folder: Path, tmp_path: Path) -> None:

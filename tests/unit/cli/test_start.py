@@ -186,7 +186,7 @@ def test_names_complete_to_nothing_where_no_gateway_runs(tmp_path: Path) -> None
         (("run", "/tmp", "--admin", "127.0.0.1:99999"), "is not HOST:PORT"),
         (("init", "demo"), "lasthop init demo --to https://api.example.com:443"),
         (("stop", "--admin", "127.0.0.1:1"), "no gateway of this machine has the admin address 127.0.0.1:1"),
-        (("import", "auto", "/nowhere"), "there is nothing to import: /nowhere does not exist"),
+        (("import", "auto", "/nowhere"), "nothing to import: /nowhere does not exist"),
         (("stop", "--dir", "/a", "--all"), "more than one of a folder, --admin and --all"),
         (("doctor", "/a", "--dir", "/b"), "two folders: /a and /b"),
     ],
