@@ -211,7 +211,7 @@ class Bench:
             number = self._folder.targets[count % len(self._folder.targets)]
             for name, step in zip(names, steps, strict=True):
                 effective[name].append(step(number))
-                # Waits for the work after an edit (acknowledgements, clean-up, the saved state), for a random time.
+                # Wait for the work after an edit (acknowledgements, clean-up, the saved state), out of step with timers.
                 time.sleep(random.uniform(0.1, 0.15))
         passed, now = time.perf_counter() - began, self._cpu()
         if not disturbs:

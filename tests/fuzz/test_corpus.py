@@ -1,4 +1,4 @@
-"""What the fuzzer once found stays fixed, with a real Envoy; and the fuzzer finds what is there to be found."""
+"""Earlier findings of the fuzzer stay fixed, with a real Envoy; and the fuzzer finds planted faults."""
 
 from __future__ import annotations
 

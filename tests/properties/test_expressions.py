@@ -1,4 +1,4 @@
-"""Our CEL and Google's say the same of every rule of the CRDs, whatever it is asked of."""
+"""Our CEL and Google's agree on every rule of the CRDs, for any input."""
 
 from __future__ import annotations
 

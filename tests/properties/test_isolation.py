@@ -1,7 +1,7 @@
 """The objects of one tenant, however odd, change only what that tenant's objects serve (promise 7).
 
-The tenant's objects bypass admission: an API server with the loosest bundle that Lasthop knows has almost no patterns, and
-whoever may write a folder writes what they like. Only what cannot be decoded into its kind at all is left out.
+The tenant's objects bypass admission: an API server with the loosest bundle that Lasthop knows has almost no patterns, and the
+author of a folder is unrestricted. The tests omit only objects that cannot be decoded into their kind.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ListenerSets in random worlds: they add to a Gateway what it lets them add, and take nothing from anybody.
+"""ListenerSets in random worlds: they add to a Gateway only permitted listeners, and take nothing from other owners.
 
 The oracle reads the objects by itself and naively; it shares no code with `resolve`.
 """

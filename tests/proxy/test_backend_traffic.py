@@ -1,4 +1,4 @@
-"""XBackendTrafficPolicy: retry budgets, and sessions that a backend asks for."""
+"""XBackendTrafficPolicy: retry budgets, and sessions that a backend configures."""
 
 from __future__ import annotations
 

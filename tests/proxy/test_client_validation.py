@@ -1,4 +1,4 @@
-"""Listeners that ask clients for a certificate (GEP-91): who is let in, and that nobody is where the CA cannot be read."""
+"""Listeners that request client certificates (GEP-91): the admitted clients, and none with an unreadable CA."""
 
 from __future__ import annotations
 

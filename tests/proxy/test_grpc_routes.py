@@ -1,4 +1,4 @@
-"""GRPCRoutes with a real Envoy and real gRPC servers: which call goes where, and what a client hears when it cannot."""
+"""GRPCRoutes with a real Envoy and real gRPC servers: the backend of each call, and the client's status if it fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters of listeners with a real Envoy: servers that are asked before a route is chosen, by that listener and no other."""
+"""Filters of listeners with a real Envoy: only the listener with the filter queries its servers, before it chooses a route."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""/metrics after real traffic: what it counts is what happened, its names are as Prometheus wants them, and alert rules and
-dashboard use nothing that is not there."""
+"""/metrics after real traffic: its counts are correct, its names follow Prometheus' rules, and alert rules and dashboard use
+only existing metrics."""
 
 from __future__ import annotations
 

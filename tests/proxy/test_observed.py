@@ -1,4 +1,4 @@
-"""What happened on the wire, after real traffic to real backends: condition, finding, audit and figures, as clients saw it."""
+"""After real traffic to real backends, condition, finding, audit and figures agree with the clients' results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Revocation lists beside CAs, with a real Envoy and real backends: what is refused, and that `probe` says the same."""
+"""Revocation lists beside CAs, with a real Envoy and real backends: refused certificates, and the same result from `probe`."""
 
 from __future__ import annotations
 

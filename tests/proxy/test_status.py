@@ -1,4 +1,4 @@
-"""What people and programs are told: `lasthop status`, the admin address, and what neither of them may ever show."""
+"""Output for users and programs: `lasthop status`, the admin address, and the secrets that neither may show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Routes of connections and datagrams while things change: whose connections go on, whose end, and who gets what share."""
+"""Routes of connections and datagrams while things change: connections that continue, connections that end, and the share of
+each backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""XTelemetryPolicy: spans of requests reach an OTLP collector as the policy asks, over a hop that is verified like others."""
+"""XTelemetryPolicy: spans of requests reach an OTLP collector as the policy requires, over a verified hop."""
 
 from __future__ import annotations
 

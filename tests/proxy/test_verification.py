@@ -1,5 +1,5 @@
-"""Pins and waivers with a real Envoy and real backends: the design's table row by row, at five Gateways whose operators allow
-waivers, allow them for 30 days, deny them, say nothing, or deny pins alone and plaintext that nobody declares.
+"""Pins and waivers with a real Envoy and real backends: the table of GEP-4152 row by row, at five Gateways. Their operators
+allow waivers, allow them for 30 days, deny them, have no rule, or deny pins alone and undeclared plaintext.
 """
 
 from __future__ import annotations

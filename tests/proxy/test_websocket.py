@@ -1,4 +1,5 @@
-"""WebSocket over the one cluster of a hop: HTTP/1.1 for upgrades, whatever requests speak, and verified as they are."""
+"""WebSocket over the one cluster of a hop: HTTP/1.1 for upgrades, independent of the requests' protocol, with the same
+verification."""
 
 from __future__ import annotations
 

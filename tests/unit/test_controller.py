@@ -1,5 +1,5 @@
-"""The controller without its edges: batches and acknowledgements in; what the proxies are to hold, status and findings out.
-What follows from an acknowledgement or a refusal is decided in the fleet (test_fleet.py)."""
+"""The controller without its edges: batches and acknowledgements in; configuration, status and findings out. test_fleet.py
+tests the effects of acknowledgements and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an edit has changed on the way to backends is logged once, by name, when it is in force."""
+"""The log names each change of a hop once, when the edit is in force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The record of changes: bounded, fair, a chain that shows every edit, and the same whoever has seen a change first."""
+"""The record of changes: bounded, fair, its chain reveals every manipulation, and it is the same regardless of which replica
+sees a change first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event loop is never held long, however much there is to show, and one member that crashes hides none of the others."""
+"""Large reports never block the event loop for long, and a crashed member hides none of the others."""
 
 from __future__ import annotations
 

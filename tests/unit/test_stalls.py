@@ -1,4 +1,4 @@
-"""An event loop that is held up is reported, with the place."""
+"""A blocked event loop is reported, with the stack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading YAML as kubectl does, and surviving what is not YAML."""
+"""Reads YAML as kubectl does, and rejects other texts without a crash."""
 
 from __future__ import annotations
 

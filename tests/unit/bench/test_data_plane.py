@@ -1,4 +1,4 @@
-"""The data plane's bench: what it makes of figures, and that the configurations that it compares are Envoy's."""
+"""The data plane's bench: its evaluation of figures, and the validity of the compared configurations."""
 
 from __future__ import annotations
 

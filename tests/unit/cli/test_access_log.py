@@ -1,4 +1,4 @@
-"""The access log on standard output: a reader that stops reading stops nothing, and what repeats itself is counted."""
+"""The access log on standard output: a stopped reader blocks nothing, and repetitions are counted."""
 
 from __future__ import annotations
 

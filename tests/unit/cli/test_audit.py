@@ -1,4 +1,4 @@
-"""`lasthop audit`: every manner of speaking to a backend, in every form, and what a pipeline makes of it."""
+"""`lasthop audit`: every verification mode in every output format, and the exit codes for pipelines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lasthop check`: every mistake once, with its place; what follows from it beneath; exit codes; outputs."""
+"""`lasthop check`: every mistake once, with its place and its consequences below it; exit codes; outputs."""
 
 from __future__ import annotations
 

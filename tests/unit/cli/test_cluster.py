@@ -1,4 +1,5 @@
-"""`status`, `check` and `explain` of a cluster: what is chosen, what is read, what a user without all rights is told."""
+"""`status`, `check` and `explain` of a cluster: the selected objects, the read kinds, and the output for a user without all
+rights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lasthop import`: where it reads, what it writes, and how it ends."""
+"""`lasthop import`: its input, its output, and its exit codes."""
 
 from __future__ import annotations
 

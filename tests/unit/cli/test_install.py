@@ -1,4 +1,4 @@
-"""`lasthop install` says into which cluster, and looks at what is there before it changes anything."""
+"""`lasthop install` names the cluster, and reads the existing installation before it changes anything."""
 
 from __future__ import annotations
 

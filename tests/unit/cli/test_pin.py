@@ -1,4 +1,4 @@
-"""`lasthop pin`: what a backend shows, and the PinSet that is made of it."""
+"""`lasthop pin`: a backend's certificate, and the PinSet for it."""
 
 from __future__ import annotations
 

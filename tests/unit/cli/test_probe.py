@@ -1,4 +1,5 @@
-"""`lasthop probe`: which backends it tries with which wish, and what it says. That its verdicts are Envoy's: tests/proxy."""
+"""`lasthop probe`: the tried backends, the required verification, and the output. tests/proxy compares its verdicts with
+Envoy's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`check` and `audit` of any repository: other kinds, files, standard input, and what an edit changes."""
+"""`check` and `audit` of any repository: other kinds, files, standard input, and the effects of an edit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of `lasthop top`: what fails first, figures that can be read, text of strangers made harmless."""
+"""The tables of `lasthop top`: failures first, readable figures, harmless text from untrusted sources."""
 
 from __future__ import annotations
 

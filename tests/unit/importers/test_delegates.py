@@ -1,4 +1,4 @@
-"""Which matches of an Istio delegate are within those of the rule that delegates, and what both come to."""
+"""Matches of an Istio delegate that lie within those of the delegating rule, and their intersection."""
 
 from __future__ import annotations
 

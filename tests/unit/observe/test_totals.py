@@ -1,4 +1,4 @@
-"""Counters only grow, whichever proxies come, go and begin anew."""
+"""Counters never decrease when proxies appear, disappear or restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters check exactly what was asked for; endpoints that are encoded by hand are the messages that were meant."""
+"""Clusters have exactly the required checks; endpoints encoded by hand equal the intended messages."""
 
 from __future__ import annotations
 

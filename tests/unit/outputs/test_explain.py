@@ -1,4 +1,4 @@
-"""Explanations: what they say about small worlds, read from the query graph."""
+"""Explanations of small worlds, from the recorded reads of the query graph."""
 
 from __future__ import annotations
 

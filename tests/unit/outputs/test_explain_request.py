@@ -1,4 +1,4 @@
-"""What `explain request` says of requests in small worlds; that Envoy does the same is in tests/proxy."""
+"""`explain request` in small worlds; tests/proxy compares it with Envoy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tracing for Envoy: whom a policy reaches, what an edit touches, and how shares become samplers."""
+"""Tracing for Envoy: the Gateways of a policy, the effects of an edit, and the samplers for shares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A backend that is verified less than it was is an error until somebody writes that it is meant; every change is recorded.
+"""Weaker verification of a backend is an error until an acknowledgement; the record lists every change.
 
 A port that loses its last policy is plaintext, as the spec has it."""
 

@@ -1,5 +1,5 @@
-"""Which certificates and keys a Secret may hold: what we take, a real Envoy takes, and what we refuse, it refuses too, but for
-what is listed here with the reason."""
+"""Certificates and keys of Secrets: Lasthop and a real Envoy accept and refuse the same ones, with exceptions that are listed
+here with reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The share of the requests that is logged, as a dialogue: how many lines came, and what follows."""
+"""The share of logged requests, as a dialogue: the number of lines, and the resulting share."""
 
 from __future__ import annotations
 

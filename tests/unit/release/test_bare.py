@@ -1,4 +1,4 @@
-"""`make bare`: what it takes from this machine, and what it expects of `make run`."""
+"""`make bare`: the files from this machine, and the expected result of `make run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a route may ask for, whatever the CRDs of the cluster let through: objects here are decoded, not validated."""
+"""Supported settings of routes, independent of the cluster's CRDs: these tests decode objects without validation."""
 
 from __future__ import annotations
 

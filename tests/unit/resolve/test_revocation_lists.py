@@ -1,4 +1,4 @@
-"""Revocation lists beside CAs: time decides whether they can be used, and they count as part of what is trusted."""
+"""Revocation lists beside CAs: time decides whether they are usable, and they are part of the trust."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Keys and signatures below today's floor: said of every policy that trusts one, and refused where the operator denies it."""
+"""Keys and signatures below today's minimum: reported on every policy that trusts one, and refused if the operator denies
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries whose reads depend on what they have read: whatever is pinned and however it changes, values are up to date."""
+"""Queries whose reads depend on earlier reads: for any pins and changes, values are up to date."""
 
 from __future__ import annotations
 

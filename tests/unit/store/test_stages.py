@@ -1,4 +1,4 @@
-"""The stages: settling within a limit, what waits for what, and owners that take turns."""
+"""The stages: settling within a limit, dependencies between stages, and owners that take turns."""
 
 from __future__ import annotations
 

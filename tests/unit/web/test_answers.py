@@ -1,4 +1,4 @@
-"""Expensive answers are shared and paced: however many ask, the making takes a fifth of a core."""
+"""Expensive answers are shared and paced: for any number of clients, computing them takes at most a fifth of a core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things are in the picture."""
+"""Positions in the picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTML of the page: nothing in it runs, loads or is styled but what the admin address itself serves."""
+"""The HTML of the page: its scripts, styles and resources come only from the admin address itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""READY of routes, policies and Gateways: one answer for every way to ask, decided by the hops of exactly that route."""
+"""READY of routes, policies and Gateways: every view shows the same answer, which follows from the hops of exactly that
+route."""
 
 from __future__ import annotations
 

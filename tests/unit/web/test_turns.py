@@ -1,4 +1,4 @@
-"""Callers take turns, and none of them waits for what another has queued."""
+"""Callers take turns, and none waits for another one's queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered of verification in a cluster: written by the leader alone, and never lost to another one's write."""
+"""The verification memory in a cluster: only the leader writes it, and no other write destroys it."""
 
 from __future__ import annotations
 
