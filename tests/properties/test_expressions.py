@@ -165,6 +165,6 @@ def test_errors_and_values_are_those_of_googles_cel(expression: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1 * 2", "self.f(", "has(self)", "self.map(x, x)", "dyn(1)", "a b", "'a", "f()", "{}"])
-def test_what_no_rule_uses_is_refused(text: str) -> None:
+def test_unused_parts_of_cel_are_refused(text: str) -> None:
     with pytest.raises(SyntaxError):
         compiled(text)

@@ -214,7 +214,7 @@ CHUNKS = 4
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_whatever_a_tenant_writes_others_have_the_same_bytes_as_before(chunk: int) -> None:
+def test_no_object_of_a_tenant_changes_the_bytes_of_others(chunk: int) -> None:
     """Fixed seeds, so that it never fails by chance."""
     for seed in range(chunk, SEEDS, CHUNKS):
         attempt(attack_of(random.Random(seed)))
@@ -260,7 +260,7 @@ def bombs() -> list[tuple[Key, tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_a_bug_in_whatever_a_tenant_wrote_is_a_bug_for_that_tenant_alone(chunk: int) -> None:
+def test_a_crash_on_a_tenants_object_affects_that_tenant_alone(chunk: int) -> None:
     """It is closed, says so on its own object, and is a finding; nothing of the others is."""
     found = bombs()
     random.Random(1).shuffle(found)

@@ -92,7 +92,7 @@ def test_an_http_route_and_a_grpc_route_share_a_hostname(gateway: Lasthop, serve
         assert connection.getresponse().status == 500, "the HTTPRoute's, whose backend does not exist"
 
 
-def test_what_cannot_be_served_is_unavailable_with_words_for_the_client(gateway: Lasthop, servers: dict[str, Server]) -> None:
+def test_calls_that_cannot_be_served_get_unavailable_with_a_message(gateway: Lasthop, servers: dict[str, Server]) -> None:
     unknown = {"type": "ExtensionRef", "extensionRef": {"group": "x.example", "kind": "Filter", "name": "x"}}
     gateway.load(
         "grpc-refused.yaml",

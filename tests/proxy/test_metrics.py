@@ -196,7 +196,7 @@ def test_upgrades_count_for_their_backend(scraped: tuple[Lasthop, Scrape]) -> No
     (lasthop.folder / "upgraded.yaml").unlink()
 
 
-def test_what_does_not_exist_any_more_has_no_series(scraped: tuple[Lasthop, Scrape]) -> None:
+def test_removed_objects_have_no_series(scraped: tuple[Lasthop, Scrape]) -> None:
     lasthop, _ = scraped
     (lasthop.folder / "lost.yaml").unlink()
 

@@ -271,7 +271,7 @@ def test_a_gateway_in_a_broken_file_is_why_nothing_is_served(tmp_path: Path) -> 
     assert "99999" in error
 
 
-def test_what_a_gateway_refuses_is_folded_under_that_gateway(tmp_path: Path) -> None:
+def test_refusals_of_a_gateway_are_listed_under_it(tmp_path: Path) -> None:
     gateways = (
         f"""\
 apiVersion: gateway.networking.k8s.io/v1

@@ -306,7 +306,7 @@ async def test_explain_takes_the_namespace_of_the_context(api: FakeApi) -> None:
     assert (await run("explain", "gatewayclass", "lasthop")).stdout.startswith("✓")
 
 
-async def test_what_may_not_be_read_is_named_and_nothing_that_depends_on_it_is_called_wrong(api: FakeApi) -> None:
+async def test_unreadable_objects_are_named_and_their_dependents_are_not_errors(api: FakeApi) -> None:
     put(api, SECURE)
     assert (await run("check")).exit_code == 1
     api.fail("list", "secrets", "*", forbidden("secrets"))
@@ -319,7 +319,7 @@ async def test_what_may_not_be_read_is_named_and_nothing_that_depends_on_it_is_c
     assert "Secret shop/web-tls is not visible with your permissions" in explained.stdout
 
 
-async def test_who_may_read_one_namespace_only_is_shown_that_one(api: FakeApi) -> None:
+async def test_a_user_of_one_namespace_sees_that_namespace(api: FakeApi) -> None:
     for plural in ("gateways", "httproutes", "services", "configmaps", "backendtlspolicies", "endpointslices"):
         api.fail("list", plural, forbidden(plural))  # once: the second list is of the namespace
     put(api, route("abroad", "{name: api, port: 443}").replace("{name: web}", "{name: web, namespace: infra}"))
@@ -329,7 +329,7 @@ async def test_who_may_read_one_namespace_only_is_shown_that_one(api: FakeApi) -
     assert "HTTPRoute shop/abroad cannot be judged" in result.stdout
 
 
-async def test_who_may_list_nothing_of_gateway_api_is_refused_and_not_told_that_nothing_is_wrong(api: FakeApi) -> None:
+async def test_a_user_without_rights_gets_an_error_and_never_an_empty_list(api: FakeApi) -> None:
     for kind in KINDS.values():
         api.fail("list", kind.plural, "*", forbidden(kind.plural))
     for command in ("check", "audit", "explain httproute api", "probe api", "probe", "explain request http://shop.example/"):

@@ -63,7 +63,7 @@ async def test_without_a_lease_that_names_a_pod_a_ready_controller_is_taken(hold
         assert (await Leader(client, "lasthop-system").find())[1] == "b"
 
 
-async def test_who_may_not_read_pods_may_forward_all_the_same() -> None:
+async def test_forwarding_works_without_the_right_to_read_pods() -> None:
     async with cluster("a", holder="a") as (pods, client):
         pods.denied = {"pods"}
         assert await Leader(client, "lasthop-system").find() == ("lasthop-system", "a", PORT)

@@ -130,7 +130,7 @@ def test_lost_access_control_is_3_unless_it_is_accepted_by_name(tmp_path: Path) 
     assert lasthop("import", SYSTEM, tmp_path / "in.yaml", "--accept", "access-control", "--strict").exit_code == 3
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_is_imported(folder: Path) -> None:
+def test_unreadable_input_is_named_and_the_rest_is_imported(folder: Path) -> None:
     (folder / "broken.yaml").write_text("a: [")
     (folder / "text.json").write_bytes(b"\xff")
     result = lasthop("import", SYSTEM, folder, folder / "missing.yaml")
@@ -263,7 +263,7 @@ async def test_a_cluster_is_read_with_only_the_secrets_that_are_referred_to(api:
     assert "Service obs/grafana" not in found["objects"]
 
 
-async def test_what_may_not_be_read_is_named(api: FakeApi) -> None:
+async def test_unreadable_kinds_are_named(api: FakeApi) -> None:
     api.faults[("get", "secrets")] = ["*", Refusal(403, "Forbidden", "no")]
     found = json.loads((await run("import", SYSTEM, "--context", "dev", "-o", "json")).stdout)
     assert any("may not be read with your rights" in note["message"] for note in found["notes"])

@@ -105,7 +105,7 @@ def test_the_name_of_a_file_adds_nothing_to_the_manifest(tmp_path: Path) -> None
     assert result.stdout.startswith("# From ") and "x\\nkind: VerificationWaiver" in result.stdout.splitlines()[0]
 
 
-def test_what_a_gateway_would_refuse_is_said(tmp_path: Path) -> None:
+def test_certificates_that_a_gateway_would_refuse_are_reported(tmp_path: Path) -> None:
     (tmp_path / "old.pem").write_text(OLD.pem)
     assert "it is expired 3 days ago" not in lasthop("pin", tmp_path / "old.pem", "--by", "key").stderr
     said = lasthop("pin", tmp_path / "old.pem").stderr
@@ -163,7 +163,7 @@ def test_errors_of_a_file_say_what_to_do(tmp_path: Path, content: str, said: str
         (("file", "--name", "Bad_Name"), "is not a valid object name"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_invalid_combinations_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...], said: str
 ) -> None:
     (tmp_path / "file").write_text(LEAF.pem)

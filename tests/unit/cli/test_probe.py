@@ -94,7 +94,7 @@ def test_another_address_is_tried_with_the_policy(tmp_path: Path, serve: Callabl
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("trusted", [True, False])
-def test_the_gateways_own_certificate_is_shown_and_never_told(
+def test_the_gateways_client_certificate_is_presented_and_its_key_never_shown(
     tmp_path: Path, serve: Callable[..., Backend], version: ssl.TLSVersion, trusted: bool
 ) -> None:
     context = GOOD.server_context()
@@ -202,7 +202,7 @@ SPELLINGS = (
 
 
 @pytest.mark.parametrize("spelling", [*([each] for each in SPELLINGS), ["backendtlspolicy", "api"], ["svc", "shop/api"]])
-def test_what_status_prints_can_be_probed(tmp_path: Path, serve: Callable[..., Backend], spelling: list[str]) -> None:
+def test_names_from_status_can_be_probed(tmp_path: Path, serve: Callable[..., Backend], spelling: list[str]) -> None:
     other = docs.hop("other", 9, docs.policy("other", "api.example", "ca"))
     folder = write(tmp_path, *docs.hop("api", serve(GOOD.server_context()).port, POLICY), *other)
     (target,) = probed(folder, *spelling)["targets"]
@@ -255,7 +255,7 @@ def _targets(folder: Path, *documents: dict[str, Any]) -> str:
     return json.dumps(probed(write(folder, *documents), code=1)["targets"])
 
 
-def test_what_is_refused_is_told_without_a_connection(tmp_path: Path) -> None:
+def test_a_refused_hop_is_reported_without_a_connection(tmp_path: Path) -> None:
     hop = [docs.service("api"), docs.route("api", docs.to("api"))]
     assert "ConfigMap shop/nowhere does not exist" in _targets(
         tmp_path / "a", *hop, docs.policy("api", "api.example", "nowhere")
@@ -269,7 +269,7 @@ def test_what_is_refused_is_told_without_a_connection(tmp_path: Path) -> None:
     assert "already targeted by BackendTLSPolicy shop/older, which is older" in _targets(tmp_path / "d", *hop, older, newer)
 
 
-def test_who_does_not_answer_is_told_apart(tmp_path: Path, serve: Callable[..., Backend]) -> None:
+def test_a_silent_replica_is_distinct(tmp_path: Path, serve: Callable[..., Backend]) -> None:
     port, plaintext = free_port(), serve(None)
     hop = [docs.service("api"), *docs.endpoints("api", port, plaintext.port), docs.route("api", docs.to("api")), POLICY]
     endpoints = probed(write(tmp_path, *hop), code=1)["targets"][0]["endpoints"]

@@ -199,7 +199,7 @@ def test_bad_input_is_answered_in_words(args: tuple[str, ...], said: str, tmp_pa
     assert "Traceback" not in result.output
 
 
-def test_who_stops_one_of_several_gateways_is_told_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_with_several_gateways_lists_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     running = [local.LocalGateway(Path(f"/run/{name}"), os.geteuid(), {"folder": f"/{name}"}) for name in "ab"]
     monkeypatch.setattr(local, "gateways", lambda: running)
     monkeypatch.setattr(local, "state", lambda gateway: "running")
