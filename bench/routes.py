@@ -1,12 +1,11 @@
 """`python -m bench.routes`: what a request costs Envoy with 1,000 routes on one hostname, beside one with a single route.
 
-Both hosts are on one listener of one Envoy, lead to one backend and are asked for the same paths. Short rounds take turns, in
-changing order, so that whatever else the machine does falls on all; each turn gives a ratio, and the median of many counts,
-with the interval in which it lies with 95 % confidence. `--routes 1` shows what the bench makes of no difference at all.
+Both hosts are on one listener of one Envoy, have one backend and get requests for the same paths. They take turns in short
+rounds, in changing order, so that the load of other processes affects all. Each turn gives a ratio; the result is the median
+with its 95 % confidence interval. `--routes 1` shows what the bench makes of no difference at all.
 
-Two figures: the same request again and again, which is what finding its route costs; and requests spread over all routes,
-which also pay for bringing 1,000 different routes into the CPU's caches. It fails if one of them is above the goal with 95 %
-confidence.
+It has two figures. A repeated request shows the cost of finding its route; requests spread over all routes also load 1,000
+different routes into the CPU's caches. It fails if one of them is above the goal with 95 % confidence.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from tests.proxy.lasthop import Lasthop
 
 GOAL = 1.03
 RULES = 16
-"""Of one HTTPRoute: as many as it may have."""
+"""Matches of one HTTPRoute: the maximum."""
 CLIENTS = 8
-"""Connections that ask at the same time, so that Envoy does not wake up for each request alone."""
+"""Number of concurrent connections, so that Envoy does not wake up for each single request."""
 PROCESS_CPU_CLOCK = 2
 """CPUCLOCK_SCHED of <linux/posix-timers.h>: another process's CPU time in nanoseconds, where /proc has ticks of 10 ms."""
 
@@ -123,7 +122,7 @@ class Clients:
 
 
 def measure(envoy: int, clients: Clients, series: dict[str, tuple[str, list[int]]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of Envoy's CPU for each request, by series and round. A series is a host and the routes to ask for."""
+    """Seconds of Envoy's CPU for each request, by series and round. A series is a host and the routes to request."""
     found: dict[str, list[float]] = {name: [] for name in series}
     for number in range(-1, rounds):
         for name in sorted(series, reverse=bool(number % 2)):
@@ -136,7 +135,7 @@ def measure(envoy: int, clients: Clients, series: dict[str, tuple[str, list[int]
 
 
 def interval(values: list[float]) -> tuple[float, float]:
-    """Between these the median lies with 95 % confidence, by order statistics, whatever the distribution."""
+    """The bounds of the median with 95 % confidence, by order statistics, for any distribution."""
     ordered, half = sorted(values), 0.98 * len(values) ** 0.5
     middle = len(values) / 2
     return ordered[max(0, int(middle - half))], ordered[min(len(values) - 1, int(middle + half))]

@@ -69,7 +69,7 @@ def result(figure: Figure) -> dict[str, Any]:
 
 
 class Clock:
-    """Tells what other processes took of the machine meanwhile. All that the bench has started must have ended by then."""
+    """Prints the CPU that other processes used meanwhile. All that the bench has started must have ended by then."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic(), busy() - _own()

@@ -34,14 +34,14 @@ class Row(NamedTuple):
 
 
 def _protected(envoy_gateway: float) -> Goals:
-    """Of small requests, which pay for protections that hand-tuned Envoy lacks: docs/performance.md has the price of each.
+    """Goal of small requests. They pay for protections that hand-tuned Envoy lacks; docs/performance.md has the price of each.
     There is a goal beside one that has them, too."""
     tuned: Goals = {TUNED: None, TUNED_STATS: None, TUNED_SAFE: AS_TUNED}
     return {**tuned, ENVOY_GATEWAY: envoy_gateway, NGINX: None, HAPROXY: None}
 
 
 def _goals(others: float | None = None) -> Goals:
-    """Of what no protection makes dearer."""
+    """Goal of rows that no protection affects."""
     return {TUNED: AS_TUNED, TUNED_STATS: AS_TUNED, ENVOY_GATEWAY: 1.0, NGINX: others, HAPROXY: others}
 
 

@@ -1,4 +1,4 @@
-"""Reads texts as documents that know their place: several in a file, Lists, JSON, and OpenShift's Templates."""
+"""Reads texts as documents with their positions: several in a file, Lists, JSON, and OpenShift's Templates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from lasthop.edge.admission.yaml import Span, field_lines, parse
 from lasthop_import.versions import converted
 
 MAX_VALUES: Final = 10_000_000
-"""Mappings, lists and scalars in a text: 100,000 objects. Files mode takes fewer; an import blocks nothing else."""
+"""Maximum mappings, lists and scalars in a text: some 100,000 objects. Files mode permits fewer; an import blocks nothing
+else."""
 CLUSTER_SCOPED: Final = frozenset(("Namespace", "IngressClass", "GatewayClass", "ClusterTrustBundle", "ClusterRole"))
 _PARAMETER = re.compile(r"\$\{\{?([A-Za-z0-9_]+)\}?\}")
 
@@ -48,7 +49,7 @@ class Document:
     def __init__(
         self, value: Json, text: SourceText, span: Span = NOWHERE, base: Path = (), namespace: str = "default"
     ) -> None:
-        """`namespace`: its namespace if it names none. An older version is converted if its shape is known."""
+        """`namespace`: default namespace. It converts older versions with a known schema."""
         self.value = value = converted(value)
         self.text = text
         self.span = span

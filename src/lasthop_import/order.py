@@ -1,6 +1,6 @@
 """Finds rules whose order changes: Gateway API tries the more specific match first, other gateways the first one written.
 
-For importers of systems that go by list order or priority: give the rules of a host in the old order.
+Importers of systems with list order or priorities pass the rules of a host in the old order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lasthop_import.model import ImportedMatch, ImportedRule, ImportedValueMatch
 from lasthop_import.notes import Category, Note
 
 MOST: Final = 300
-"""Rules of a host that are compared, each with each."""
+"""Limit of rules per host: each is compared with each."""
 _TYPES: Final = {PathKind.EXACT: routing.PathType.EXACT, PathKind.REGEX: routing.PathType.REGEX}
 ROOT: Final = PathMatch(PathKind.SEGMENT, "/")
 
@@ -50,7 +50,7 @@ def _precedence(match: ImportedMatch) -> tuple[int, ...]:
 
 
 def _overlap(one: ImportedMatch, other: ImportedMatch) -> bool:
-    """Returns whether some request may match both; regular expressions are not looked into."""
+    """Returns whether some request may match both; it does not analyse regular expressions."""
     if one.method and other.method and one.method != other.method:
         return False
     if _exclude(one.headers, other.headers) or _exclude(one.query, other.query):

@@ -1,4 +1,4 @@
-"""What the input does not show may restrict access or ask for TLS: its routes stay closed, and its hops fail closed."""
+"""Settings outside the input may restrict access or require TLS: its routes stay closed, and its hops fail closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our CEL and Google's say the same of every rule of the CRDs, whatever it is asked of."""
+"""Our CEL and Google's agree on every rule of the CRDs, for any input."""
 
 from __future__ import annotations
 
@@ -165,6 +165,6 @@ def test_errors_and_values_are_those_of_googles_cel(expression: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1 * 2", "self.f(", "has(self)", "self.map(x, x)", "dyn(1)", "a b", "'a", "f()", "{}"])
-def test_what_no_rule_uses_is_refused(text: str) -> None:
+def test_unused_parts_of_cel_are_refused(text: str) -> None:
     with pytest.raises(SyntaxError):
         compiled(text)

@@ -212,7 +212,7 @@ def test_a_reference_grant_that_opens_a_way_to_plaintext_is_the_edit() -> None:
     assert short(found) == ("b/far", ("a/dev", "a/prod"), "plaintext", "", ["ReferenceGrant b/open deleted"])
 
 
-def test_of_many_objects_in_one_batch_those_are_named_that_the_hop_rests_on() -> None:
+def test_only_the_objects_behind_a_hop_are_named_among_many_in_one_batch() -> None:
     found = Running().edit(ALLOW, mk_service("a/unrelated"), mk_config_map("a/other", ca_pem("other")), policy("plain", "ca"))
     named = {(each.backend, gateway): short(each)[-1] for each in found for gateway in each.gateways}
     assert named.keys() == {("a/waived", "a/prod"), ("a/plain", "a/dev"), ("a/plain", "a/prod")}
@@ -238,7 +238,7 @@ def test_the_first_start_counts_and_lists_nothing() -> None:
 
 
 @pytest.mark.parametrize("complete", [True, False])
-def test_what_came_and_went_while_nothing_ran_is_recorded_if_all_hops_were_remembered(complete: bool) -> None:
+def test_changes_while_nothing_ran_are_recorded_if_the_memory_had_all_hops(complete: bool) -> None:
     before = Running().engine.verifications.ports()
     engine = Engine(now=NOW.timestamp())
     engine.verifications.recall(before, complete=complete)

@@ -23,9 +23,9 @@ from lasthop_import.settings import Progress, System
 
 STDIN: Final = "-"
 MAX_FILE: Final = 512 * 1024 * 1024
-"""Bytes of a file. More than files mode takes: it is read once, and blocks nothing else."""
+"""Maximum bytes of a file. Higher than in files mode, because the import reads it once and blocks nothing else."""
 ROUNDS: Final = 4
-"""Rounds of fetching Secrets from a cluster: an object that was fetched may name another one."""
+"""Maximum rounds of fetching Secrets from a cluster: a fetched object may refer to another one."""
 PLURALS: Final = {"Secret": "secrets", "ConfigMap": "configmaps"}
 
 
@@ -33,9 +33,9 @@ class ImportInput(NamedTuple):
     documents: tuple[Document, ...]
     problems: tuple[Unparsable, ...] = ()
     hidden: Mapping[Key, str] = MappingProxyType({})
-    """Objects that may not be read, and why."""
+    """Objects that the user may not read, with reasons."""
     reading: SystemsRead | None = None
-    """The result of reading a cluster, from which single objects were fetched."""
+    """The input from a cluster, including objects that were fetched one by one."""
 
 
 def from_paths(paths: Sequence[str], namespace: str, progress: Progress) -> ImportInput:
@@ -114,7 +114,7 @@ async def from_cluster(
 async def _listed(
     client: Client, namespace: str, systems: Sequence[System], text: SourceText, progress: Progress
 ) -> ImportInput:
-    """Returns the objects of all kinds that the systems read, and which kinds may not be listed."""
+    """Returns the objects of all kinds that the systems read, and the kinds that the user may not list."""
     kinds = {(kind.group, kind.kind): kind for system in systems for kind in (*system.kinds, *SHARED)}
     progress("Listing the cluster", 0, len(kinds))
     listed = await look(client, kinds.values(), namespace, beyond=False)

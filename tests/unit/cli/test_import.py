@@ -1,4 +1,4 @@
-"""`lasthop import`: where it reads, what it writes, and how it ends."""
+"""`lasthop import`: its input, its output, and its exit codes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_folder_with_other_files_is_left_alone(folder: Path) -> None:
         ("backends:\n- port: nonsense\n", "decisions.yaml:2: port: write namespace/service:port"),
         ("backends:\n- port: obs/grafana:443\n  waive: All\n", "decisions.yaml:3: waive: needs a reason"),
         ("backends:\n- port: obs/grafana:443\n  waive: All\n  reason: x\n", "decisions.yaml:3: waive: needs an end"),
-        ("backends:\n- port: obs/grafana:443\n  hostnam: x\n", "decisions.yaml:3: there is no field hostnam"),
+        ("backends:\n- port: obs/grafana:443\n  hostnam: x\n", "decisions.yaml:3: unknown field hostnam"),
         ("backends:\n- port: obs/grafana:443\n  ca: {file: none.pem}\n  hostname: x\n", "none.pem, which cannot be read"),
         ("- x\n", "must be a mapping"),
         ("{", "decisions.yaml:"),
@@ -130,7 +130,7 @@ def test_lost_access_control_is_3_unless_it_is_accepted_by_name(tmp_path: Path) 
     assert lasthop("import", SYSTEM, tmp_path / "in.yaml", "--accept", "access-control", "--strict").exit_code == 3
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_is_imported(folder: Path) -> None:
+def test_unreadable_input_is_named_and_the_rest_is_imported(folder: Path) -> None:
     (folder / "broken.yaml").write_text("a: [")
     (folder / "text.json").write_bytes(b"\xff")
     result = lasthop("import", SYSTEM, folder, folder / "missing.yaml")
@@ -161,7 +161,7 @@ def test_a_wrong_command_line_is_an_error_without_a_traceback(args: tuple[str, .
 
 
 def test_a_mistyped_system_gets_the_one_that_is_meant(folder: Path) -> None:
-    assert "there is no system istoi; did you mean istio?" in lasthop("import", "istoi", folder).stderr
+    assert "unknown system istoi; did you mean istio?" in lasthop("import", "istoi", folder).stderr
 
 
 def test_keys_are_written_only_on_request_and_then_only_for_the_owner(folder: Path, tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ async def test_a_cluster_is_read_with_only_the_secrets_that_are_referred_to(api:
     assert "Service obs/grafana" not in found["objects"]
 
 
-async def test_what_may_not_be_read_is_named(api: FakeApi) -> None:
+async def test_unreadable_kinds_are_named(api: FakeApi) -> None:
     api.faults[("get", "secrets")] = ["*", Refusal(403, "Forbidden", "no")]
     found = json.loads((await run("import", SYSTEM, "--context", "dev", "-o", "json")).stdout)
     assert any("may not be read with your rights" in note["message"] for note in found["notes"])

@@ -118,7 +118,7 @@ def test_a_typo_in_the_target_is_no_way_to_plaintext(tmp_path: Path, ca: Path, w
         ((), "--to https://"),
     ],
 )
-def test_what_does_not_make_sense_is_refused_and_nothing_is_written(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
+def test_invalid_options_are_refused_and_nothing_is_written(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
     result = lasthop("init", tmp_path / "demo", *args)
     assert result.exit_code == 2
     assert said in result.stderr

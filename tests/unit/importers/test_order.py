@@ -1,4 +1,4 @@
-"""Rules that were tried in the order of a list: where Gateway API's own order differs, and the difference can show."""
+"""Rules in the order of a list: cases in which Gateway API's order differs and a request can show it."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_what_is_saved_again_is_what_it_is_now() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[[1, 2]]", b"\xff"])
-def test_a_damaged_file_is_told_apart_from_one_that_does_not_exist(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_differs_from_a_missing_one(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "verification.json").write_bytes(content)
     assert isinstance(memory.load(tmp_path / "verification.json"), codec.Damaged)
     assert isinstance(memory.load(tmp_path), codec.Damaged)
@@ -105,7 +105,7 @@ def test_what_is_to_be_saved_is_told_apart_from_what_is() -> None:
     assert engine.verifications.version > before
 
 
-def test_what_was_edited_while_nothing_ran_is_recorded_at_the_next_start(tmp_path: Path) -> None:
+def test_edits_while_nothing_ran_are_recorded_at_the_next_start(tmp_path: Path) -> None:
     path, record = tmp_path / memory.FILE, ChangeRecord()
     record.begin("no hops", 500.0)
     record.add(life(path, WORLD).verifications.edits(), 1000.0)
@@ -135,7 +135,7 @@ async def keeping(path: Path, monkeypatch: pytest.MonkeyPatch, pause: float = 0.
         task.cancel()
 
 
-async def test_what_is_new_since_the_last_save_is_saved_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changes_since_the_last_save_are_saved_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "verification.json"
     async with keeping(path, monkeypatch, 60.0) as runtime:
         await until(path.exists)
@@ -147,7 +147,7 @@ async def test_what_is_new_since_the_last_save_is_saved_at_the_end(tmp_path: Pat
 @pytest.mark.parametrize(
     ("spoil", "what"), [(Path.unlink, "was deleted"), (lambda path: path.write_bytes(b"{"), "was damaged")]
 )
-async def test_what_is_done_to_the_record_just_before_the_end_is_noticed(
+async def test_manipulations_of_the_record_just_before_the_end_are_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], object], what: str
 ) -> None:
     path = tmp_path / "verification.json"

@@ -53,7 +53,7 @@ def test_every_failing_case_is_in_every_rendering_with_its_sentence_and_how_to_r
             assert failed.case.name in text and "curl -v" in text, name
 
 
-def test_what_a_backend_sends_breaks_no_rendering() -> None:
+def test_no_text_of_a_backend_breaks_rendering() -> None:
     ElementTree.fromstring(_rendered(REPORT, "junit"))
     assert "<script>" not in _rendered(REPORT, "html") and "<script>" not in _rendered(REPORT, "markdown")
 

@@ -1,4 +1,4 @@
-"""Explanations: what they say about small worlds, read from the query graph."""
+"""Explanations of small worlds, from the recorded reads of the query graph."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_plaintext_tells_of_a_policy_that_misses_the_port() -> None:
     assert _said(fact, "it names port htps, which the Service does not have").state is FactState.BAD
 
 
-def test_a_younger_policy_is_told_who_wins() -> None:
+def test_a_younger_policy_names_the_winner() -> None:
     younger = mk_policy("shop/q", "api", "other.internal", ["corp-ca"], created="2026-02-01T00:00:00Z")
     fact = _explained(Key("BackendTLSPolicy", "shop", "q"), younger)
     assert _said(fact, "is already targeted by BackendTLSPolicy shop/p, which is older").state is FactState.BAD
@@ -241,7 +241,7 @@ def test_explaining_leaves_nothing_behind_in_the_graph() -> None:
     assert set(engine.graph.nodes) == before
 
 
-async def test_what_does_not_exist_is_not_explained() -> None:
+async def test_missing_objects_are_not_explained() -> None:
     assert await step_by_step(tree(_engine(*WORLD).graph, Key("Service", "shop", "nowhere"), lambda key: None)) is None
 
 
@@ -284,7 +284,7 @@ def test_a_policy_whose_ports_all_have_policies_of_their_own_is_never_used() -> 
     assert _said(found, "other policies name each port (shop/q)")
 
 
-def test_a_policy_for_a_service_that_does_not_exist_is_told_where_it_is_probably_meant() -> None:
+def test_a_policy_for_a_missing_service_is_reported_at_the_probable_one() -> None:
     found = _explained(ROUTE, mk_policy("shop/p", "apii", "api.internal", ["corp-ca"]))
     assert _said(found, "plaintext: no BackendTLSPolicy targets this port").state is FactState.WARNING
     assert _said(found, "BackendTLSPolicy shop/p names Service apii, which does not exist; it probably means this one")

@@ -155,7 +155,7 @@ def test_a_pinned_certificate_that_is_its_own_anchor_is_named_once() -> None:
     assert compare(leaf(A), ca_and_pin).kind is OTHER
 
 
-def test_what_came_and_went_is_named_by_subject_and_fingerprint() -> None:
+def test_added_and_removed_cas_are_named_by_subject_and_fingerprint() -> None:
     found = compare(of(), of(cas=(B,)))
     assert str(found) == f"trusts CA CA b (SHA-256 {'b' * 16}…), no longer trusts CA CA a (SHA-256 {'a' * 16}…)"
     assert str(compare(of(), of(names=("a", "b", "c")))) == "accepts the name b and c"
@@ -182,7 +182,7 @@ def test_across_strengths_what_both_check_is_still_shown() -> None:
 
 
 @pytest.mark.parametrize(("digest", "expected"), [("d", SAME), ("e", OTHER)])
-def test_what_an_older_version_recorded_is_compared_by_its_digest(digest: str, expected: ChangeKind) -> None:
+def test_records_of_an_older_version_are_compared_by_digest(digest: str, expected: ChangeKind) -> None:
     old = HopVerification(Strength.VERIFIED, POLICY, "CA", ("a",), digest="d")
     now = msgspec.structs.replace(of(), digest=digest)
     assert compare(old, now).kind is expected

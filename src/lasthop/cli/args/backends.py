@@ -1,4 +1,4 @@
-"""Parses `--to URL` and the options that belong to it, of `lasthop run` and `lasthop init`.
+"""Parses `--to URL` and its options, for `lasthop run` and `lasthop init`.
 
 Options after a `--to` apply to that backend, those before the first `--to` to all backends.
 """
@@ -21,7 +21,7 @@ from lasthop.cli.args.values import is_name, program
 
 META: Final = "lasthop.backends"
 SYSTEM: Final = "system"
-"""As --ca: the CAs that this system trusts."""
+"""A value of --ca: the CAs that this system trusts."""
 LISTEN: Final = "127.0.0.1:8080"
 PORTS: Final = {"https": 443, "http": 80}
 HEX_PIN: Final = re.compile(r"(?:[0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}")
@@ -72,17 +72,17 @@ LISTS: Final = ("ca", "pin", "option")
 
 
 class Token(NamedTuple):
-    """Some words of the command line."""
+    """An option of the command line with its values, or an argument."""
 
     words: tuple[str, ...]
     option: str = ""
     """`to`, or a key of OPTIONS; empty: something else."""
     backend: int = -1
-    """The number of the `--to` that it belongs to; -1: none."""
+    """The index of its `--to`; -1 before the first."""
 
 
 class GroupedCommand(click.Command):
-    """Keeps the order of the options, which assigns each to a backend."""
+    """Keeps the order of the options, because each belongs to the `--to` before it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[META] = tuple(_tokens(self, args))
@@ -114,9 +114,9 @@ def options(*names: str) -> Callable[..., Any]:
             _flag("--plaintext", "The backend of an http:// URL: neither encrypted nor verified."),
             _flag("--keep-host", "Send the client's Host header on, not the name in URL."),
             _listed("--client-key", "client_key", "FILE", "Its private key, as PEM.  [default: in the same file]"),
-            _listed("--client-cert", "client_cert", "FILE", "PEM certificate to show to a backend that asks for one."),
+            _listed("--client-cert", "client_cert", "FILE", "PEM client certificate, for a backend that requests one."),
             _listed("--option", "option", "NAME=VALUE", "A lasthop.dev/NAME option of the policy, as min-tls-version=1.1."),
-            _listed("--path", "path", "/PATH", "Only requests whose path begins like this."),
+            _listed("--path", "path", "/PATH", "Only requests whose path begins with this."),
             _listed("--host", "host_match", "NAME", "Only requests for this host."),
             _listed("--hostname", "hostname", "NAME", "The name in the backend's certificate.  [default: the host in URL]"),
             _listed("--pin", "pin", "SHA256|FILE", "Trust this certificate or key: SHA-256, or what `lasthop pin` prints."),
@@ -143,7 +143,7 @@ def _flag(name: str, help: str) -> Callable[..., Any]:
 
 
 def given(context: click.Context) -> tuple[Backend, ...]:
-    """Returns the backends of the command line; none if there is no --to."""
+    """Returns the backends of the command line; empty without --to."""
     tokens: tuple[Token, ...] = context.meta[META]
     count = sum(token.option == "to" for token in tokens)
     stray = next((token for token in tokens if token.option in OPTIONS), None)
@@ -203,7 +203,7 @@ def parse_url(text: str, default: str = "https") -> tuple[str, str, int]:
     host, port = split_port(place)
     if is_ip(place.strip("[]")) or not host:
         host, port = place.strip("[]"), str(PORTS[scheme])
-    # Programs differ in what they make of 127.1 or 0x7f.0.0.1, so that another host might be verified than used.
+    # Programs parse 127.1 and 0x7f.0.0.1 differently, so the verified host could differ from the host in use.
     numeric = NUMBER.fullmatch(host.rpartition(".")[2]) is not None
     if not (is_ip(host) or (is_name(host) and not numeric)) or not port.isdecimal() or not 0 < int(port) < 65536:
         raise click.BadParameter(f"{text} is not a URL of a backend; {example}", param_hint="--to")
@@ -256,7 +256,7 @@ def listen_address(text: str) -> tuple[str, int]:
 
 
 def command_line(context: click.Context, changed: dict[int, Backend]) -> str:
-    """Returns the typed command with changed options of some backends, to be copied."""
+    """Returns the command line as typed, with changed options of some backends, for the user to copy."""
     tokens: tuple[Token, ...] = context.meta[META]
     before = given(context)
     _, *words = context.command_path.split()

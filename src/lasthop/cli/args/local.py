@@ -30,7 +30,7 @@ class LocalGateway(NamedTuple):
     run_dir: Path
     uid: int
     about: dict[str, Any]
-    """What its Lasthop wrote when it started; empty: one that did not say. Another user may have written anything."""
+    """As its Lasthop wrote it at the start; empty: unknown. Untrusted: another user may have written the file."""
 
     @property
     def name(self) -> str:
@@ -43,15 +43,15 @@ class LocalGateway(NamedTuple):
 
 
 def describe(run_dir: Path, about: dict[str, Any]) -> None:
-    """Writes what other commands show of a gateway."""
+    """Writes the description of a gateway that other commands show."""
     import json
 
     (run_dir / ABOUT).write_text(json.dumps(about))
 
 
 def clear(run_dir: Path) -> None:
-    """Removes the files of an ended gateway, so that the next one starts with an empty directory. The lock of one without a
-    folder of its own (`lasthop run --to`) stays, because the next one may be waiting for it."""
+    """Removes the files of an ended gateway, so that the next one starts with an empty directory. The lock of a gateway
+    without a folder (`lasthop run --to`) stays, because the next one may be waiting for it."""
     from lasthop.edge.proxy import handover
 
     if (run_dir / paths.OBJECTS).is_dir():
@@ -69,7 +69,7 @@ def clear(run_dir: Path) -> None:
 
 
 def gateways() -> list[LocalGateway]:
-    """Returns the gateways of this user, running or not; of root's all users'."""
+    """Returns the gateways of this user, running or not; for root, those of all users."""
     found = (LocalGateway(path, uid, about(path)) for root, uid in paths.roots() for path in _folders(root, uid))
     return sorted(found, key=lambda each: (not each.is_own, each.uid, each.name))
 
@@ -101,8 +101,8 @@ def about(run_dir: Path) -> dict[str, Any]:
 
 
 def holder(run_dir: Path) -> int:
-    """Returns the pid of the Lasthop that has the directory locked; 0: none. Does not try the lock, which could keep a
-    Lasthop from starting."""
+    """Returns the pid of the Lasthop that has locked the directory; 0: none. Does not try to lock it, because that could
+    prevent a Lasthop from starting."""
     try:
         lock = run_dir / "lock"
         descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -123,7 +123,8 @@ def _descriptors(pid: int) -> Iterator[Path]:
 
 
 def interrupt(run_dir: Path, *, now: bool) -> bool:
-    """Ends the Lasthop that holds the directory as Ctrl-C does; `now`: as a second one does. Returns whether it has ended."""
+    """Stops the Lasthop that holds the directory, like Ctrl-C; with `now`, like a second Ctrl-C. Returns whether it has
+    ended."""
     with _held(run_dir) as pidfd:
         if pidfd is None:
             return True
@@ -140,9 +141,9 @@ def interrupt(run_dir: Path, *, now: bool) -> bool:
 
 
 def take_over(run_dir: Path, limit: float) -> bool:
-    """Tells the Lasthop that holds the directory to end and to leave its proxies. Returns whether it has ended.
+    """Signals the Lasthop that holds the directory to end and to leave its proxies running. Returns whether it has ended.
 
-    One that does not know the signal ends by it, as by any other, and its proxies serve on all the same."""
+    The signal kills a version that does not handle it, and its proxies serve on all the same."""
     with _held(run_dir) as pidfd:
         if pidfd is None:
             return True
@@ -152,7 +153,7 @@ def take_over(run_dir: Path, limit: float) -> bool:
 
 @contextlib.contextmanager
 def _held(run_dir: Path) -> Iterator[int | None]:
-    """Opens the process that holds the directory: no signal can reach another one that has got its pid."""
+    """Opens the process that holds the directory, so that no signal reaches another process that has reused its pid."""
     pid = holder(run_dir)
     try:
         pidfd = os.pidfd_open(pid) if pid else -1
@@ -185,7 +186,7 @@ def present() -> list[tuple[LocalGateway, str]]:
 
 
 def chosen(folder: Path | None, everything: bool = False) -> list[LocalGateway]:
-    """Returns the gateways that a command is to end: of a folder, the only one, or all of this user."""
+    """Returns the gateways to stop: that on a folder, the only one, or all of this user."""
     if folder is not None:
         return _on_folder(folder)
     running = [each for each, _ in present()]
@@ -209,7 +210,7 @@ def _on_folder(folder: Path) -> list[LocalGateway]:
     """Returns this user's gateway on a folder, running or not. Raises if only another user's runs there."""
     run_dir, about = paths.of_folder(paths.runtime_root(), folder), {"folder": paths.absolute(folder)}
     known = [each._replace(about=about) for each in gateways() if each.run_dir.name == run_dir.name]
-    # What another user has there must not keep this one from ending its own.
+    # Another user's gateway there must not prevent this user from stopping their own.
     running = sorted((each for each in known if state(each) != "ended"), key=lambda each: not each.is_own)
     for each in running[:1]:
         _require_own(each)
@@ -217,7 +218,7 @@ def _on_folder(folder: Path) -> list[LocalGateway]:
 
 
 def note_others() -> None:
-    """Notes that other users' gateways are not looked for, where there may be some."""
+    """Notes that other users may have gateways, which the command does not search for."""
     if hint := paths.of_others():
         note(f"{hint[:1].upper()}{hint[1:]}")
 

@@ -21,10 +21,10 @@ HEADS: Final = ("FOLDER", "STATE", "PID", "AGE", "ADMIN", "IN SYNC", "USER", "VE
 def command(output: str, no_headers: bool) -> None:
     """List the gateways of this machine: those of this user; for root, of all users, and then with USER.
 
-    STATE is running; left: its Lasthop has ended and left the proxies to the next one (--handover); or orphaned: its Lasthop
-    was killed, and the proxies serve on until another `lasthop run` takes them over, or `lasthop stop` ends them. IN SYNC
-    is the number of Gateways whose proxies have acknowledged their whole configuration, of all Gateways; ? if it does not
-    answer. -o json has it by Gateway.
+    STATE is running, left or orphaned. left: its Lasthop has ended and left the proxies to the next one (--handover).
+    orphaned: its Lasthop was killed, and the proxies serve on until another `lasthop run` takes them over, or `lasthop stop`
+    ends them. IN SYNC counts the Gateways whose proxies have acknowledged their whole configuration, and all Gateways; ? if
+    the gateway does not answer. -o json lists each Gateway.
 
     \b
     Examples:
@@ -69,7 +69,7 @@ def _age(started: float | None) -> str:
 
 
 def _gateways(gateway: local.LocalGateway) -> dict[str, Any] | None:
-    """Returns whether the proxies of each Gateway are in sync; None: it does not answer."""
+    """Returns whether the proxies of each Gateway are in sync; None: the gateway does not answer."""
     from lasthop.cli.views.admin_socket import AdminSocketView
 
     try:

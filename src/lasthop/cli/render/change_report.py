@@ -23,10 +23,10 @@ MARKS: Final = {ChangeKind.OTHER_TRUST: "other trust", NEW: "new", NEW_REDUCED: 
 
 
 class ChainReport(msgspec.Struct, frozen=True):
-    """Whether the record is unchanged since it was written."""
+    """Integrity of the record of changes."""
 
     entries: int
-    """The number of the last one."""
+    """The number of the last entry."""
     head: str
     faults: tuple[str, ...]
 
@@ -34,12 +34,12 @@ class ChainReport(msgspec.Struct, frozen=True):
 class ChangeReport(msgspec.Struct, frozen=True):
     where: str
     start: float
-    """Unix time from which changes were wanted."""
+    """Unix time of `--since`."""
     covered: float | None
     """The time from which the record is complete; None: not known."""
     changes: tuple[Entry, ...]
     incidents: tuple[Entry, ...]
-    """Events of the record itself, and where it begins."""
+    """Events of the record itself, and its beginning."""
     chain: ChainReport
 
 
@@ -69,9 +69,9 @@ def _changes(report: ChangeReport) -> Iterator[str]:
     if report.chain.faults:
         yield "The record was edited, so there may have been other changes."
     elif report.covered is None:
-        yield "It is not known since when changes are recorded, so there may have been others."
+        yield "The beginning of the record is unknown, so there may have been other changes."
     elif report.covered > report.start:
-        yield f"The record is complete only from {minute(report.covered)} on; what changed before that is not known."
+        yield f"The record is complete only from {minute(report.covered)} on; earlier changes are unknown."
     yield from ("", _count(report)) if report.changes else (_none(report),)
 
 

@@ -1,4 +1,4 @@
-"""The watched folder: from save to batch, and what must not be seen on the way."""
+"""The watched folder: from a save to a batch, without intermediate states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders and files that cannot be read, or not as usual: what they held stays, the rest is read, and nothing blocks."""
+"""Unreadable folders and files: their last content stays, all others are read, and nothing blocks."""
 
 from __future__ import annotations
 
