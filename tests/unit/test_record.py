@@ -52,8 +52,11 @@ def test_many_changes_of_one_owner_push_nobody_elses_out() -> None:
     assert not record.faults()
 
 
-@pytest.mark.parametrize("kept", [mk(0, weaker=True), msgspec.structs.replace(mk(0), effect="NewReduced")])
-def test_what_weakened_a_hop_or_added_a_weak_one_is_kept_longer_than_the_rest(kept: Entry) -> None:
+REDUCING = (mk(0, weaker=True), *(msgspec.structs.replace(mk(0), effect=f"{how}Reduced") for how in ("New", "Opened")))
+
+
+@pytest.mark.parametrize("kept", REDUCING)
+def test_what_weakened_a_hop_or_let_a_weak_one_begin_is_kept_longer_than_the_rest(kept: Entry) -> None:
     record = mk_record((kept, *(mk(1 + at) for at in range(2 * MAX_ENTRIES))))
     assert (record.changes[0].weaker, record.changes[0].effect) == (kept.weaker, kept.effect)
     assert record.changes[0].at == 0 and not record.faults()

@@ -14,12 +14,19 @@ from lasthop.base.api.times import rfc3339
 from lasthop.cli.render.report import count
 from lasthop.cli.render.terminal import minute, wrapped
 from lasthop.engine.memory.causes import EditKind
-from lasthop.engine.memory.record import BEGAN, NEW, NEW_REDUCED, REMOVED, Entry, Record, since
+from lasthop.engine.memory.record import BEGAN, NEW, NEW_REDUCED, OPENED_REDUCED, REMOVED, Entry, Record, since
 from lasthop.engine.plan.verification_change import ChangeKind
 
 INDENT = " " * 6
 UNKNOWN_AUTHOR: Final = "an unknown author"
-MARKS: Final = {ChangeKind.OTHER_TRUST: "other trust", NEW: "new", NEW_REDUCED: "new", REMOVED: "removed"}
+NO_EDIT: Final = "no edit was seen: it was made while Lasthop was not running, or nothing was edited"
+MARKS: Final = {
+    ChangeKind.OTHER_TRUST: "other trust",
+    NEW: "new",
+    NEW_REDUCED: "new, not fully verified",
+    OPENED_REDUCED: "opened, not fully verified",
+    REMOVED: "removed",
+}
 
 
 class ChainReport(msgspec.Struct, frozen=True):
@@ -83,8 +90,10 @@ def _none(report: ChangeReport) -> str:
 def _count(report: ChangeReport) -> str:
     weaker = [each for each in report.changes if each.weaker]
     unsaid = sum(not each.acknowledged for each in weaker)
-    told = f": {len(weaker)} weaker, {unsaid} of them not acknowledged then" if weaker else ", none of them weaker"
-    return f"{count(len(report.changes), 'change')} since {minute(report.start)} in {report.where}{told}"
+    reduced = sum(each.begins_reduced for each in report.changes)
+    effects = [f"{len(weaker)} weaker, {unsaid} of them not acknowledged then" if weaker else "none of them weaker"]
+    effects += [f"{reduced} began to connect without full verification"] if reduced else []
+    return f"{count(len(report.changes), 'change')} since {minute(report.start)} in {report.where}: {'; '.join(effects)}"
 
 
 def _second(at: float) -> str:
@@ -109,6 +118,8 @@ def _details(each: Entry) -> Iterator[str]:
     for cause in each.causes:
         by = "" if cause.edit is EditKind.EXPIRED else f" by {cause.who or UNKNOWN_AUTHOR}"
         yield f"{cause.object} {cause.edit}{by}"
+    if not each.causes:
+        yield NO_EDIT
     yield from (fact.text for fact in each.facts)
     if each.acknowledged:
         yield f"acknowledged by {each.acknowledged}"
