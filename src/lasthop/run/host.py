@@ -25,7 +25,7 @@ from lasthop.edge.proxy.supervisor import EnvoyExited, EnvoyStarted, Proxy, Prox
 from lasthop.edge.sinks.sink import Sink
 from lasthop.edge.sources.source import ObjectSource
 from lasthop.engine.engine import Engine
-from lasthop.engine.memory.codec import Encoder, Memory, lost
+from lasthop.engine.memory.codec import Damaged, Encoder, Memory, lost
 from lasthop.engine.memory.record import Entry, Record
 from lasthop.engine.outputs.status.status_cache import StatusCache
 from lasthop.engine.outputs.status.urls import served_urls
@@ -183,8 +183,9 @@ class HostRuntime(Sink):
     def _stored(self, path: Path) -> Memory | None:
         """Returns the saved state, and reports if it is not the last one."""
         stored = memory.load(path)
+        kept = memory.set_aside(path) if isinstance(stored, Damaged) else ""
         if what := lost(stored, self._revision):
-            self.controller.record_lost(f"{path} {what}")
+            self.controller.record_lost("; ".join(filter(None, (f"{path} {what}", kept))))
         if not isinstance(stored, Memory):
             return None
         self._revision = max(self._revision, stored.record.revision)

@@ -6,7 +6,9 @@ import hashlib
 import json
 import time
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
+from socket import gethostname
 
 import msgspec
 import pytest
@@ -77,6 +79,13 @@ def test_it_is_json_for_scripts_and_safe_for_terminals(folder: Path) -> None:
     assert [each["weaker"] for each in document["changes"]] == [False, True, False, False]
     assert all(each["time"].endswith("Z") for each in document["changes"])
     assert "\x1b" not in lasthop("audit", str(folder), "--since", "7d").stdout
+
+
+def test_who_made_the_report_and_when_is_part_of_it(folder: Path) -> None:
+    document = json.loads(lasthop("audit", str(folder), "--since", "7d", "-o", "json").stdout)
+    made = datetime.fromisoformat(document["madeAt"]).timestamp()
+    assert abs(made - time.time()) < HOUR and document["host"] == gethostname() and document["lasthop"] == version("lasthop")
+    assert f"by lasthop {version('lasthop')} on {gethostname()}" in lasthop("audit", str(folder), "--since", "7d").stdout
 
 
 @pytest.mark.parametrize(

@@ -204,10 +204,15 @@ async def test_a_file_system_that_fails_for_a_while_ends_nothing(tmp_path: Path,
     assert len(failures) == 3
 
 
-async def test_a_damaged_record_at_the_start_is_noted_in_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_damaged_record_at_the_start_is_kept_and_noted_in_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "verification.json"
     path.write_bytes(b"{")
     async with keeping(path, monkeypatch):
-        await until(lambda: isinstance(memory.load(path), codec.Memory))
+        await until(lambda: path.exists() and isinstance(memory.load(path), codec.Memory))
     (found,) = saved(path).record.incidents
-    assert "was damaged" in found.because
+    assert "was damaged" in found.because and found.because.endswith("; it is kept as verification.damaged")
+    assert (tmp_path / "verification.damaged").read_bytes() == b"{"
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "was damaged" in line]
+    assert "what was lost is not known to this process" in line and "from memory" not in line

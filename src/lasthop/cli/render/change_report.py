@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib.metadata import version
+from socket import gethostname
 from typing import Final
 
 import click
@@ -39,6 +42,9 @@ class ChainReport(msgspec.Struct, frozen=True):
 
 
 class ChangeReport(msgspec.Struct, frozen=True):
+    made: float
+    host: str
+    """The machine that made the report."""
     where: str
     start: float
     """Unix time from which changes were wanted."""
@@ -51,20 +57,25 @@ class ChangeReport(msgspec.Struct, frozen=True):
 
 
 def change_report(record: Record, where: str, start: float, namespace: str = "") -> ChangeReport:
+    """Returns the report of a record, made now on this machine."""
     incidents = tuple(each for each in record.entries if not each.is_change and each.at >= start)
     chain = ChainReport(record.entries[-1].number if record.entries else 0, record.head, record.faults())
-    return ChangeReport(where, start, record.covered(namespace), since(record.changes, start, namespace), incidents, chain)
+    changes = since(record.changes, start, namespace)
+    return ChangeReport(time.time(), gethostname(), where, start, record.covered(namespace), changes, incidents, chain)
 
 
 def text(report: ChangeReport) -> str:
-    return "\n".join((*_changes(report), *_chain(report.chain)))
+    made = f"Made {rfc3339(report.made)} by lasthop {version('lasthop')} on {report.host}"
+    return "\n".join((*_changes(report), *_chain(report.chain), made))
 
 
 def _chain(chain: ChainReport) -> Iterator[str]:
     for fault in chain.faults:
         yield click.style(f"The record was edited: {fault}", fg="red")
     if chain.head:
-        yield f"The chain of {chain.entries:,} entries is {'broken' if chain.faults else 'intact'}; head {chain.head}"
+        state = "broken" if chain.faults else "intact"
+        entries = "1 entry" if chain.entries == 1 else f"{chain.entries:,} entries"
+        yield f"The chain of {entries} is {state}; head {chain.head}"
 
 
 def _changes(report: ChangeReport) -> Iterator[str]:
@@ -132,6 +143,9 @@ def as_json(report: ChangeReport) -> str:
         return [{"time": rfc3339(each.at), **msgspec.to_builtins(each)} for each in entries]
 
     document = {
+        "madeAt": rfc3339(report.made),
+        "host": report.host,
+        "lasthop": version("lasthop"),
         "where": report.where,
         "since": rfc3339(report.start),
         "completeSince": None if report.covered is None else rfc3339(report.covered),

@@ -31,6 +31,17 @@ def load(path: Path) -> Memory | Damaged | None:
         return Damaged(f"cannot be read: {error.strerror}")
 
 
+def set_aside(path: Path) -> str:
+    """Renames a file that cannot be decoded, because its entries are evidence. Returns a clause about it; empty if that
+    failed."""
+    damaged = path.with_suffix(".damaged")
+    try:
+        os.replace(path, damaged)
+    except OSError:
+        return ""
+    return f"it is kept as {damaged.name}"
+
+
 Stamp = tuple[int, int, int]
 
 
