@@ -17,7 +17,7 @@ from lasthop.base.api.times import rfc3339
 from lasthop.cli.render.report import count
 from lasthop.cli.render.terminal import minute, wrapped
 from lasthop.engine.memory.causes import EditKind
-from lasthop.engine.memory.record import BEGAN, NEW, NEW_REDUCED, OPENED_REDUCED, REMOVED, Entry, Record, since
+from lasthop.engine.memory.record import BEGAN, NEW, NEW_REDUCED, OPENED_REDUCED, REMOVED, Entry, Record
 from lasthop.engine.plan.verification_change import ChangeKind
 
 INDENT = " " * 6
@@ -58,9 +58,9 @@ class ChangeReport(msgspec.Struct, frozen=True):
 
 def change_report(record: Record, where: str, start: float, namespace: str = "") -> ChangeReport:
     """Returns the report of a record, made now on this machine."""
-    incidents = tuple(each for each in record.entries if not each.is_change and each.at >= start)
+    entries = list(record.entries_since(start, namespace))
+    changes, incidents = (tuple(each for each in entries if each.is_change is wanted) for wanted in (True, False))
     chain = ChainReport(record.entries[-1].number if record.entries else 0, record.head, record.faults())
-    changes = since(record.changes, start, namespace)
     return ChangeReport(time.time(), gethostname(), where, start, record.covered(namespace), changes, incidents, chain)
 
 

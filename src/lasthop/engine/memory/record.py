@@ -277,6 +277,15 @@ class Record(msgspec.Struct, frozen=True):
         dropped = until.values() if not namespace else [until[scope] for scope in (namespace, ALL) if scope in until]
         return max(self.since, *dropped) if dropped else self.since
 
+    def entries_since(self, start: float, namespace: str = ALL) -> Iterator[Entry]:
+        """Yields the entries of a namespace (empty: all) from a time on, in the order of the chain. An entry that follows one
+        from that time counts, whatever its own time is, because a clock may have been set back."""
+        latest = -math.inf
+        for entry in self.entries:
+            latest = max(latest, entry.at)
+            if latest >= start and (not namespace or not entry.is_change or namespace in entry.namespaces):
+                yield entry
+
     def last_changes(self) -> dict[RecordedHop, Entry]:
         """Returns the last change of each hop in the order of the chain, because a clock may have been set back. Hops whose
         later changes may have been dropped are left out."""
@@ -463,11 +472,6 @@ def _with_gap(record: Record, until: Mapping[str, float]) -> Record:
     note = about_record(INCIDENT, "was merged with one that had dropped entries", last.at)
     stated = sealed(msgspec.structs.replace(note, gap=Gap(own.missing, latest)), last, record.head)
     return msgspec.structs.replace(record, entries=(*record.entries, stated), head=stated.hash)
-
-
-def since(changes: Iterable[Entry], start: float, namespace: str = ALL) -> tuple[Entry, ...]:
-    """Returns the entries of a namespace (empty: all) from a time on, the latest last."""
-    return tuple(entry for entry in changes if entry.at >= start and (not namespace or namespace in entry.namespaces))
 
 
 class ChangeRecord:
