@@ -98,9 +98,21 @@ def test_prods_profile_that_begins_to_allow_waivers_and_ends_it_again() -> None:
     changed = ["GatewayProfile a/prod changed"]
     (found,) = running.edit(ALLOW)
     assert short(found) == ("a/waived", ("a/prod",), "failing closed", "waived (All)", changed)
-    assert found.because == "GatewayProfile a/prod was changed"
+    assert (found.because, found.effect) == ("GatewayProfile a/prod was changed", "OpenedReduced")
     (found,) = running.edit(DENY)
     assert short(found) == ("a/waived", ("a/prod",), "waived (All)", "failing closed", changed)
+
+
+def test_a_hop_that_opens_says_whether_it_is_fully_verified() -> None:
+    running = Running()
+    (closed,) = running.edit(policy("verified", "missing"))
+    (opened,) = running.edit(policy("verified", "ca"))
+    assert (closed.effect, opened.effect, opened.begins_reduced) == ("Closed", "Opened", False)
+    deny, allow = (mk_profile("a/prod", backendTLS={"plaintextBackends": word}) for word in ("Deny", "Allow"))
+    (closed,) = running.edit(deny)
+    (opened,) = running.edit(allow)
+    assert (closed.backend, closed.effect) == ("a/plain", "Closed")
+    assert (opened.after, opened.effect, opened.begins_reduced) == ("plaintext", "OpenedReduced", True)
 
 
 def test_a_third_gateway_that_reaches_a_waived_backend() -> None:

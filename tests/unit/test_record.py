@@ -25,7 +25,6 @@ from lasthop.engine.memory.record import (
     chained,
     joined,
     sealed,
-    since,
 )
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.verdict import HopVerification
@@ -53,8 +52,11 @@ def test_many_changes_of_one_owner_push_nobody_elses_out() -> None:
     assert not record.faults()
 
 
-@pytest.mark.parametrize("kept", [mk(0, weaker=True), msgspec.structs.replace(mk(0), effect="NewReduced")])
-def test_entries_about_weaker_hops_are_kept_longer_than_others(kept: Entry) -> None:
+REDUCING = (mk(0, weaker=True), *(msgspec.structs.replace(mk(0), effect=f"{how}Reduced") for how in ("New", "Opened")))
+
+
+@pytest.mark.parametrize("kept", REDUCING)
+def test_entries_about_weaker_hops_and_new_weak_ones_are_kept_longer_than_others(kept: Entry) -> None:
     record = mk_record((kept, *(mk(1 + at) for at in range(2 * MAX_ENTRIES))))
     assert (record.changes[0].weaker, record.changes[0].effect) == (kept.weaker, kept.effect)
     assert record.changes[0].at == 0 and not record.faults()
@@ -258,10 +260,21 @@ PLAIN = HopVerification(Strength.PLAINTEXT)
 
 def test_it_is_asked_by_time_and_by_namespace_of_backend_or_gateway() -> None:
     found = [Entry(at, "Service", f"{ns}/api", 443, "a", "b", "c", gateways=("edge/web",)) for at, ns in ((1, "a"), (2, "b"))]
-    assert since(found, 2) == (found[1],)
-    assert since(found, 0, "a") == (found[0],)
-    assert since(found, 0, "edge") == tuple(found)
-    assert since(found, 0, "c") == ()
+    record = mk_record(found)
+
+    def asked(start: float, namespace: str = "") -> list[float]:
+        return [each.at for each in record.entries_since(start, namespace)]
+
+    assert (asked(2), asked(0, "a"), asked(0, "edge"), asked(0, "c"), asked(3)) == ([2], [1], [1, 2], [], [])
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=12), st.integers(0, 20))
+def test_a_clock_that_is_set_back_hides_no_change(times: list[int], start: int) -> None:
+    """Whoever asks for what happened since a time gets all that was recorded after something of that time."""
+    record = mk_record([mk(at) for at in times])
+    numbers = [each.number for each in record.entries_since(start)]
+    first = next((number for number, at in enumerate(times, 1) if at >= start), len(times) + 1)
+    assert numbers == list(range(first, len(times) + 1))
 
 
 def test_untrusted_text_is_cut() -> None:

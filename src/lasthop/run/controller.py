@@ -224,8 +224,10 @@ class Controller:
         self.record.merge(known.record)
 
     def record_lost(self, what: str) -> None:
-        """Logs and records a loss of the stored record, as `ConfigMap a/b was deleted`."""
-        self.log.warning(f"the record of verification changes: {what}; it will be rewritten from memory")
+        """Logs and records a loss of the stored record, as `ConfigMap a/b was deleted`. Before anything is compared, this
+        process does not know what was lost."""
+        then = "it will be rewritten from memory" if self._started else "what was lost is not known to this process"
+        self.log.warning(f"the record of verification changes: {what}; {then}")
         self.record.note(what, time.time())
 
     def remembered(self) -> Memory:

@@ -6,13 +6,16 @@ import hashlib
 import json
 import time
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
+from socket import gethostname
 
 import msgspec
 import pytest
 
 from lasthop.base.api.times import rfc3339
 from lasthop.cli.args import paths
+from lasthop.cli.render import change_report
 from lasthop.engine.memory import codec
 from lasthop.engine.memory.causes import EditKind
 from lasthop.engine.memory.codec import Memory
@@ -57,12 +60,32 @@ def test_a_folder_shows_what_was_recorded_while_a_gateway_ran_on_it(folder: Path
     assert "2 changes since " in found.stdout and "1 weaker, 1 of them not acknowledged then" in found.stdout
 
 
+@pytest.mark.parametrize(("effect", "shown"), [("NewReduced", "new"), ("OpenedReduced", "opened")])
+def test_a_hop_that_begins_without_full_verification_is_marked_and_counted(tmp_path: Path, effect: str, shown: str) -> None:
+    before = "" if effect == "NewReduced" else "failing closed"
+    found = Entry(time.time() - HOUR, "Service", "shop/api", 443, before, "waived (All)", "x", effect=effect)
+    state = paths.of_folder(paths.state_root(), tmp_path)
+    state.mkdir(parents=True)
+    memory.save(state / memory.FILE, Memory({}, mk_record((found,), found.at - HOUR)), codec.Encoder())
+    text = lasthop("audit", str(tmp_path), "--since", "24h").stdout
+    assert f"-> waived (All)  {shown}, not fully verified" in text
+    assert "none of them weaker; 1 began to connect without full verification" in text
+    assert change_report.NO_EDIT in " ".join(text.split())
+
+
 def test_it_is_json_for_scripts_and_safe_for_terminals(folder: Path) -> None:
     document = json.loads(lasthop("audit", str(folder), "--since", "7d", "-o", "json").stdout)
     assert [each["after"] for each in document["changes"]][:2] == ["verified (CA) for api.example", "plaintext"]
     assert [each["weaker"] for each in document["changes"]] == [False, True, False, False]
     assert all(each["time"].endswith("Z") for each in document["changes"])
     assert "\x1b" not in lasthop("audit", str(folder), "--since", "7d").stdout
+
+
+def test_who_made_the_report_and_when_is_part_of_it(folder: Path) -> None:
+    document = json.loads(lasthop("audit", str(folder), "--since", "7d", "-o", "json").stdout)
+    made = datetime.fromisoformat(document["madeAt"]).timestamp()
+    assert abs(made - time.time()) < HOUR and document["host"] == gethostname() and document["lasthop"] == version("lasthop")
+    assert f"by lasthop {version('lasthop')} on {gethostname()}" in lasthop("audit", str(folder), "--since", "7d").stdout
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -124,9 +125,17 @@ def test_the_more_there_is_to_write_the_seldomer_it_is_written_up_to_a_limit() -
 
 
 @contextlib.asynccontextmanager
-async def keeping(path: Path, monkeypatch: pytest.MonkeyPatch, pause: float = 0.0) -> AsyncIterator[HostRuntime]:
-    """Keeps a record in a file, as `lasthop run` does, and looks at it without a pause."""
-    monkeypatch.setattr(memory, "pause", lambda interval, took: pause)
+async def keeping(
+    path: Path, monkeypatch: pytest.MonkeyPatch, pause: float = 0.0, asked: list[float] | None = None
+) -> AsyncIterator[HostRuntime]:
+    """Keeps a record in a file, as `lasthop run` does, and looks at it without a pause. `asked` gets what each write took."""
+
+    def paused(interval: float, took: float) -> float:
+        if asked is not None:
+            asked.append(took)
+        return pause
+
+    monkeypatch.setattr(memory, "pause", paused)
     folder = path.parent
     runtime = HostRuntime(FilesSource(folder), Envoy(Path("/no/envoy"), (1, 40, 0)), folder / "run", remembered=path)
     async with asyncio.TaskGroup() as tasks:
@@ -204,10 +213,29 @@ async def test_a_file_system_that_fails_for_a_while_ends_nothing(tmp_path: Path,
     assert len(failures) == 3
 
 
-async def test_a_damaged_record_at_the_start_is_noted_in_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_disk_delays_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or what was recorded just before a crash would be known only as far as the next start can see it."""
+    path, save, asked = tmp_path / "verification.json", memory.save, list[float]()
+
+    def slow(*args: Any) -> memory.Stamp | None:
+        time.sleep(0.3)
+        return save(*args)
+
+    monkeypatch.setattr(memory, "save", slow)
+    async with keeping(path, monkeypatch, asked=asked):
+        await until(lambda: path.exists() and asked)
+    assert max(asked) < 0.3
+
+
+async def test_a_damaged_record_at_the_start_is_kept_and_noted_in_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "verification.json"
     path.write_bytes(b"{")
     async with keeping(path, monkeypatch):
-        await until(lambda: isinstance(memory.load(path), codec.Memory))
+        await until(lambda: path.exists() and isinstance(memory.load(path), codec.Memory))
     (found,) = saved(path).record.incidents
-    assert "was damaged" in found.because
+    assert "was damaged" in found.because and found.because.endswith("; it is kept as verification.damaged")
+    assert (tmp_path / "verification.damaged").read_bytes() == b"{"
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "was damaged" in line]
+    assert "what was lost is not known to this process" in line and "from memory" not in line

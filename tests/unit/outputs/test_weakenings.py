@@ -266,7 +266,7 @@ def test_another_ca_and_other_names_are_recorded_and_no_error(engine: Engine) ->
     assert edit(engine, keyed(mk_policy("a/p", "backend", "new.example", ["c"], section="https"))) == []
     ((_, after, because, weaker, _),) = edits(engine)
     assert (after, weaker) == ("verified (CA) for new.example", False)
-    assert because == "BackendTLSPolicy a/p requires other names than api.example now"
+    assert because == "BackendTLSPolicy a/p was edited: accepts the name new.example, no longer api.example"
 
 
 def restarted(engine: Engine, objects: dict[Key, Object | None]) -> Engine:
