@@ -73,6 +73,9 @@ ABSORBED = (
     "duration('-1s') < duration('0s')",
     "timestamp('2020-01-01T01:00:00+01:00') == timestamp('2020-01-01T00:00:00Z')",
     "timestamp('2020-01-01T24:00:00Z') == timestamp('2020-01-02T00:00:00Z')",
+    "timestamp('9999-12-31T23:59:59Z') > timestamp('9999-12-31T23:59:58Z')",
+    "timestamp('9999-12-31T23:59:59-01:00') > timestamp('9999-12-31T23:59:58Z')",
+    "timestamp('0001-01-01T00:00:00+01:00') < timestamp('9999-12-31T23:59:58Z')",
     "timestamp('2020-01-01') == timestamp('2020-01-01T00:00:00Z')",
     "1 + 1 == 2 && r'\\d' == '\\\\d'",
 )

@@ -17,7 +17,7 @@ from lasthop.edge.sources.files.source import FilesSource
 from lasthop.edge.sources.source import Batch
 from lasthop.engine.engine import Engine
 from lasthop.engine.memory import codec
-from lasthop.engine.memory.record import ChangeRecord
+from lasthop.engine.memory.record import BEGAN, ChangeRecord, Record, about_record
 from lasthop.run.host import HostRuntime
 from lasthop.run.infra import memory
 from tests.fake_api import until
@@ -87,7 +87,12 @@ def test_what_is_saved_again_is_what_it_is_now() -> None:
     assert len(set(texts)) == len(edits)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[[1, 2]]", b"\xff"])
+NEVER = codec.Encoder()(codec.Memory(record=Record((about_record(BEGAN, "no hops", 7.0),)))).replace(
+    b'"at":7.0', b'"at":1e308'
+)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[[1, 2]]", b"\xff", b'{"odd":' + b"[" * 100_000, NEVER])
 def test_a_damaged_file_differs_from_a_missing_one(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "verification.json").write_bytes(content)
     assert isinstance(memory.load(tmp_path / "verification.json"), codec.Damaged)

@@ -13,7 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.probe.checks import check_endpoint
-from lasthop.edge.probe.handshake import Expectation, identity
+from lasthop.edge.probe.handshake import Expectation, NoHandshake, glance, identity
 from lasthop.edge.probe.result import EndpointResult
 from lasthop.engine.plan.tls import Anchors, BackendTLS, San, SanType
 from tests.backends import backend
@@ -153,3 +153,17 @@ def test_a_request_with_a_waiting_caller_has_priority(version: ssl.TLSVersion) -
     context.minimum_version = context.maximum_version = version
     with server(context, say_nothing) as port:
         assert failing(checked(port)) == []
+
+
+@pytest.mark.parametrize("name", ["api.example", f"{'l' * 64}.example"])
+def test_the_name_of_a_policy_is_sent_as_envoy_sends_it(name: str) -> None:
+    context, asked = GOOD.server_context(), []
+    context.sni_callback = lambda connection, name, _: asked.append(name)
+    with server(context, say_nothing) as port:
+        seen = glance("127.0.0.1", port, name)
+    assert (seen.version, asked) == ("TLSv1.3", [name])
+
+
+def test_a_server_name_that_is_not_a_name_is_refused() -> None:
+    with server(GOOD.server_context(), say_nothing) as port, pytest.raises(NoHandshake, match="is not a DNS name"):
+        glance("127.0.0.1", port, "\u00e9..x")

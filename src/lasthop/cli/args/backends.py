@@ -16,6 +16,7 @@ import click
 import msgspec
 
 from lasthop.base.api.addresses import is_ip, split_port, with_port
+from lasthop.base.text.printable import printable
 from lasthop.cli.args.target import added
 from lasthop.cli.args.values import is_name, program
 
@@ -26,6 +27,8 @@ LISTEN: Final = "127.0.0.1:8080"
 PORTS: Final = {"https": 443, "http": 80}
 HEX_PIN: Final = re.compile(r"(?:[0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}")
 NUMBER: Final = re.compile(r"\d+|0[xX][0-9A-Fa-f]*")
+PATH: Final = re.compile(r"(?!.*(?://|/\.\.?(?:/|\Z)|%2[Ff]))/(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*", re.DOTALL)
+LONGEST_PATH: Final = 1024
 KEY_PIN: Final = re.compile(r"[A-Za-z0-9+/]{43}=")
 
 
@@ -159,6 +162,7 @@ def _backend(tokens: Sequence[Token], number: int) -> Backend:
     if "ca" in own or "pin" in own:
         common = {field: value for field, value in common.items() if field not in ("ca", "pin")}
     fields = common | own
+    fields |= {name: fields[name].lower() for name in ("hostname", "host_match") if name in fields}
     scheme, host, port = parse_url(url, "http" if fields.get("plaintext") else "https")
     backend = Backend(scheme, host, port, **fields)
     _require_sense(backend)
@@ -213,8 +217,11 @@ def parse_url(text: str, default: str = "https") -> tuple[str, str, int]:
 def _require_sense(backend: Backend) -> None:
     _require_consistent(backend)
     _require_names(backend)
-    if not backend.path.startswith("/"):
-        raise click.BadParameter(f"{backend.path} does not begin with /", param_hint="--path")
+    if not is_path(backend.path):
+        begins = backend.path.startswith("/")
+        wrong = "is not a path for a route: it is too long, or has //, /./, /../, %2F, or characters to escape as %XX"
+        message = f"{printable(backend.path, 60)} {wrong if begins else 'does not begin with /'}"
+        raise click.BadParameter(message, param_hint="--path")
     for each in backend.option:
         if not re.fullmatch(r"(lasthop\.dev/)?[a-z-]+=.*", each):
             raise click.BadParameter(f"{each} is not NAME=VALUE, as min-tls-version=1.1", param_hint="--option")
@@ -240,6 +247,11 @@ def _require_names(backend: Backend) -> None:
     host = backend.host_match
     if host and (is_ip(host) or not is_name(host.removeprefix("*."))):
         raise click.BadParameter(f"{host} is not a DNS name, as app.example or *.app.example", param_hint="--host")
+
+
+def is_path(text: str) -> bool:
+    """Returns whether an HTTPRoute may have this path as prefix."""
+    return len(text) <= LONGEST_PATH and PATH.fullmatch(text) is not None
 
 
 def listen_address(text: str) -> tuple[str, int]:

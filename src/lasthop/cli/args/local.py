@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shlex
 import signal
 import stat
 import time
@@ -14,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from lasthop.base import foreign_file
 from lasthop.base.text.printable import printable
 from lasthop.cli.args import paths
 from lasthop.cli.render.terminal import note
@@ -36,6 +38,17 @@ class LocalGateway(NamedTuple):
     def name(self) -> str:
         folder = self.about.get("folder")
         return folder if isinstance(folder, str) else str(self.run_dir)
+
+    @property
+    def started(self) -> float | None:
+        """Unix time; None: unknown."""
+        started = self.about.get("started")
+        return started if isinstance(started, int | float) and 0 < started <= time.time() else None
+
+    @property
+    def stop_command(self) -> str:
+        """The command that ends it, to be copied into a shell."""
+        return shlex.join(("lasthop", "stop", self.name))
 
     @property
     def is_own(self) -> bool:
@@ -83,20 +96,12 @@ def _folders(root: Path, uid: int) -> Iterator[Path]:
 
 
 def about(run_dir: Path) -> dict[str, Any]:
-    """Reads as little as possible: another user's file may be huge, or a pipe that never ends."""
     import json
 
     try:
-        descriptor = os.open(run_dir / ABOUT, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        found = json.loads(foreign_file.read(run_dir / ABOUT, MAX_ABOUT))
+    except (OSError, ValueError, RecursionError):
         return {}
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return {}
-        try:
-            found = json.loads(file.read(MAX_ABOUT))
-        except ValueError:
-            return {}
     return found if isinstance(found, dict) else {}
 
 
@@ -105,9 +110,7 @@ def holder(run_dir: Path) -> int:
     prevent a Lasthop from starting."""
     try:
         lock = run_dir / "lock"
-        descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            text = file.read(32)
+        text = foreign_file.read(lock, 32)
         pid = int(text) if text.isdigit() else 0
         if not pid or os.stat(f"/proc/{pid}").st_uid != run_dir.stat().st_uid:
             return 0
@@ -192,7 +195,7 @@ def chosen(folder: Path | None, everything: bool = False) -> list[LocalGateway]:
     running = [each for each, _ in present()]
     found = [each for each in running if each.is_own]
     if len(found) > 1 and not everything:
-        commands = ", or ".join(f"lasthop stop {each.name}" for each in found)
+        commands = ", or ".join(each.stop_command for each in found)
         raise click.ClickException(f"several gateways run on this machine; choose one: {commands}; or all: lasthop stop --all")
     if not found:
         _tell_of_others(running)
@@ -242,7 +245,7 @@ def _require_own(gateway: LocalGateway) -> None:
 
 def _as_owner(gateway: LocalGateway) -> str:
     """Returns the command that ends another user's gateway. Only root gets it."""
-    return f"sudo -u {paths.user_name(gateway.uid)} lasthop stop {gateway.name}"
+    return f"sudo -u {paths.user_name(gateway.uid)} {gateway.stop_command}"
 
 
 def state(gateway: LocalGateway) -> str:

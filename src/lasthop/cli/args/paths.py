@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from lasthop.base import foreign_file
 from lasthop.run.infra.ports import MAX_PATH
 from lasthop.run.infra.ports import USED_FOR as USED_FOR
 
@@ -139,12 +140,9 @@ def claim_without_folder(run_dir: Path) -> None:
 
 
 def folder_of(place: Path) -> str:
-    """Returns the folder of a run directory; empty: unknown. Reads as little as possible: another user's file
-    may be huge, or a pipe."""
+    """Returns the folder of a run directory; empty: unknown."""
     try:
-        descriptor = os.open(place / USED_FOR, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            text = file.read(MAX_PATH) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+        text = foreign_file.read(place / USED_FOR, MAX_PATH)
     except OSError:
         return ""
     return "" if b"\0" in text else os.fsdecode(text)

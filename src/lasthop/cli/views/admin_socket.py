@@ -71,7 +71,7 @@ class AdminSocketView:
             raise click.ClickException(body.decode(errors="replace").strip() or f"the gateway answers {status}")
         try:
             return json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self._stranger() from None
 
     def _stranger(self) -> click.ClickException:

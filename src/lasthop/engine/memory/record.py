@@ -17,7 +17,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -39,6 +39,9 @@ MAX_NAMESPACES: Final = 1000
 """Limit of namespaces with a separate time of their last dropped entry."""
 SAME: Final = 120.0
 """Seconds within which two replicas may report the same change."""
+
+Time = Annotated[float, msgspec.Meta(ge=0, le=253_402_300_799)]
+"""Unix time up to the year 9999. A stored record with another one is damaged."""
 
 BEGAN: Final = "Began"
 """The effect of the entry that starts a record."""
@@ -100,13 +103,13 @@ class Gap(msgspec.Struct, frozen=True):
 
     missing: tuple[tuple[int, int], ...]
     """Their numbers, as ranges with both ends."""
-    until: dict[str, float]
+    until: dict[str, Time]
     """Time of the latest dropped entry by namespace of the backend or Gateway."""
 
 
 class Entry(msgspec.Struct, frozen=True):
-    at: float
-    """Unix time of the detection."""
+    at: Time
+    """Of the detection."""
     kind: str
     """Of the backend."""
     backend: str
