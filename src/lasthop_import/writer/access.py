@@ -211,13 +211,14 @@ class _Finder:
 
     def _named_by(self, document: Document) -> Iterator[Document]:
         """Yields the objects whose requests an object restricts by name."""
-        names = _names(_included(document.spec))
+        named = set(_included(document.spec))
+        names = {name for name, _ in named}
         yield from (
             each
             for each in self._documents
-            if each is not document
-            and each.bare_name in names
-            and names
+            if named
+            and each is not document
+            and {(each.bare_name, ""), (each.bare_name, each.kind)} & named
             and (each.namespace == document.namespace or each.namespace in names)
         )
 
@@ -235,6 +236,16 @@ def _related(rule: tuple[str | int, ...], field: tuple[str | int, ...]) -> bool:
     return field[: len(rule)] == rule or (len(around) > 2 and rule[: len(around)] == around)
 
 
+def _references(value: Any) -> Iterator[tuple[str, str]]:
+    for each in value if isinstance(value, list) else [value]:
+        match each:
+            case {"kind": str(kind), "name": str(name)}:
+                yield name, kind
+                yield from ((namespace, "") for namespace in _texts(each.get("namespace")))
+            case _:
+                yield from ((name, "") for name in _names(_texts(each)))
+
+
 def _names(texts: Iterable[str]) -> set[str]:
     return {name for text in texts for name in _NAME.findall(text)}
 
@@ -250,10 +261,11 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(below)
 
 
-def _included(value: Any) -> Iterator[str]:
+def _included(value: Any) -> Iterator[tuple[str, str]]:
+    """Yields names that an object includes, each with its kind, which is empty if any kind may be meant."""
     if isinstance(value, Mapping):
         for key, below in value.items():
-            yield from _texts(below) if key in INCLUDING else _included(below)
+            yield from _references(below) if key in INCLUDING else _included(below)
     elif isinstance(value, list):
         for below in value:
             yield from _included(below)

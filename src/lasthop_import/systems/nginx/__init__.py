@@ -67,5 +67,6 @@ SYSTEM: Final = System(
     read=read,
     claims=_claims,
     controllers=(CONTROLLER,),
+    annotations=OWN_PREFIXES,
     restricting=frozenset((POLICY.kind,)),
 )
