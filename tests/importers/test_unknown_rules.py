@@ -445,3 +445,55 @@ def test_route_with_a_middleware_that_traefik_refuses_is_left_out(spec: str) -> 
     routes = ROUTES["traefik"].replace("kind: Rule,", "kind: Rule, middlewares: [{name: extra}],")
     outcome = run_text("traefik", f"{routes}{SERVICE}{_object('Middleware', 'traefik.io', 'v1alpha1', spec=spec)}")
     assert set(_outcomes(outcome).values()) == {HopOutcome.DROPPED}
+
+
+def _twice(system: str, old: str, first: str, second: str) -> Outcome:
+    """Imports the routes in two classes, each with a host of its own."""
+    other = ROUTES[system].replace("name: shop,", "name: other,", 1).replace("shop.example", "other.example")
+    return run_text(system, f"{ROUTES[system].replace(old, first, 1)}{other.replace(old, second, 1)}{SERVICE}")
+
+
+@pytest.mark.parametrize(
+    ("system", "old", "new"),
+    [
+        ("ingress-nginx", "spec:", "spec:\n  ingressClassName: %s"),
+        ("nginx", "host:", "ingressClassName: %s, host:"),
+        ("envoy-gateway", "gatewayClassName: eg", "gatewayClassName: %s"),
+    ],
+)
+def test_objects_of_several_unknown_classes_are_a_question(system: str, old: str, new: str) -> None:
+    if system == "envoy-gateway":
+        gateway = (GATEWAY_API % "one").replace("name: shop", "name: other").replace("name: edge", "name: second")
+        outcome = run_text(system, f"{GATEWAY_API % 'two'}{gateway}{SERVICE}")
+    else:
+        outcome = _twice(system, old, new % "public", new % "internal")
+    assert {note.reason for note in outcome.result.open()} == {"class-unknown"}
+    assert outcome.result.exit_code() == 3
+    assert outcome.result.rows == ()
+
+
+def test_virtual_server_of_another_class_than_the_ingresses_is_a_question() -> None:
+    ingress = ROUTES["ingress-nginx"].replace("shop.example", "other.example").replace("spec:", "spec:\n  ingressClassName: a")
+    server = ROUTES["nginx"].replace("host:", "ingressClassName: b, host:")
+    outcome = run_text("nginx", f"{ingress}{server}{SERVICE}")
+    assert {note.reason for note in outcome.result.open()} == {"class-unknown"}
+
+
+def test_ingress_route_of_another_class_is_skipped() -> None:
+    outcome = _twice("traefik", "namespace: shop}", "namespace: shop}",
+                     "namespace: shop, annotations: {kubernetes.io/ingress.class: internal}}")  # fmt: skip
+    assert [row.source.object for row in outcome.result.rows] == ["IngressRoute shop/shop"]
+
+
+def test_internal_load_balancer_of_gke_is_never_published_beside_a_public_one() -> None:
+    classed = "name: {0}, annotations: {{kubernetes.io/ingress.class: {1}}},"
+    texts = [
+        ROUTES["ingress-nginx"].replace("name: shop,", classed.format(name, name)).replace("shop.example", f"{name}.example")
+        for name in ("gce", "gce-internal")
+    ]
+    outcome = run_text("gke", f"{''.join(texts)}{SERVICE}")
+    assert [row.source.object for row in outcome.result.rows] == ["Ingress shop/gce"]
+    assert outcome.result.exit_code() == 3
+    alone = run_text("gke", f"{texts[1]}{SERVICE}")
+    assert [row.source.object for row in alone.result.rows] == ["Ingress shop/gce-internal"]
+    assert {note.reason for note in alone.result.open()} == {"internal-load-balancer"}
