@@ -24,7 +24,7 @@ from lasthop_import.result import ImportResult, ReportRow
 from lasthop_import.rule_hops import PortGroup, RuleHop, rule_hop_notes, rule_hops
 from lasthop_import.settings import ImportSettings, Progress, System
 from lasthop_import.unread import weighed
-from lasthop_import.writer.access import AccessLoss, access_loss, closed_copy, closed_rule
+from lasthop_import.writer.access import AccessLoss, access_loss, closed_copy, closed_rule, unreadable
 from lasthop_import.writer.admission import admit_all
 from lasthop_import.writer.backends import keep_referenced, referenced, write_backends
 from lasthop_import.writer.client_certificates import of_gateways
@@ -192,7 +192,8 @@ def write(
     context, imported, hops, split = _resolved(
         WriterContext(inputs, settings, decisions, reading.origins, systems[0]), reading
     )
-    lost = access_loss(imported, (*reading.notes, *auth_notes(hops, settings)), documents, decisions, settings)
+    found = (*reading.notes, *auth_notes(hops, settings), *unreadable(problems))
+    lost = access_loss(imported, found, documents, decisions, settings)
     placement = place_listeners(imported.listeners, settings)
     clients = of_gateways(hops, placement.gateways, decisions)
     policies = write_policies(context, hops, clients, progress)

@@ -18,7 +18,7 @@ import msgspec
 from lasthop.base.api.documents import Json
 from lasthop.base.api.routes import HTTPRouteTimeouts
 from lasthop_import.decisions import Decisions, Question
-from lasthop_import.documents import Document, mappings
+from lasthop_import.documents import Document, Unparsable, mappings
 from lasthop_import.model import Imported, ImportedRule
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.settings import ImportSettings
@@ -47,6 +47,7 @@ INSTANCE_WIDE: Final = frozenset(
 )
 """Kinds whose settings apply to routes of any namespace, without naming them."""
 CLOSED: Final = "closed"
+UNREADABLE: Final = "unreadable-input"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 
 
@@ -87,13 +88,21 @@ def access_loss(
             rules |= each.rules
             reasons.setdefault(each.document, []).append(note.reason)
     closed = sorted(reasons, key=lambda each: each.name)
-    questions = tuple(_question(each, reasons[each]) for each in closed)
+    asked = [each for each in closed if {*reasons[each]} != {UNREADABLE}]
+    questions = tuple(_question(each, reasons[each]) for each in asked)
     weighed = [
         msgspec.structs.replace(each, severity=NoteSeverity.WARNING) if id(each) in accepted else each for each in notes
     ]
     hops = frozenset(id(hop) for rule in imported.rules if id(rule) in rules for hop in rule.all_hops)
-    notes = (*weighed, *(_note(each, reasons[each]) for each in closed))
+    notes = (*weighed, *(_note(each, reasons[each]) for each in asked))
     return AccessLoss(frozenset(rules), hops, frozenset(reasons), notes, questions)
+
+
+def unreadable(problems: Iterable[Unparsable]) -> Iterator[Note]:
+    """Yields the note about input that cannot be read, if it may restrict access. It closes all routes."""
+    if any(each.hides for each in problems):
+        text = "part of the input cannot be read; it may restrict access or verify backends, so all routes are closed"
+        yield Note(Category.ACCESS_CONTROL, UNREADABLE, text, remedy="Correct it, or leave it out of the input.")
 
 
 def _note(document: Document, reasons: Sequence[str]) -> Note:

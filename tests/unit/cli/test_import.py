@@ -146,6 +146,34 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_imported(folder: Path) -> 
     assert "HTTPRoute grafana" in documents(result.stdout)
 
 
+UNREADABLE = {
+    "truncated.yaml": f"{INGRESS}---\n{SERVICE[4:-9]}",
+    "latin1.yaml": "a: caf\xe9",
+    "list.yaml": "apiVersion: v1\nkind: List\nitems: [[x]]",
+    "kustomization.yaml": "resources: [ingress.yaml]",
+    "Chart.yaml": "name: shop",
+    "patch.yaml": INGRESS.replace("HTTPS}", "HTTPS, nginx.ingress.kubernetes.io/auth-type: basic}"),
+    "number.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: 5}",
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_input_that_may_hide_restrictions_closes_all_routes_and_asks_nothing(name: str, folder: Path, tmp_path: Path) -> None:
+    (folder / name).write_bytes(UNREADABLE[name].encode("latin-1"))
+    result = lasthop("import", SYSTEM, folder, "--to", tmp_path / "out", "-o", "json")
+    assert result.exit_code == 1
+    report = json.loads(result.stdout)
+    assert [hop["new"] for hop in report["hops"]] == ["closed"]
+    assert "part of the input cannot be read" in report["headline"]
+    assert "route:" not in (tmp_path / "out" / "decisions.yaml").read_text().partition("backends:")[2]
+
+
+def test_file_that_is_no_object_is_named_and_closes_nothing(folder: Path) -> None:
+    (folder / "values.yaml").write_text("replicas: 2\n")
+    result = lasthop("import", SYSTEM, folder, "-o", "json")
+    assert (result.exit_code, [hop["new"] for hop in json.loads(result.stdout)["hops"]]) == (1, ["TODO"])
+
+
 def test_every_format_tells_the_same_hops(folder: Path) -> None:
     found = json.loads(lasthop("import", SYSTEM, folder, "-o", "json").stdout)
     assert found["summary"] == {"unverified -> TODO": 1}
