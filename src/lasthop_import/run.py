@@ -20,6 +20,7 @@ from lasthop_import.inputs import INGRESS, Inputs
 from lasthop_import.levels import HopOutcome, NewState, OldLevel
 from lasthop_import.model import Backend, HostBackend, Imported, ImportedRule, ServiceBackend
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.order import contested
 from lasthop_import.result import ImportResult, ReportRow
 from lasthop_import.rule_hops import PortGroup, RuleHop, rule_hop_notes, rule_hops
 from lasthop_import.settings import ImportSettings, Progress, System
@@ -227,6 +228,7 @@ def write(
         *(note for stage in stages for note in stage.notes),
         *external_hostnames(hops, policies.verdicts),
         *_unused_decisions(hops, imported, decisions),
+        *contested(imported.rules, reading.origins),
         *((NORMALIZED,) if imported.rules or imported.objects else ()),
         *admitted.notes,
         *(() if settings.in_cluster else shared_ports(admitted.written)),
@@ -348,4 +350,4 @@ def _row(rule_hop: RuleHop, verdict: PortVerdict) -> ReportRow:
 
 def _unresolved_backend(backend: Backend) -> str:
     kind = "Host" if isinstance(backend, HostBackend) else "Service"
-    return f"{kind} {backend.namespace}/{backend.name}:{backend.port}"
+    return f"{kind} {backend.namespace}/{backend.name}{'' if backend.port is None else f':{backend.port}'}"

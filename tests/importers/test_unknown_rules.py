@@ -497,3 +497,10 @@ def test_internal_load_balancer_of_gke_is_never_published_beside_a_public_one() 
     alone = run_text("gke", f"{texts[1]}{SERVICE}")
     assert [row.source.object for row in alone.result.rows] == ["Ingress shop/gce-internal"]
     assert {note.reason for note in alone.result.open()} == {"internal-load-balancer"}
+
+
+def test_two_systems_that_serve_the_same_requests_are_open_work() -> None:
+    both = f"{ROUTES['contour']}{ROUTES['traefik']}{SERVICE}"
+    assert {note.reason for note in run_text("auto", both).result.open()} == {"systems-conflict"}
+    apart = f"{ROUTES['contour']}{ROUTES['traefik'].replace('shop.example', 'other.example')}{SERVICE}"
+    assert run_text("auto", apart).result.exit_code() == 0
