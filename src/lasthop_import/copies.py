@@ -12,7 +12,7 @@ from lasthop.engine.plan import reasons
 from lasthop_import.documents import Document, mapping
 from lasthop_import.inputs import Inputs
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
-from lasthop_import.reader import IGNORED_ANNOTATIONS
+from lasthop_import.reader import IGNORED_ANNOTATIONS, UNREAD
 
 OLD: Final = ("gateway.envoyproxy.io/", "networking.gke.io/", "cloud.google.com/", "ingress.gcp.kubernetes.io/")
 """Prefixes of annotations that only the old gateways use."""
@@ -31,7 +31,7 @@ def copied(inputs: Inputs, document: Document, spec: Json) -> Json | None:
     unknown = [each for each in problems if each.reason == reasons.UNKNOWN_FIELD]
     for each in unknown:
         text = "Gateway API does not know the field, and it is not carried over"
-        inputs.notes.append(Note(Category.UNKNOWN, "unread-field", text, SourceRef(document, each.path)))
+        inputs.notes.append(Note(Category.UNKNOWN, UNREAD, text, SourceRef(document, each.path)))
         found = _without(found, each.path)
     refused = admit(found)[1] if unknown else problems
     fewer = without_listeners(found, refused)

@@ -124,6 +124,8 @@ def read_decisions(name: str, content: bytes) -> Decisions:
         raise DecisionError(f"{name}:{parsed.mistakes[0].line}: {parsed.mistakes[0].message}")
     if not parsed.documents:
         return Decisions()
+    if len(parsed.documents) > 1:
+        raise DecisionError(f"{name}:{parsed.spans[1].line}: this must be one document; remove the line ---")
     value = parsed.documents[0]
     if not isinstance(value, dict):
         raise DecisionError(f"{name}:1: this must be a mapping with the key backends")
@@ -131,9 +133,14 @@ def read_decisions(name: str, content: bytes) -> Decisions:
     reader = FieldReader(account, value)
     decisions: dict[str, Decision] = {}
     opened: dict[str, str] = {}
+    routes: set[str] = set()
     for entry in reader.children("backends"):
         if "route" in entry:
-            opened |= _opened(entry)
+            route = entry.text("route")
+            if route in routes:
+                _fail(entry, "route", f"there are two decisions for {route}; remove one")
+            routes.add(route)
+            opened |= _opened(entry, route)
             continue
         decision = _decision(entry)
         if decision.port in decisions:
@@ -145,8 +152,8 @@ def read_decisions(name: str, content: bytes) -> Decisions:
     return Decisions(decisions, opened, chosen, client == "none")
 
 
-def _opened(entry: FieldReader) -> dict[str, str]:
-    route, reason = entry.text("route"), entry.text("reason")
+def _opened(entry: FieldReader, route: str) -> dict[str, str]:
+    reason = entry.text("reason")
     if not entry.boolean("open"):
         return {}
     if not reason.strip():
@@ -155,9 +162,10 @@ def _opened(entry: FieldReader) -> dict[str, str]:
 
 
 def _client_certificate(reader: FieldReader, client: str) -> ObjectName:
-    if client.count("/") != 1:
+    namespace, slash, name = client.partition("/")
+    if not slash or not is_dns_subdomain(namespace) or not is_dns_subdomain(name):
         _fail(reader, "clientCertificate", "write namespace/name of a Secret, or none")
-    return ObjectName(*client.split("/"))
+    return ObjectName(namespace, name)
 
 
 def _check_account(account: Account) -> None:
@@ -237,7 +245,10 @@ def _ca(entry: FieldReader) -> CA | None:
     found += [CA(key) for key in ("system", "serviceCA") if key in ca and ca.boolean(key)]
     if len(found) != 1:
         _fail(entry, "ca", "names one of configMap, secret, clusterTrustBundle, file, system: true, serviceCA: true")
-    return found[0]
+    (chosen,) = found
+    if chosen.kind in kinds.values() and not (chosen.name and (chosen.kind == "file" or is_dns_subdomain(chosen.name))):
+        _fail(entry, "ca", f"{chosen.name!r} is not the name of a {chosen.kind}")
+    return chosen
 
 
 def _name(entry: FieldReader, value: str) -> Name:
@@ -250,7 +261,7 @@ def _name(entry: FieldReader, value: str) -> Name:
 
 def _expires(entry: FieldReader) -> str:
     value = entry.text("expires")
-    if value in ("", NEVER):
+    if value == NEVER or "expires" not in entry:
         return ""
     try:
         moment = datetime.fromisoformat(value)

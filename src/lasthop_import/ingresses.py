@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final
 
@@ -144,7 +144,13 @@ def note_namesake(ingress: FieldReader, own: tuple[str, ...], other: tuple[str, 
 def ingresses_of(inputs: Inputs, settings: ImportSettings, *controllers: str, known: tuple[str, ...] = ()) -> list[Document]:
     """Returns the Ingresses of a controller, oldest first, and skips all others. `known`: classes that are its own without an
     IngressClass; "" among them means that an Ingress without a class is its own, too."""
-    documents = inputs.of(INGRESS)
+    return of_classes(inputs, settings, inputs.of(INGRESS), *controllers, known=known)
+
+
+def of_classes(
+    inputs: Inputs, settings: ImportSettings, documents: Sequence[Document], *controllers: str, known: tuple[str, ...] = ()
+) -> list[Document]:
+    """Returns the documents, of any kinds that have classes as Ingresses do, that are a controller's."""
     owners = _Classes(inputs, settings, controllers, known).owners(map(class_of, documents))
     for document in documents:
         name = class_of(document)

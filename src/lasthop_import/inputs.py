@@ -13,7 +13,7 @@ from lasthop.base.api.kinds import KINDS, Kind
 from lasthop.base.api.meta import Key, Object
 from lasthop_import.documents import Document, mapping, mappings
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef, shown_value
-from lasthop_import.reader import Account, FieldReader
+from lasthop_import.reader import UNREAD, Account, FieldReader
 from lasthop_import.values import is_port
 
 INGRESS: Final = Kind("Ingress", "networking.k8s.io", ("v1",), "ingresses", Object)
@@ -75,7 +75,7 @@ class Inputs:
         return [
             Note(
                 Category.UNKNOWN,
-                "unread-field",
+                UNREAD,
                 "this importer does not know the field, and it is not carried over",
                 SourceRef(document, path),
                 "" if document.kind == "Secret" else shown_value(_value(document, path)),

@@ -25,6 +25,8 @@ IGNORED_ANNOTATIONS: Final = (
     "field.cattle.io/",
 )
 """Prefixes of annotations that tools use for their own bookkeeping."""
+UNREAD: Final = "unread-field"
+"""The reason of notes about fields that nothing has read."""
 T = TypeVar("T")
 D = TypeVar("D")
 _TYPES: Final = {str: "a text", bool: "true or false", int: "a number", dict: "a mapping", list: "a list"}

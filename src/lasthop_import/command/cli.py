@@ -255,7 +255,7 @@ def _read_cluster(
 def _check_detected(chosen: list[System], found: ImportInput) -> None:
     """Raises if no object belongs to a known system."""
     if not found.documents and found.problems:
-        file, line, message = found.problems[0]
+        file, line, message, _ = found.problems[0]
         raise click.ClickException(f"nothing to import: {file}{f':{line}' if line else ''} {message}")
     if not chosen:
         known = ", ".join(SYSTEMS)

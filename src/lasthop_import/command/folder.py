@@ -79,7 +79,7 @@ def _write_objects(folder: Path, result: ImportResult) -> list[Path]:
         path = folder / file
         if objects := result.of_file(file):
             text = _with_heading(render(objects), result.systems)
-            if _is_edited(path) and path.read_text() != text:
+            if _is_edited(path) and path.read_bytes() != text.encode():
                 edited.append(path)
                 path = path.with_name(f"{path.name}.new")
             path.touch(mode=0o600 if file is OutputFile.SECRETS else 0o644)
@@ -102,6 +102,6 @@ def _is_edited(path: Path) -> bool:
     """Returns whether a file has a digest of an earlier import that does not fit its text."""
     if not path.exists():
         return False
-    _, _, rest = path.read_text().partition("\n")
-    digest, _, body = rest.partition("\n")
-    return digest != f"{DIGEST}{hashlib.sha256(body.encode()).hexdigest()}"
+    _, _, rest = path.read_bytes().replace(b"\r\n", b"\n").partition(b"\n")
+    digest, _, body = rest.partition(b"\n")
+    return digest != f"{DIGEST}{hashlib.sha256(body).hexdigest()}".encode()

@@ -181,7 +181,7 @@ def as_json(report: ImportReport) -> str:
         "decisions": [{"port": each.port, "reason": each.reason, "was": each.was} for each in result.questions],
         "closed": [{"route": each.port, "was": each.was} for each in result.closed],
         "objects": [each.name for each in result.objects],
-        "problems": [each._asdict() for each in result.problems],
+        "problems": [{"file": each.file, "line": each.line, "message": each.message} for each in result.problems],
     }
     return json.dumps(document, indent=2)
 

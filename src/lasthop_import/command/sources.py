@@ -18,7 +18,7 @@ from lasthop.edge.sources.files.folder import FilesError, TooLarge, UnreadableFi
 from lasthop.edge.sources.kubernetes.snapshot import look, plain
 from lasthop_import.documents import Document, ReadTexts, SourceText, Unparsable, read_texts
 from lasthop_import.inputs import SHARED
-from lasthop_import.run import SystemsRead
+from lasthop_import.run import READ_ALONG, SystemsRead
 from lasthop_import.settings import Progress, System
 
 STDIN: Final = "-"
@@ -26,6 +26,8 @@ MAX_FILE: Final = 512 * 1024 * 1024
 """Maximum bytes of a file. Higher than in files mode, because the import reads it once and blocks nothing else."""
 ROUNDS: Final = 4
 """Maximum rounds of fetching Secrets from a cluster: a fetched object may refer to another one."""
+HARMLESS: Final = (*READ_ALONG, "GatewayClass", "ReferenceGrant")
+"""Kinds that restrict nothing: what is missing of them is unknown, or refused."""
 PLURALS: Final = {"Secret": "secrets", "ConfigMap": "configmaps"}
 
 
@@ -124,7 +126,7 @@ async def _listed(
     for result in listed.values():
         if result.refusal is not None and not result.items:
             message = f"you may not list {result.kind.plural} {where}, so they are not imported"
-            problems.append(Unparsable(text.name, 0, message))
+            problems.append(Unparsable(text.name, 0, message, hides=result.kind.kind not in HARMLESS))
         documents += [Document(_versioned(result.kind, result.path, plain(result.kind, item)), text) for item in result.items]
     return ImportInput(tuple(documents), tuple(problems))
 

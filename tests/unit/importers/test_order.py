@@ -46,3 +46,12 @@ def test_an_overlapping_rule_that_overtakes_is_noted(first: ImportedMatch, secon
 
 def test_rules_of_different_hosts_do_not_meet() -> None:
     assert not list(order_notes([rule(0, prefix("/"), "a.example"), rule(1, prefix("/a"), "b.example")]))
+
+
+def test_matches_of_one_rule_do_not_overtake_each_other() -> None:
+    assert not list(order_notes([rule(0, prefix("/")), rule(0, prefix("/a"))]))
+
+
+def test_rule_that_another_one_overtakes_is_severe() -> None:
+    """Its requests lead to another backend, which may have been out of reach before."""
+    assert [note.level for note in order_notes([rule(0, prefix("/")), rule(1, prefix("/admin"))])] == ["high"]
