@@ -171,7 +171,8 @@ def given(context: click.Context) -> tuple[Backend, ...]:
     count = sum(token.option == "to" for token in tokens)
     stray = next((token for token in tokens if token.option in OPTIONS), None)
     if not count and stray:
-        raise click.UsageError(f"{stray.words[0].partition('=')[0]} belongs to a backend; give that with --to URL")
+        url = url_for_folder(str(context.params.get("folder") or "")) or "URL"
+        raise click.UsageError(f"{stray.words[0].partition('=')[0]} belongs to a backend; give that with --to {url}")
     return tuple(_backend(tokens, number) for number in range(count))
 
 
