@@ -109,7 +109,13 @@ def test_a_typo_in_the_target_is_no_way_to_plaintext(tmp_path: Path, ca: Path, w
         (("--to", "api example:443"), "is not a URL of a backend"),
         (("--to", "api.example:443", "--hostname", "*.example"), "not a DNS name"),
         (("--to", "api.example:443", "--ca", "missing.pem"), "missing.pem cannot be read"),
-        (("--to", "api.example:443", "--pin", "missing"), "missing cannot be read"),
+        (("--to", "api.example:443", "--pin", "00:11"), "00:11 is neither a SHA-256 (64 hexadecimal digits"),
+        (("--to", ""), "Invalid value for --to: the value is empty; is a variable of your shell not set?"),
+        (("--to", "api.example:443", "--ca="), "Invalid value for --ca: the value is empty"),
+        (("--to", "api.example:443", "--hostname", ""), "Invalid value for --hostname: the value is empty"),
+        (("--to", "api.example:443", "--insecure"), "no option skips the verification"),
+        (("--to", "api.example:443", "-k"), "no option skips the verification"),
+        (("--to", "api.example:443", "--cacert", "ca.pem"), "there is no option --cacert; the CA is given by --ca FILE"),
         (("--to", "api.example:443", "--ca", "a.pem", "--pin", "b.yaml"), "has --ca and --pin"),
         (("--to", "api.example:443", "--path", "api"), "does not begin with /"),
         (
@@ -220,3 +226,24 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "is not empty" in result.stderr
     assert sorted(path.name for path in tmp_path.glob("*.yaml")) == ["mine.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("run", "https://127.0.0.1:8443"),
+            "https://127.0.0.1:8443 is a backend, not a folder; write: lasthop run --to https://127",
+        ),
+        (("run", "api.example:8443"), "write: lasthop run --to https://api.example:8443\n"),
+        (("run", "https://tom:secret@127.0.0.1:8443"), "write --to https://127.0.0.1:8443"),
+        (("run", "127.0.0.1:8443", "--ca", "ca.pem"), "--ca belongs to a backend; give that with --to https://127.0.0.1:8443\n"),
+        (("run", "no:folder"), "there is no folder no:folder"),
+        (("init", "https://127.0.0.1:8443"), "write: lasthop init DIR --to https://127.0.0.1:8443\n"),
+    ],
+)
+def test_a_backend_in_the_place_of_a_folder_is_recognised(words: tuple[str, ...], said: str) -> None:
+    result = lasthop(*words)
+    assert result.exit_code in (1, 2)
+    assert said in result.stderr
+    assert "secret" not in result.stderr

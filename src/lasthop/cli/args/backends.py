@@ -32,6 +32,24 @@ LONGEST_PATH: Final = 1024
 KEY_PIN: Final = re.compile(r"[A-Za-z0-9+/]{43}=")
 
 
+UNVERIFIED: Final = (
+    "no option skips the verification. Without options you are shown the backend's certificate, and the --ca or --pin that "
+    "verifies it"
+)
+HABITS: Final = {
+    **dict.fromkeys(("-k", "--insecure", "--skip-verify", "--tls-skip-verify", "--no-verify"), UNVERIFIED),
+    **dict.fromkeys(("--cacert", "--ca-cert", "--cafile", "--ca-file"), "the CA is given by --ca FILE"),
+    **dict.fromkeys(
+        ("--sni", "--server-name", "--servername"), "the name in the backend's certificate is given by --hostname"
+    ),
+    **dict.fromkeys(("--url", "--upstream", "--target"), "the backend is given by --to URL"),
+    **dict.fromkeys(("--from", "--port", "-p", "-l"), "the address for clients is given by --listen IP:PORT"),
+    "--cert": "the certificate that the gateway shows is given by --client-cert FILE",
+    "--key": "the key of the certificate that the gateway shows is given by --client-key FILE",
+}
+"""Options of curl, openssl and Caddy, and the one that does it here."""
+
+
 class Backend(msgspec.Struct, frozen=True):
     """A backend of the command line. The fields after the port are options; `OPTIONS` has their names."""
 
@@ -89,7 +107,12 @@ class GroupedCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[META] = tuple(_tokens(self, args))
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name not in HABITS:
+                raise
+            raise click.UsageError(f"there is no option {error.option_name}; {HABITS[error.option_name]}", ctx) from None
 
 
 def _tokens(command: click.Command, args: Sequence[str]) -> Iterator[Token]:
@@ -151,12 +174,17 @@ def given(context: click.Context) -> tuple[Backend, ...]:
     count = sum(token.option == "to" for token in tokens)
     stray = next((token for token in tokens if token.option in OPTIONS), None)
     if not count and stray:
-        raise click.UsageError(f"{stray.words[0].partition('=')[0]} belongs to a backend; give that with --to URL")
+        url = url_for_folder(str(context.params.get("folder") or "")) or "URL"
+        raise click.UsageError(f"{stray.words[0].partition('=')[0]} belongs to a backend; give that with --to {url}")
     return tuple(_backend(tokens, number) for number in range(count))
 
 
 def _backend(tokens: Sequence[Token], number: int) -> Backend:
     url = next(_value(token) for token in tokens if token.option == "to" and token.backend == number)
+    for token in tokens:
+        if token.option not in ("", *FLAGS) and token.backend in (-1, number) and not _value(token):
+            hint = token.words[0].partition("=")[0]
+            raise click.BadParameter("the value is empty; is a variable of your shell not set?", param_hint=hint)
     common = _fields([token for token in tokens if token.option in OPTIONS and token.backend == -1])
     own = _fields([token for token in tokens if token.option in OPTIONS and token.backend == number])
     if "ca" in own or "pin" in own:
@@ -212,6 +240,20 @@ def parse_url(text: str, default: str = "https") -> tuple[str, str, int]:
     if not (is_ip(host) or (is_name(host) and not numeric)) or not port.isdecimal() or not 0 < int(port) < 65536:
         raise click.BadParameter(f"{text} is not a URL of a backend; {example}", param_hint="--to")
     return scheme, host.lower(), int(port)
+
+
+def url_for_folder(text: str) -> str:
+    """Returns the backend that was written where a folder belongs; empty if the text is not one. `Path` has joined slashes."""
+    text = re.sub(r"^(\w+):/+", r"\1://", text)
+    if ":" not in text:
+        return ""
+    try:
+        scheme, host, port = parse_url(text)
+    except click.BadParameter:
+        if "://" in text:
+            raise
+        return ""
+    return f"{scheme}://{with_port(host, port)}"
 
 
 def _require_sense(backend: Backend) -> None:

@@ -32,6 +32,8 @@ def command(context: click.Context, folder: Path, listen: str) -> None:
     """
     given = backends.given(context)
     if not given:
+        if url := backends.url_for_folder(str(folder)):
+            raise click.UsageError(f"{url} is a backend, not a folder; write: {program()} init DIR --to {url}")
         raise click.UsageError(f"which backend? Add it: lasthop init {folder} --to https://api.example.com:443")
     place = Listen(*backends.listen_address(listen))
     _require_new(folder)

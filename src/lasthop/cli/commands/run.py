@@ -161,6 +161,8 @@ class Place(NamedTuple):
     objects: str = ""
     """Written to the folder; empty: the folder is the user's, or this process wrote it before it started anew."""
     to: tuple[str, ...] = ()
+    listen: Listen | None = None
+    """The address for clients, of a gateway without a folder."""
 
 
 def _of_folder(folder: Path | None) -> Place:
@@ -168,6 +170,8 @@ def _of_folder(folder: Path | None) -> Place:
         message = "which objects? Give a folder: lasthop run DIR; or a backend: lasthop run --to https://HOST:PORT"
         raise click.UsageError(message)
     if not folder.is_dir():
+        if url := backends.url_for_folder(str(folder)):
+            raise click.UsageError(f"{url} is a backend, not a folder; write: {program()} run --to {url}")
         raise click.ClickException(f"folder {folder} does not exist; create a minimal working one with: lasthop init {folder}")
     if not paths.is_text(str(folder.resolve())):
         raise click.ClickException(f"the path of {folder} is not UTF-8; rename it")
@@ -188,7 +192,7 @@ def _of_backends(context: click.Context, given: tuple[backends.Backend, ...], li
         click.echo(objects, nl=False)
         context.exit()
     run_dir = paths.private(paths.without_folder(listen.address, listen.port))
-    return Place(run_dir / paths.OBJECTS, run_dir, run_dir / "state", command, objects, to)
+    return Place(run_dir / paths.OBJECTS, run_dir, run_dir / "state", command, objects, to, listen)
 
 
 def _require_port(listen: Listen) -> None:
@@ -196,9 +200,14 @@ def _require_port(listen: Listen) -> None:
     problem = ports.problem(listen.address, listen.port)
     if problem is None:
         return
-    places = ((address, port) for address in (listen.address, LOOPBACK) for port in range(8080, 8080 + ADMIN_PORTS))
-    free = next((with_port(*place) for place in places if not ports.problem(*place)), "")
+    free = _free_listen(listen)
     raise click.ClickException(f"{problem.message}; for example: --listen {free}" if free else problem.message)
+
+
+def _free_listen(listen: Listen) -> str:
+    """Returns an address that could be listened on instead; empty if none is found."""
+    places = ((address, port) for address in (listen.address, LOOPBACK) for port in range(8080, 8080 + ADMIN_PORTS))
+    return next((with_port(*place) for place in places if not ports.problem(*place)), "")
 
 
 def _looked_at(context: click.Context, given: tuple[backends.Backend, ...], listen: Listen) -> str:
@@ -326,7 +335,11 @@ def _locked(place: Place) -> Iterator[None]:
         with directory.locked():
             yield
     except RunDirLocked as error:
+        where, free = f"runs on {place.folder}", ""
+        if place.listen:
+            where, free = f"serves {with_port(place.listen.address, place.listen.port)}", _free_listen(place.listen)
+        beside = f"run another beside it: add --listen {free}; " if free else ""
         raise click.ClickException(
-            f"a gateway runs {'there' if place.to else f'on {place.folder}'} already (pid {error.pid}); take over from it, "
-            f"without an interruption, with: {place.command} --replace; or end it with: {program()} stop {place.folder}"
+            f"a gateway {where} already (pid {error.pid}); {beside}take over from it, without an interruption, with: "
+            f"{place.command} --replace; or end it with: {program()} stop {place.folder}"
         ) from None

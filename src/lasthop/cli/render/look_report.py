@@ -83,7 +83,7 @@ def _works(looked: Looked) -> str:
         return f"{backend.url}: not seen yet; it will be verified against {against}, for {starter.hostname}"
     issuer = "itself" if leaf.self_signed else leaf.issuer
     return (
-        f"{backend.url}: {looked.version}, {leaf.subject}, issued by {issuer}, until {leaf.not_after[:10]}; "
+        f"{backend.url}: {looked.version or 'TLS'}, {leaf.subject}, issued by {issuer}, until {leaf.not_after[:10]}; "
         f"verified against {against}{'' if _hash_only(backend) else f', for {starter.hostname}'}"
     )
 

@@ -131,7 +131,7 @@ def _unreachable(backend: Backend, name: str, shown: BackendLook) -> Looked:
     missing = [] if backend.ca or backend.pin else [f"--ca {ASK} (or --ca {SYSTEM}, for a public CA)"]
     missing += [] if hostname else ["--hostname NAME"]
     remedy = (
-        "Start it and run the same command again. To start before it, add the options that verify it: "
+        "Start it, or correct the URL, and run the same command again. To start Lasthop first, add the options that verify it: "
         f"{' and '.join(missing)}."
     )
     return _failed(backend, shown.problem, remedy=remedy)
@@ -209,11 +209,20 @@ def _proposals(backend: Backend, name: str, shown: BackendLook) -> Iterator[Prop
         found = [next(filter(None, known), None)]
         pinned = msgspec.structs.replace(backend, ca=(), pin=(leaf.sha256,), hostname=backend.hostname)
         found.append(_fixed(pinned, name, shown, ()))
-        unknown = not (leaf.self_signed or backend.ca) and is_valid(leaf, time.time())
-        if found[0] is None and found[1] and unknown:
+        if found[0] is None and found[1] and _lacks_ca(backend, shown.chain):
             asked = msgspec.structs.replace(found[1].backend, pin=(), ca=(ASK,))
             found[0] = Proposal(asked, f"with the certificate of {shown.chain[-1].issuer} as PEM file, from its owner")
     yield from (each for each in found if each)
+
+
+def _lacks_ca(backend: Backend, chain: Sequence[CertificateInfo]) -> bool:
+    """Returns whether the certificate is what a client can verify, and its CA is not among those given."""
+    leaf, given = chain[0], _cas(backend)
+    if leaf.self_signed or not (
+        is_valid(leaf, time.time()) and (backend.hostname or name_to_verify(backend.host, leaf).value)
+    ):
+        return False
+    return not given or chain[-1].issuer not in _ca_subjects(given.encode())
 
 
 def _fixed(backend: Backend, name: str, shown: BackendLook, ca: tuple[str, ...]) -> Proposal | None:
@@ -270,10 +279,16 @@ def _ca_files(chain: Sequence[CertificateInfo]) -> Iterator[str]:
     home = (Path.home() / place for place in CA_PLACES)
     for number, path in enumerate((*here, *home)):
         with contextlib.suppress(OSError, BadCertificate):
-            if number < MAX_FILES and path.is_file() and path.stat().st_size <= MAX_SIZE:
-                subjects = {anchor.subject for anchor in parse_bundle(path.read_bytes()).anchors if not anchor.leaf}
-                if subjects & {top.issuer.removeprefix("CN="), top.issuer, top.subject.removeprefix("CN="), top.subject}:
-                    yield str(path)
+            small = number < MAX_FILES and path.is_file() and path.stat().st_size <= MAX_SIZE
+            if small and {top.issuer, top.subject} & _ca_subjects(path.read_bytes()):
+                yield str(path)
+
+
+def _ca_subjects(pem: bytes) -> set[str]:
+    bundle = parse_bundle(pem)
+    certificates = parse.certificates(bundle.pem)
+    assert not isinstance(certificates, parse.Unreadable)
+    return {each.subject for each, anchor in zip(certificates, bundle.anchors, strict=True) if not anchor.leaf}
 
 
 # --- from options to objects -----------------------------------------------------------------------------------------
@@ -351,7 +366,11 @@ def _pins(backend: Backend) -> str:
 def _pin_set(path: str) -> dict[str, Any]:
     import yaml
 
-    content = _read(path, "--pin")
+    try:
+        content = _read(path, "--pin")
+    except click.BadParameter as error:
+        message = f"{path} is neither a SHA-256 (64 hexadecimal digits, or 44 characters of base64) nor a readable file"
+        raise click.BadParameter(message, param_hint="--pin") from error
     try:
         documents = [each for each in yaml.safe_load_all(content) if isinstance(each, dict)]
     except (yaml.YAMLError, UnicodeDecodeError):
