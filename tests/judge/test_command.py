@@ -143,11 +143,12 @@ def run(folder: Path, *commands: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["sh", "-c", "\n".join(commands)], cwd=folder, capture_output=True, text=True, timeout=60)
 
 
-def test_ctrl_c_ends_the_backend_too(lasthop: Lasthop) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_backend_too(lasthop: Lasthop, sent: signal.Signals) -> None:
     judge = judging(lasthop)
     until(lambda: (lasthop.folder / "names-exact.yaml").exists())
     (child,) = map(int, Path(f"/proc/{judge.pid}/task/{judge.pid}/children").read_text().split())
-    judge.send_signal(signal.SIGINT)
+    judge.send_signal(sent)
     judge.communicate(timeout=60)
     assert judge.returncode == 1
     until(lambda: not Path(f"/proc/{child}").exists())

@@ -8,6 +8,7 @@ import dataclasses
 import datetime
 import re
 import secrets
+import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -127,6 +128,7 @@ def command(
     if adapter == "auto" and address:
         adapter = "none" if gateway_class else "lasthop"
     order = RunOptions(with_controls(chosen), adapter, features, _patience(patience), gateway_class or "lasthop")
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # a cancelled CI job cleans up as well
     with contextlib.ExitStack() as running:
         if address and folder:
             verdicts, gateway = _outside(order, host_port(address, "--address"), folder, running)
