@@ -226,12 +226,12 @@ def _list(cases: Sequence[Case], output: str) -> None:
     click.echo(f"{len(cases)} cases")
 
 
-def _claimed(order: RunOptions, published: Sequence[str]) -> tuple[frozenset[str] | None, str]:
+def _claimed(order: RunOptions, published: Sequence[str], unpublished: str) -> tuple[frozenset[str] | None, str]:
     if order.features is not None:
         return frozenset(order.features.split(",")), "Features as given by --features"
     if published:
         return frozenset(published), "Features as the GatewayClass claims them"
-    return None, "The GatewayClass claims no features; every one is judged as claimed"
+    return None, f"{unpublished}; every one is judged as claimed"
 
 
 # --- outside a cluster ------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def _outside(
 
     spelling = KNOWN[order.adapter]
     issuer, (host, first) = Issuer(), address
-    claimed, source = _claimed(order, ())
+    claimed, source = _claimed(order, (), "No features are published outside a cluster")
     backend = running.enter_context(backend_process(servings(order.cases), issuer))
     settings = RunSettings("judge", order.gateway_class, spelling, issuer, backend.ports, {}, LOOPBACK, bind=host, dated=True)
     chosen = choose(order.cases, claimed, settings)
@@ -331,7 +331,7 @@ async def _judged_inside(
     async with Client(access) as client:
         controller, published = await cluster.gateway_class(client, order.gateway_class)
         spelling = adapter_of(controller) if order.adapter == "auto" else KNOWN[order.adapter]
-        claimed, source = _claimed(order, published)
+        claimed, source = _claimed(order, published, "The GatewayClass claims no features")
         settings = RunSettings(name, order.gateway_class, spelling, Issuer(), {}, {})
         chosen = choose(order.cases, claimed, settings)
         wanted = wanted_listeners(chosen.cases, gateways(settings, chosen.cases))
