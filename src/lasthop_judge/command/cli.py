@@ -222,7 +222,7 @@ def _list(cases: Sequence[Case], output: str) -> None:
     for case in cases:
         steps = "".join(f"; {step.title}: {step.expect}" for step in case.steps)
         click.echo(f"{case.id:<44} {case.title}: {case.expect}{steps}")
-        click.echo(f"{'':<44} {case.requirement.source}")
+        click.echo(f"{'':<44} {case.requirement.source}; can find: {', '.join(case.severities)}")
     click.echo(f"{len(cases)} cases")
 
 

@@ -103,6 +103,7 @@ def test_a_run_that_judged_nothing_is_no_success(outcome: Outcome) -> None:
 def test_the_list_names_every_case_and_where_its_sentence_stands() -> None:
     shown = CliRunner().invoke(main, ["judge", "--list"]).output
     assert all(case.id in shown and case.requirement.source in shown for case in ALL)
+    assert "can find: plaintext, open, status" in shown
 
 
 @pytest.mark.parametrize(
