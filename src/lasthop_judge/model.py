@@ -357,7 +357,7 @@ class CaseVerdict:
 
     @property
     def accepted(self) -> bool:
-        """Whether the first requirement was met, whatever happened after a change."""
+        """Whether the requirement before all changes was met."""
         return self.outcome is Outcome.PASS or any(fault.step for fault in self.faults)
 
     @property

@@ -102,9 +102,9 @@ def command(
     targeted backend), open (a request reached a backend although its connection must fail), closed (a request failed that
     must succeed), status. Cases that need a feature which the GatewayClass does not claim do not run.
 
-    Exits with 0 if no case failed, otherwise by the worst fault: 6 plaintext, 5 open, 4 closed, 3 status; 1 if the run
-    failed, no case passed, or some cases did not run because the gateway did not serve their routes, accepted no valid
-    certificate or the cluster rejected their objects.
+    Exits with 0 if cases passed and none failed, otherwise by the worst fault: 6 plaintext, 5 open, 4 closed, 3 status.
+    Exits with 1 if the run failed or no case passed. The same holds if cases did not run because the gateway did not serve
+    their routes or accepted no valid certificate, or because the cluster rejected their objects.
 
     \b
     Examples:

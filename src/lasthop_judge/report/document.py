@@ -14,7 +14,7 @@ VERSION: Final = 1
 EXIT_CODES: Final = {FaultSeverity.PLAINTEXT: 6, FaultSeverity.OPEN: 5, FaultSeverity.CLOSED: 4, FaultSeverity.STATUS: 3}
 """By the worst fault; 0 without one."""
 UNJUDGED: Final = 1
-"""No fault, but no case was judged, or the gateway did not serve some routes, so their connections were not tested."""
+"""No fault, but nothing was judged, or some cases were not although they should have been."""
 
 
 @dataclasses.dataclass(frozen=True)
