@@ -108,7 +108,7 @@ async def asked(pid: int, port: int, makers: Sequence[Callable[[], Paused]], war
             client.waits = True
         await _until(lambda: all(client.held for client in clients))
         for command in commands:
-            await asyncio.to_thread(_control, pid, command)
+            await asyncio.to_thread(control, pid, command)
         answers = sum(client.answers for client in clients)
         for client in clients:
             client.resume()
@@ -134,18 +134,23 @@ def counted_instructions(
 ) -> float:
     """Returns those of a request, of an Envoy whose callgrind writes `counted.*` to `home`."""
     answers = asyncio.run(asked(pid, port, makers, warm, requests))
+    return dumped(pid, home) / answers
+
+
+def dumped(pid: int, home: Path) -> int:
+    """Returns the instructions of the threads that handle requests from what has been dumped, and deletes it."""
     dumps = list(home.glob(f"counted.{pid}.*-*"))
     total = sum(_total(dump) for dump in dumps if not dump.name.endswith(MAIN_THREAD))
     for dump in dumps:
         dump.unlink()
-    return total / answers
+    return total
 
 
 def _total(dump: Path) -> int:
     return sum(map(int, re.findall(r"^totals: (\d+)", dump.read_text(errors="replace"), re.MULTILINE)))
 
 
-def _control(pid: int, command: str) -> None:
+def control(pid: int, command: str) -> None:
     subprocess.run(["callgrind_control", command, str(pid)], check=True, capture_output=True)
 
 

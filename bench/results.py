@@ -27,6 +27,7 @@ TITLES = {
     "storm": "Control plane, endpoints changing all the time",
     "commands": "Commands: CPU of the process",
     "files": "Control plane, on a folder of files",
+    "whole": "Installing and testing",
     "folder": "Start on a folder of files: CPU of the control plane alone",
 }
 

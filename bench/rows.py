@@ -19,7 +19,7 @@ OUT = Path(__file__).parent / "out"
 @dataclasses.dataclass(frozen=True)
 class Row:
     part: str
-    """control, data, files."""
+    """As in bench/goals.py."""
     what: str
     n: int
     """Number of policies, or of the objects that the part counts; 0 without a count."""
@@ -102,25 +102,13 @@ def write(name: str, run: Run, rows: Iterable[Row], folder: Path = OUT) -> Path:
 
 
 def read(folder: Path = OUT) -> tuple[list[Run], list[Row]]:
-    """Reads what the parts have written: JSON lines, or one list."""
+    """Reads what the parts have written."""
     runs: list[Run] = []
     rows: list[Row] = []
     for path in sorted(folder.glob("*.json")):
-        text = path.read_text()
-        for found in json.loads(text) if text.startswith("[") else map(json.loads, text.splitlines()):
+        for found in map(json.loads, path.read_text().splitlines()):
             if "run" in found:
                 runs.append(Run(**found["run"]))
             else:
-                rows.append(_row(found))
+                rows.append(Row(**found))
     return runs, rows
-
-
-def _row(found: dict[str, Any]) -> Row:
-    """Reads a row of a part, which may have additional fields, and a highest ratio as its goal."""
-    known = {field.name: found[field.name] for field in dataclasses.fields(Row) if field.name in found}
-    goal = known.get("goal")
-    if goal is None:
-        known |= {"goal": "", "met": None}
-    elif not isinstance(goal, str):
-        known["goal"] = Goal("ratio", goal).words(known["unit"])
-    return Row(**known)

@@ -17,7 +17,7 @@ from bench.data.emitted import Json, emitted
 from bench.data.envoy_gateway import envoy_gateway
 from bench.data.others import haproxy, nginx
 from bench.data.places import BACKENDS, PROXY_CORE, Places, host, pinned
-from bench.data.rows import ENVOY_GATEWAY, HAPROXY, LASTHOP, NGINX, ONE_ROUTE, TUNED, TUNED_SAFE, TUNED_STATS
+from bench.data.rows import ENVOY_GATEWAY, HAPROXY, LASTHOP, NGINX, ONE_ROUTE, TUNED, TUNED_SAFE
 from bench.data.tuned import tuned
 from bench.processes import free_port
 from lasthop.edge.proxy.binary import find_envoy
@@ -25,7 +25,7 @@ from tests.proxy import documents as docs
 from tests.proxy.documents import Document
 from tests.proxy.lasthop import Lasthop
 
-STARTED_WITHIN = 30.0
+STARTED_WITHIN = 120.0
 PORTS = ("http", "http2", "grpc", "stream")
 """Of each side: HTTP/1.1, HTTP/2 without TLS, gRPC, which may all be the same port, and TLS."""
 RULES = 16
@@ -165,7 +165,6 @@ def _listens(port: int) -> bool:
 SIDES: dict[str, Planned] = {
     LASTHOP: _lasthop,
     TUNED: _envoy(lambda places, ports: tuned(places, ports, stats=False)),
-    TUNED_STATS: _envoy(lambda places, ports: tuned(places, ports, stats=True)),
     TUNED_SAFE: _envoy(lambda places, ports: tuned(places, ports, stats=True, protected=True)),
     ENVOY_GATEWAY: _envoy(envoy_gateway, "grpc"),
     NGINX: _program(nginx, "nginx", "-e", "stderr", "-c"),

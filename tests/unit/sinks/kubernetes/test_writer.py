@@ -100,6 +100,20 @@ async def test_a_status_is_written_with_one_request(api: FakeApi) -> None:
     assert api.get("httproutes", "a", "shop")["spec"]["parentRefs"]
 
 
+async def test_a_new_status_wakes_one_writer(api: FakeApi) -> None:
+    """The others do not wait for the same calm: most of what a write cost was their waking up."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        await asyncio.sleep(seconds)
+
+    async with writing(api, "a", sleep=sleep, calm=0.01) as (writer, _):
+        writer.want({A: ACCEPTED})
+        await until(lambda: count(writer.counts, "writes") == 1 and not writer.pending)
+    assert len([each for each in slept if each > 0]) == 1
+
+
 async def test_no_write_when_nothing_changed(api: FakeApi) -> None:
     async with writing(api, "a") as (writer, observed):
         writer.want({A: ACCEPTED})
