@@ -237,8 +237,11 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         ),
         (("run", "api.example:8443"), "write: lasthop run --to https://api.example:8443\n"),
         (("run", "https://tom:secret@127.0.0.1:8443"), "write --to https://127.0.0.1:8443"),
-        (("run", "127.0.0.1:8443", "--ca", "ca.pem"), "--ca belongs to a backend; give that with --to https://127.0.0.1:8443\n"),
-        (("run", "no:folder"), "there is no folder no:folder"),
+        (
+            ("run", "127.0.0.1:8443", "--ca", "ca.pem"),
+            "--ca belongs to a backend; give that with --to https://127.0.0.1:8443\n",
+        ),
+        (("run", "no:folder"), "folder no:folder does not exist"),
         (("init", "https://127.0.0.1:8443"), "write: lasthop init DIR --to https://127.0.0.1:8443\n"),
     ],
 )

@@ -131,8 +131,8 @@ def _unreachable(backend: Backend, name: str, shown: BackendLook) -> Looked:
     missing = [] if backend.ca or backend.pin else [f"--ca {ASK} (or --ca {SYSTEM}, for a public CA)"]
     missing += [] if hostname else ["--hostname NAME"]
     remedy = (
-        "Start it, or correct the URL, and run the same command again. To start Lasthop first, add the options that verify it: "
-        f"{' and '.join(missing)}."
+        "Start it, or correct the URL, and run the same command again. "
+        f"To start Lasthop first, add the options that verify it: {' and '.join(missing)}."
     )
     return _failed(backend, shown.problem, remedy=remedy)
 
