@@ -101,7 +101,7 @@ def test_the_shortcut_for_waivers_needs_a_reason_and_becomes_a_decision(folder: 
 
 def test_a_folder_with_other_files_is_left_alone(folder: Path) -> None:
     result = lasthop("import", SYSTEM, folder, "--to", folder)
-    assert (result.exit_code, "holds no earlier import" in result.stderr) == (1, True)
+    assert (result.exit_code, "contains no earlier import" in result.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(
