@@ -166,7 +166,7 @@ BESIDE_THE_HOW_TO = frozenset(
 
 
 def base_of(block: Block, folder: Path) -> list[Document]:
-    """What a page says that its examples stand beside: the how-to's first block, or the folder that the tutorial makes."""
+    """The objects that a page's examples extend: the how-to's first block, or the tutorial's folder."""
     if block.page == HOW_TO or block.page.name in BESIDE_THE_HOW_TO:
         return next(blocks(HOW_TO)).documents
     if block.page == TUTORIAL:

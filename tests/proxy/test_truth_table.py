@@ -27,7 +27,7 @@ AT_ONCE = 16
 class World(NamedTuple):
     lasthop: Lasthop
     wrong: dict[str, list[str]]
-    """By row, every place that says something else than its clients saw."""
+    """By row, every report that differs from its clients' results."""
 
 
 def write(lasthop: Lasthop, listeners: dict[str, int]) -> None:
