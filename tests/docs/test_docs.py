@@ -108,7 +108,7 @@ def test_every_path_of_the_admin_address_is_explained() -> None:
     assert explained == set(re.findall(r'web\.(?:get|post)\("([^"]+)"', Path(app.__file__).read_text()))
 
 
-def test_files_mode_names_every_kind_and_says_which_are_not_served() -> None:
+def test_files_mode_documents_every_kind_and_marks_unsupported_ones() -> None:
     text = (DOCS / "files-mode.md").read_text().partition("## What it may contain")[2].partition("\n## ")[0]
     served, _, unserved = text.partition("is admitted and not served")[0].rpartition("\n\n")
     for kind in KINDS.values():

@@ -66,7 +66,7 @@ _IMPORT = {"group": MULTICLUSTER_API, "kind": "ServiceImport", "name": "s0"}
 
 @slow(150)
 @given(EDITS)
-def test_no_plaintext_to_a_targeted_port_and_never_a_weaker_check_than_asked(edits: list[Edit]) -> None:
+def test_no_plaintext_to_a_targeted_port_and_never_a_weaker_check_than_required(edits: list[Edit]) -> None:
     """Further promises about Envoy's whole configuration."""
     objects, engine, snapshot = walk(edits)
     for promise in (
@@ -426,7 +426,7 @@ MANNERS = {"Plaintext": "plaintext", "Passthrough": "passthrough", "Udp": "udp",
 
 @slow(60)
 @given(EDITS)
-def test_the_audit_says_what_envoy_has(edits: list[Edit]) -> None:
+def test_the_audit_matches_envoys_configuration(edits: list[Edit]) -> None:
     _, engine, snapshot = walk(edits)
     clusters = {name: cluster for (_, name), cluster in snapshot.clusters().items()}
     programmed = {

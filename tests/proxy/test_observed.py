@@ -445,7 +445,7 @@ def test_a_tls_route_whose_backend_wants_a_client_certificate_is_failing(
     assert connected(streams.lasthop, "mtls", "False", "wants a client certificate")[1] == "HandshakeFailed"
 
 
-def test_a_client_that_leaves_at_once_is_no_failure_of_the_backend(streams: Streams, serve: Callable[..., Backend]) -> None:
+def test_a_client_that_leaves_at_once_is_not_a_failure_of_the_backend(streams: Streams, serve: Callable[..., Backend]) -> None:
     stream(streams, "TLSRoute", "left", serve(issued(), name="left").port, "left.test")
     for _ in range(5):
         opened(streams.tls, "left.test").close()

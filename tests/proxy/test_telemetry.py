@@ -79,7 +79,7 @@ def until_connected(gateway: Lasthop, host: str, status: str) -> None:
     until(said, f"BackendConnected is {status}")
 
 
-def test_spans_carry_what_the_policy_asks_for_and_nothing_is_read_as_a_command(traced: Lasthop) -> None:
+def test_spans_have_the_policys_attributes_and_no_text_is_a_command(traced: Lasthop) -> None:
     attributes = [
         {"name": "env", "sourceType": "Literal", "literalValue": "100%PROTOCOL% %REQ(x-user)%"},
         {"name": "user", "sourceType": "Header", "headerName": "X-User"},
@@ -206,7 +206,7 @@ def test_the_older_of_two_policies_applies_even_if_it_disables_tracing(traced: L
         assert server.of("one-7.traced") == []
 
 
-def test_a_gateway_that_does_not_exist_is_said_in_the_status(traced: Lasthop) -> None:
+def test_a_missing_gateway_is_reported_in_the_status(traced: Lasthop) -> None:
     traced.load("traces.yaml", docs.telemetry_policy("lost", None, gateway="nowhere"))
     stated = traced.conditions("XTelemetryPolicy", "lost", "nowhere")
     assert stated["Accepted"][:2] == ("False", "TargetNotFound")
