@@ -1,7 +1,7 @@
 """Each case is one readable file: the objects of another gateway, perhaps decisions, a line, and the result.
 
-The common parts of a system's cases (a Service, its endpoints, Secrets) are in its `_base.yaml`. The first line may have options:
-`# options: {chain_only: strict}`. The second half has the exit code, the hops, the notes and the names of what is
+The common parts of a system's cases (a Service, its endpoints, Secrets) are in its `_base.yaml`. The first line may have
+options: `# options: {chain_only: strict}`. The second half has the exit code, the hops, the notes and the names of what is
 written. A case that is about objects names their kinds, as `=== what comes of it: HTTPRoute, Gateway`, and shows those whole.
 `pytest tests/importers --update` writes the second half anew; the diff is the review.
 """
