@@ -78,7 +78,7 @@ def _rows() -> list[tuple[str, list[tuple[int, int, Panel]]]]:
         "lasthop_backend_tls_handshakes_total",
     )
     counts = [
-        _count("Verified", "Backends whose certificate is checked as their policy asks.", _modes('mode="Verified"')),
+        _count("Verified", "Backends whose certificate is checked as their policy requires.", _modes('mode="Verified"')),
         _count(
             "Failing",
             "Backends to which connections fail, at some endpoints at least.",
@@ -104,7 +104,7 @@ def _rows() -> list[tuple[str, list[tuple[int, int, Panel]]]]:
         _panel(
             "timeseries",
             "Requests by class",
-            "Of all backends that are chosen; of streams, connections.",
+            "All selected backends; connections for streams.",
             (f"sum by (code) (rate({requests}{{{CHOSEN}}}[{RATE}]))", "{{code}}"),
             unit="reqps",
             stacking="normal",
@@ -119,7 +119,7 @@ def _rows() -> list[tuple[str, list[tuple[int, int, Panel]]]]:
         _panel(
             "timeseries",
             "Latency",
-            "Of all backends that are chosen.",
+            "All selected backends.",
             *(
                 (_latency(share, "lasthop_backend_request_duration_seconds", "gateway"), f"{name} {{{{gateway}}}}")
                 for share, name in ((0.5, "p50"), (0.99, "p99"))

@@ -35,7 +35,7 @@ async def main() -> int:
     certificates.ensure(HERE / "certs")
     gateway = gateway_address()
     try:
-        # A Gateway that an earlier Lasthop has left running is no obstacle: it is taken over.
+        # Takes over a gateway that an earlier Lasthop has left running.
         check_free(*gateway, "the Gateway", shared=True)
         check_free(*ADMIN, "Lasthop's admin page")
         async with backends(HERE / "certs"):
@@ -118,7 +118,7 @@ def check_free(host: str, port: int, whose: str, *, shared: bool = False) -> Non
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise PortTaken(port, whose) from error
-            # Any other reason is for Lasthop to say.
+            # Lasthop itself reports any other reason.
 
 
 def shown(path: Path) -> Path:

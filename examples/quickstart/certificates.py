@@ -20,7 +20,7 @@ def ensure(folder: Path) -> None:
         return
     folder.mkdir(mode=0o700, exist_ok=True)
     ca = Issued("Lasthop demo CA")
-    stranger = Issued("A CA that nobody asked for")
+    stranger = Issued("An unknown CA")
     Issued("right.example", ca).write(folder, "right")
     Issued("old.example", ca).write(folder, "wrong-name")
     Issued("unknown-ca.example", stranger).write(folder, "unknown-ca")

@@ -66,7 +66,7 @@ async def gateway_class(client: Client, name: str) -> tuple[str, list[str]]:
         found = await client.get(kubernetes.path_of(GATEWAY, "v1", "gatewayclasses", name=name))
     except ApiError as error:
         if error.not_found:
-            raise JudgeError(f"there is no GatewayClass {name}; see: kubectl get gatewayclasses") from None
+            raise JudgeError(f"GatewayClass {name} does not exist; see: kubectl get gatewayclasses") from None
         raise
     features = [each["name"] for each in found.get("status", {}).get("supportedFeatures") or ()]
     return found["spec"]["controllerName"], features

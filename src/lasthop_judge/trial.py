@@ -64,8 +64,8 @@ class Patience:
     """After a change at run time."""
     status: float = 20.0
     pooled: float = 20.0
-    """After a change, until the backend ends connections from before it: a certificate is verified “before the connection is
-    made”, so requests over those are noted and no fault."""
+    """The time after a change until the backend ends older connections. GEP-1897 requires verification “before the connection
+    is made”, so requests over those are noted and not a fault."""
 
 
 class JudgeError(Exception):

@@ -183,7 +183,7 @@ NAMED: dict[str, Breakage] = {
     # Fields.
     "field": swap("hostname: api.example", "hostnme: api.example", "hostname: 'not a name'", "hostname: []"),
     "mode": swap("  validation:", "  mode: Lenient\n  validation:"),
-    # What some parsers read.
+    # Spellings that some parsers accept.
     "merge": lambda text, r: text.replace("\nspec:", "\nspec:\n  <<: &x {}", 1),
     "anchor": lambda text, r: text.replace("name: ca", "name: &x ca") + "status: *x\n",
     "tag": swap("kind: BackendTLSPolicy", "kind: !!str BackendTLSPolicy", "kind: !policy BackendTLSPolicy"),

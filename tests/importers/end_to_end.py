@@ -42,7 +42,7 @@ CERTIFICATES = {
 
 
 def status(port: int, row: str) -> int:
-    """Returns the status of a request to a row's host; 0 while nobody listens."""
+    """Returns the status of a request to a row's host; 0 without a listener."""
     connection = http.client.HTTPConnection(ADDRESS, port, timeout=15)
     with contextlib.closing(connection), contextlib.suppress(ConnectionRefusedError):
         connection.request("GET", "/", headers={"Host": f"{row}.test"})

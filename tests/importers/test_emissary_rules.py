@@ -88,7 +88,7 @@ def _shares(answer: RequestAnswer) -> dict[str, float]:
 
 
 def _differs(imported: Imported, expected: oracle.Outcome, found: RequestAnswer) -> bool:
-    """Whether an answer is another one than Emissary's, and no line of the report says so."""
+    """Whether an answer differs from Emissary's without a line of the report."""
     wanted = {name: share / 100 for name, share in expected.shares}
     if wanted:
         if found.action is RequestAction.FORWARD:

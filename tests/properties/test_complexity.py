@@ -86,7 +86,7 @@ EDITS: dict[str, tuple[Edit, set[str]]] = {
     "policy deleted": (lambda: {Key("BackendTLSPolicy", "a", NAME): None}, {CLUSTER, ENDPOINTS}),
     "CA ConfigMap": (lambda: keyed(mk_config_map(f"a/{NAME}", ca_pem("rotated"))), {CLUSTER, ENDPOINTS}),
     "endpoints": (lambda: keyed(mk_slice(f"a/{NAME}", NAME, ["10.0.0.2"])), {ENDPOINTS}),
-    "an object nobody references": (lambda: keyed(mk_config_map("a/unrelated", "x")), set()),
+    "an object without references": (lambda: keyed(mk_config_map("a/unrelated", "x")), set()),
 }
 
 
@@ -296,7 +296,7 @@ def expiring(size: int) -> Controller:
 
 
 def steps(controller: Controller, edit: dict[Key, Object | None]) -> int:
-    """How many functions are entered and generators resumed by one edit, from the batch to what is told to people."""
+    """Counts the function calls and resumed generators of one edit, from the batch to its reports."""
     count = 0
     cached = vars(times)["_of_second"].__wrapped__.__code__  # runs once in a second, whichever edit comes first in it
 

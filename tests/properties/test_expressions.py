@@ -37,7 +37,7 @@ TEXTS = (
     "2020-01-01T00:00:00Z",
     "\t\u2003",
 )
-"""What rules ask of texts, beside those that they name."""
+"""Further texts to evaluate rules with."""
 ABSORBED = (
     "self.none || true",
     "true || self.none",

@@ -153,7 +153,7 @@ def _listeners(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 _FRONTENDS = st.sampled_from([{}, {}, {"tls": {"frontend": FRONTEND}}])
-"""Of which one asks for certificates of clients, whose CA is missing."""
+"""One of them requests client certificates, and its CA is missing."""
 
 
 @slow(300)

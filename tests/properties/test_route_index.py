@@ -79,7 +79,7 @@ def _value(value: ValueMatch) -> Document:
 
 
 def scan(listed: list[Match], numbers: list[int], request: Request) -> int | None:
-    """What Envoy does with a list of routes: the first that matches."""
+    """Returns the first matching route of a list, like Envoy."""
     return next((number for number in numbers if fits(listed[number], request)), None)
 
 

@@ -27,7 +27,7 @@ LIVES: Final = {
     "plain": ("service", "route"),
     "plain, route first": ("route", "service"),
 }
-"""What is done to a name, one after the other, each acknowledged before the next."""
+"""The writes to a name in order; each is acknowledged before the next."""
 STEPS: Final = st.one_of(
     st.tuples(st.just("live"), st.integers(0, 2)),
     st.tuples(st.sampled_from(PLURALS), st.integers(1, 4)),

@@ -30,7 +30,7 @@ class History:
     def __init__(self) -> None:
         self.verified: set[Address] = set()
         self.asked: set[Address] = set()
-        """Had a policy at some time, or was refused: nobody knows for what."""
+        """It had a policy at some time, or was refused for an unknown reason."""
 
     def look(self, engine: Engine) -> None:
         hops = [hop for hop in engine.hops() if not hop.outside]

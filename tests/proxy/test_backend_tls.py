@@ -230,7 +230,7 @@ def test_the_statuses_agree(world: World) -> None:
     assert lasthop.conditions("BackendTLSPolicy", "invalid")["Accepted"][0] == "False"
 
 
-def test_the_log_says_why_a_connection_came_to_nothing(world: World) -> None:
+def test_the_log_explains_why_a_connection_failed(world: World) -> None:
     assert ask(world, Row("TCPRoute", "TLS, Terminate", ("", "", "")), "invalid") == ""
 
     def logged() -> Document | None:

@@ -149,7 +149,7 @@ def test_a_policy_verifies_a_grpc_backend_and_every_failure_is_unavailable(gatew
     until(lambda: call(gateway, "grpc-invalid.test").code is OK, "the mended policy serves")
 
 
-def test_a_backend_without_http_2_is_said_to_lack_it_by_the_log_and_by_probe(gateway: Lasthop, tls: Server) -> None:
+def test_the_log_and_probe_report_a_backend_without_http_2(gateway: Lasthop, tls: Server) -> None:
     with http_server(Certificate("backend", CA, sans=dns("api.example")).server_context()) as port:
         policy = docs.policy("grpc-h1", "api.example", "grpc-ca")
         documents = hop("grpc-h1", port, policy)

@@ -52,7 +52,7 @@ def hop(path: str, port: int, hostname: str = "api.example", **settings: Any) ->
 
 
 def connected(gateway: Lasthop, name: str, status: str, words: str = "") -> Condition:
-    """The condition, once it has that status and says those words: counters, which know less, may come before the log."""
+    """Returns the condition once it has that status and text: counters, with fewer details, may arrive before the log."""
 
     def found() -> Condition | None:
         said = gateway.conditions("BackendTLSPolicy", name)["BackendConnected"]
@@ -63,7 +63,7 @@ def connected(gateway: Lasthop, name: str, status: str, words: str = "") -> Cond
 
 
 def seen(gateway: Lasthop, name: str, protocol: str = "auto") -> Document | None:
-    """What is known of a hop, by /api/traffic."""
+    """Returns the state of a hop from /api/traffic."""
     hops = json.loads(gateway.ask("/api/traffic")[1])["hops"]
     return next((each for each in hops if (each["backend"], each["protocol"]) == (f"shop/{name}", protocol)), None)
 
@@ -445,7 +445,7 @@ def test_a_tls_route_whose_backend_wants_a_client_certificate_is_failing(
     assert connected(streams.lasthop, "mtls", "False", "wants a client certificate")[1] == "HandshakeFailed"
 
 
-def test_a_client_that_leaves_at_once_is_no_failure_of_the_backend(streams: Streams, serve: Callable[..., Backend]) -> None:
+def test_a_client_that_leaves_at_once_is_not_a_failure_of_the_backend(streams: Streams, serve: Callable[..., Backend]) -> None:
     stream(streams, "TLSRoute", "left", serve(issued(), name="left").port, "left.test")
     for _ in range(5):
         opened(streams.tls, "left.test").close()

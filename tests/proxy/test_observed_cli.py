@@ -79,7 +79,7 @@ def test_status_is_not_ready_where_requests_fail_and_names_the_cause_once(shop: 
     assert sorted(names) == [f"backendtlspolicy/shop/{name}" for name in ("later", "right", "wrong")]
 
 
-def test_audit_tells_what_is_asked_for_and_what_happened_apart(shop: Shop) -> None:
+def test_audit_separates_requirements_from_observations(shop: Shop) -> None:
     hops = shop.hops()
     standings = {name: hop["standing"] for name, hop in hops.items()}
     assert standings == {

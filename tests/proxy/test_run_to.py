@@ -77,7 +77,7 @@ def h2() -> ssl.SSLContext:
 
 
 class Choosy(Backend):
-    """Has a certificate for one name only, and none for clients that ask for another or for none."""
+    """Has a certificate for one name only, and none for clients with another or no SNI."""
 
     def _hello(self, name: str | None) -> int | None:
         super()._hello(name)
@@ -92,11 +92,11 @@ def choosy() -> Backend:
 class Row:
     made: Callable[[], Backend]
     says: tuple[str, ...] = ()
-    """What is said by the commands that do not work yet, in their order; none: the first one works."""
+    """The output of the commands that do not work yet, in order; empty: the first one works."""
     args: str = "--ca ca.pem"
     url: str = "https://127.0.0.1:{port}"
     fill: str = ""
-    """What to write for FILE and NAME, which the command cannot know."""
+    """Values for FILE and NAME, which the command cannot know."""
 
 
 def tls(context: Callable[[], ssl.SSLContext], **settings: Any) -> Callable[[], Backend]:
@@ -170,7 +170,7 @@ class Runner:
         self.process: subprocess.Popen[str] | None = None
 
     def start(self, command: str) -> str:
-        """Returns what it says until it is ready, or until its end."""
+        """Returns its output until it is ready, or until its end."""
         log = self.root / "log"
         with log.open("w") as out:
             words = [str(EXECUTABLE), *shlex.split(command)[1:]]
@@ -200,7 +200,7 @@ class Runner:
 
     @property
     def left(self) -> list[Path]:
-        """What is left of it, but for the lock and its directory."""
+        """Returns its remaining files, except the lock and its directory."""
         found = (path for name in ("r", "s") for path in (self.root / name).rglob("*"))
         return [path for path in found if path.name != "lock" and not (path / "lock").exists()]
 

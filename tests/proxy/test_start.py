@@ -16,7 +16,7 @@ from tests.proxy.lasthop import EXECUTABLE, Lasthop
 
 
 def refused(lasthop: Lasthop, *args: str, **env: str) -> str:
-    """What it says when it ends with code 1."""
+    """Returns its output when it ends with code 1."""
     command: list[str | Path] = [EXECUTABLE, "run", *args]
     run = subprocess.run(command, env={**lasthop.env, **env}, capture_output=True, text=True, timeout=30, check=False)
     assert run.returncode == 1, run.stderr

@@ -103,7 +103,7 @@ def test_a_question_that_has_no_answer_gets_a_sentence(shown: Lasthop, args: tup
     assert "Traceback" not in said.stderr
 
 
-def test_status_says_so_when_nothing_runs(own: Callable[..., Lasthop]) -> None:
+def test_status_reports_that_nothing_runs(own: Callable[..., Lasthop]) -> None:
     said = own(env={"HOME": "/nowhere", "KUBECONFIG": ""}).command("status")
     assert said.returncode == 1
     assert "no gateway runs on this machine" in said.stderr

@@ -73,7 +73,7 @@ def test_the_first_and_later_upgrades_succeed_beside_requests(
     assert others == {{"none": None, "http/1.1": "http/1.1"}.get(alpn, "h2")}
 
 
-def test_a_backend_that_says_h2c_is_asked_for_upgrades_in_http_1_1(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
+def test_upgrades_to_an_h2c_backend_use_http_1_1(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
     served = serve(None, name="ws-h2c")
     written = service("ws-h2c", served.port, app_protocol="kubernetes.io/h2c")
     gateway.load("ws-h2c.yaml", *written, rules("ws-h2c", rule("/", to=[to("ws-h2c")])))

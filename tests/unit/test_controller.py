@@ -162,7 +162,7 @@ def test_a_refusal_is_forgotten_with_what_was_refused(controller: Controller) ->
     assert controller.fleet.report().get(GATEWAY) is None
 
 
-def test_a_port_that_is_taken_is_no_problem_any_more_once_its_listener_is_gone(controller: Controller) -> None:
+def test_a_taken_port_is_not_a_problem_after_its_listener_is_gone(controller: Controller) -> None:
     controller.connected(GATEWAY)
     listener = held(controller, LISTENER, "a/gw/80")
     detail = f"Error adding/updating listener(s) {listener.name}: cannot bind '0.0.0.0:80': Address already in use"

@@ -116,7 +116,7 @@ def test_a_proxy_that_reconnects_does_not_flip_the_state(world: World) -> None:
     assert fleet.expire(30.0 + LINGER) == [SetProxyState(WEB, NOTHING)]
 
 
-def test_why_there_is_no_proxy_is_said_until_there_is_one(fleet: Fleet) -> None:
+def test_the_reason_for_a_missing_proxy_is_reported_until_one_connects(fleet: Fleet) -> None:
     assert fleet.no_proxy(WEB, "no Envoy") == [SetProxyState(WEB, ProxyState(problem="no Envoy"))]
     assert fleet.connected(WEB) == [SetProxyState(WEB, CONNECTED), ReportChanged()]
 
@@ -187,7 +187,7 @@ def test_a_proxy_of_another_replica_serves_as_one_of_ours(fleet: Fleet) -> None:
     assert fleet.report() == {}, "a replica reports its own proxies only"
 
 
-def test_what_another_replicas_proxy_refuses_is_withheld_here_for_as_long_as_it_says_so(fleet: Fleet) -> None:
+def test_a_part_that_another_replicas_proxy_refuses_is_withheld_here_meanwhile(fleet: Fleet) -> None:
     told = fleet.heard("b", report(refused=((*PART, "bad"),), problem="port 80 is taken"), 0.0)
     state = ProxyState.acknowledged({(80, "TCP")}, problem="port 80 is taken")
     assert told == [SetQuarantine(PART, "bad"), SetProxyState(WEB, state)]

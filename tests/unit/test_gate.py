@@ -220,7 +220,7 @@ def test_a_forbidden_change_is_also_forbidden_over_a_closed_hop(strong: str, wea
 
 
 @pytest.mark.parametrize("weak", RANK[:-1])
-def test_a_policy_that_cannot_be_fulfilled_asks_for_what_is_written_in_it(weak: str) -> None:
+def test_a_policy_that_cannot_be_fulfilled_still_has_its_requirements(weak: str) -> None:
     """Also where nothing is remembered: its references to CAs say that all was to be verified."""
     for found in checked(world(CLOSED), world(STATES[weak])):
         assert found.weaker
@@ -228,7 +228,7 @@ def test_a_policy_that_cannot_be_fulfilled_asks_for_what_is_written_in_it(weak: 
     assert not rehearsed(world(CLOSED), POLICY, STATES["verified"]).refused
 
 
-def test_a_waiver_that_comes_after_its_policy_is_no_weakening_of_a_hop_that_never_connected() -> None:
+def test_a_waiver_after_its_policy_does_not_weaken_a_hop_that_never_connected() -> None:
     late = mk_waiver("a/late", "All")
     objects = world(mk_state(waiver("late")))
     engine = running(world(None), objects)
@@ -237,7 +237,7 @@ def test_a_waiver_that_comes_after_its_policy_is_no_weakening_of_a_hop_that_neve
     assert rehearsed(objects, key(late), late, engine).refused, "but of one that was verified it is"
 
 
-def test_a_closed_hop_that_asks_for_more_cas_does_not_count_as_verified_by_them() -> None:
+def test_a_closed_hop_that_requires_more_cas_does_not_count_as_verified_by_them() -> None:
     """Neither the record nor the webhook forgets by which CAs it was verified while it connected."""
     both = mk_config_map("a/both", ca_pem("good") + ca_pem("foreign"))
     denied = mk_profile("a/f", **{**RULES, "backendTLS": {"minTLSVersion": "1.3"}})

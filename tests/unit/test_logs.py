@@ -54,7 +54,7 @@ def test_only_entries_of_the_lowest_level_and_above_are_written(
 
 
 @pytest.mark.parametrize(("format", "begins"), [("json", "{"), ("text", "")])
-def test_lines_go_to_standard_error_in_the_format_that_was_asked_for(
+def test_lines_go_to_standard_error_in_the_chosen_format(
     format: str, begins: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(LOG, "level", LOG.level)

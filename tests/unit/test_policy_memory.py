@@ -116,7 +116,7 @@ def test_an_unknown_namespace_concerns_no_other(world: World) -> None:
     assert world.put(ROUTE) == "closed"
 
 
-def test_the_hop_says_why_and_what_to_do(world: World) -> None:
+def test_the_hop_has_the_reason_and_the_remedy(world: World) -> None:
     world.drop(ROUTE)
     world.know(UNREADABLE)
     world.put(ROUTE)

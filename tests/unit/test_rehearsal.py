@@ -139,11 +139,11 @@ def test_problems_of_another_namespace_stay_hidden() -> None:
 # --- what operators refuse -------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_refused_unless_a_profile_says_so() -> None:
+def test_nothing_is_refused_without_a_profiles_rule() -> None:
     assert not done(of(*world(backendTLS={"plaintextBackends": "Deny"})).edit(key(POLICY), None)).refused
 
 
-def test_an_edit_that_verifies_less_is_refused_where_the_profile_says_so() -> None:
+def test_an_edit_that_weakens_verification_is_refused_by_the_profiles_rule() -> None:
     (refused,) = done(of(*world(**REFUSING)).edit(key(POLICY), None)).refused
     assert "Gateway shop/web to Service shop/api:443 would be plaintext" in refused
 

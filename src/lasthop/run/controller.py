@@ -63,7 +63,7 @@ COMPLAIN: Final = 10.0
 
 
 class Controller:
-    """Connects one source, one engine, one xDS server and the sinks, one of which runs the proxies."""
+    """Connects one source, one engine, one xDS server and the sinks, including the one that runs the proxies."""
 
     def __init__(
         self,

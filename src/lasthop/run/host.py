@@ -249,7 +249,7 @@ class HostRuntime(Sink):
             return found
         gateways = sorted(self.controller.fleet.gateways)
         if not gateways:
-            return ["nothing is served: there is no Gateway of a GatewayClass of this controller"]
+            return ["nothing is served: no Gateway has a GatewayClass of this controller"]
         proxies = [key for key in gateways if not self.controller.server.state(key).decided]
         waiting = [f"the proxy of {key} has not acknowledged its configuration yet" for key in proxies]
         if not any(self._programmed(key) for key in gateways):

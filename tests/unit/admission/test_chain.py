@@ -23,7 +23,7 @@ def test_a_version_that_is_not_served_names_those_that_are() -> None:
     assert "gateway.networking.k8s.io/v1 or gateway.networking.k8s.io/v1alpha3" in problem.remedy
 
 
-def test_a_document_without_kind_says_so() -> None:
+def test_a_document_without_kind_has_a_clear_error() -> None:
     assert refused("metadata: {name: x}") == [
         ("apiVersion", "required field is missing"),
         ("kind", "required field is missing"),

@@ -102,7 +102,7 @@ def test_an_invalid_time_is_explained(folder: Path, since: str) -> None:
     assert found.exit_code == 2 and "give how long ago (30m, 24h, 7d) or a date" in found.stderr
 
 
-def test_without_a_record_it_is_said_where_one_comes_from(tmp_path: Path) -> None:
+def test_without_a_record_the_error_explains_its_origin(tmp_path: Path) -> None:
     found = lasthop("audit", str(tmp_path), "--since", "1h")
     assert found.exit_code == 1 and "has no record of changes" in found.stderr
     assert lasthop("audit", str(tmp_path), "--since", "1h", "--fail-on", "waived").exit_code == 2
@@ -116,7 +116,7 @@ def keep(folder: Path, record: Record) -> None:
     memory.save(paths.of_folder(paths.state_root(), folder) / memory.FILE, Memory({}, record), codec.Encoder())
 
 
-def test_no_change_is_said_only_for_the_time_that_the_record_covers(folder: Path) -> None:
+def test_no_change_is_claimed_only_for_the_time_that_the_record_covers(folder: Path) -> None:
     begun = time.time() - HOUR
     keep(folder, mk_record((), begun))
     stamp = datetime.fromtimestamp(begun, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -373,7 +373,7 @@ async def test_audit_of_a_cluster_names_objects_instead_of_lines(api: FakeApi) -
 
 
 @pytest.mark.parametrize("output", ["text", "json", "markdown", "sarif"])
-async def test_audit_of_a_tenant_who_may_not_list_classes_fails_and_says_so(api: FakeApi, output: str) -> None:
+async def test_audit_of_a_tenant_without_rights_on_classes_fails_with_the_reason(api: FakeApi, output: str) -> None:
     assert (await run("audit", "-o", output)).exit_code == 0
     api.fail("list", "gatewayclasses", "*", forbidden("gatewayclasses"))
     api.fail("list", "namespaces", "*", forbidden("namespaces"))
@@ -460,7 +460,7 @@ async def test_a_running_gateway_goes_before_a_kubeconfig(api: FakeApi, tmp_path
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 
-async def test_errors_say_what_to_do(api: FakeApi, tmp_path: Path) -> None:
+async def test_errors_have_a_remedy(api: FakeApi, tmp_path: Path) -> None:
     assert "no context nowhere; contexts: bare, dev" in (await run("status", "--context", "nowhere")).stderr
     assert "no such file" in (await run("check", "--kubeconfig", tmp_path / "none")).stderr
     api.fail("list", "gateways", "*", forbidden("gateways"))
@@ -475,7 +475,7 @@ async def test_errors_say_what_to_do(api: FakeApi, tmp_path: Path) -> None:
     assert "Traceback" not in missing.output
 
 
-async def test_a_server_that_is_away_is_said_in_words(api: FakeApi, tmp_path: Path) -> None:
+async def test_an_absent_server_gives_a_readable_error(api: FakeApi, tmp_path: Path) -> None:
     away = (tmp_path / "kubeconfig").read_text().replace(api.url, "http://127.0.0.1:9")
     (tmp_path / "away").write_text(away)
     result = await run("check", "--kubeconfig", tmp_path / "away")

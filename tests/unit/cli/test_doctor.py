@@ -190,7 +190,7 @@ async def test_crds_of_one_known_release_are_fine(cluster: Cluster, tmp_path: Pa
     assert found["your rights"]["verdict"] == "ok"
 
 
-async def test_without_crds_nothing_can_work_and_that_is_said_once(cluster: Cluster, tmp_path: Path) -> None:
+async def test_without_crds_nothing_works_and_one_error_reports_it(cluster: Cluster, tmp_path: Path) -> None:
     cluster.crds = []
     found = await of(cluster, tmp_path)
     assert found["CRDs of Gateway API"]["verdict"] == "failed"
@@ -248,7 +248,7 @@ async def test_rights_that_are_missing_are_named(cluster: Cluster, tmp_path: Pat
     } in cluster.asked
 
 
-async def test_rights_are_asked_for_where_they_are_needed(cluster: Cluster, tmp_path: Path) -> None:
+async def test_rights_are_reviewed_in_the_needed_namespaces(cluster: Cluster, tmp_path: Path) -> None:
     cluster.answers[DEPLOYMENT] = deployment("--namespaces=shop,blog")
     found = await of(cluster, tmp_path, "-n", "team")
     assert found["your rights"]["found"] == "you may list every kind in namespace team"

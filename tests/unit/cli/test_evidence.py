@@ -83,7 +83,7 @@ def test_sarif_has_the_header() -> None:
     assert run["properties"] == report.header and report.header["Made"]
 
 
-def test_since_is_told_by_gateway() -> None:
+def test_since_has_the_time_of_each_gateway() -> None:
     record = mk_record(changed(NOW - 60, "edge/dev"))
     report = mk_report(mk_hop(PROD), mk_hop(DEV), record=record)
     assert [report.since(hop) for hop in report.hops] == ["before 2027-01-15 07:45 UTC", "2027-01-15 07:59 UTC"]

@@ -65,7 +65,7 @@ def test_missing_objects_are_reported_with_a_hint(folder: Path, args: tuple[str,
     assert "Traceback" not in result.output
 
 
-def test_without_a_gateway_and_a_folder_it_says_what_to_do(tmp_path: Path) -> None:
+def test_without_a_gateway_and_a_folder_the_error_has_a_remedy(tmp_path: Path) -> None:
     result = lasthop("explain", "httproute", "api", env={"LASTHOP_RUN_DIR": str(tmp_path)})
     assert result.exit_code == 1
     assert "no gateway runs on this machine" in result.stderr

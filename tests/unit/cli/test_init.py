@@ -77,7 +77,7 @@ def test_localhost_is_loopback_and_still_a_name_to_verify(tmp_path: Path, ca: Pa
         ("sectionName: https", "sectionName: htps"),
     ],
 )
-def test_a_typo_in_the_target_is_no_way_to_plaintext(tmp_path: Path, ca: Path, written: str, instead: str) -> None:
+def test_a_typo_in_the_target_never_leads_to_plaintext(tmp_path: Path, ca: Path, written: str, instead: str) -> None:
     _init(tmp_path / "demo", "--backend", f"localhost:{free_port()}", "--ca", ca)
     policy = tmp_path / "demo" / "policy.yaml"
     policy.write_text(policy.read_text().replace(written, instead))
@@ -212,7 +212,7 @@ def test_commands_to_copy_call_the_program_as_it_was_called(monkeypatch: pytest.
     assert program() == "lasthop"
 
 
-def test_a_file_that_is_no_ca_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_a_ca_is_refused(tmp_path: Path) -> None:
     (tmp_path / "key.pem").write_text(CA.key_pem)
     result = lasthop("init", tmp_path / "demo", "--to", "a.invalid:443", "--ca", tmp_path / "key.pem")
     assert result.exit_code == 2

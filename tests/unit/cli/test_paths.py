@@ -144,7 +144,7 @@ def test_a_gateway_that_was_killed_is_not_said_to_run(tmp_path: Path, monkeypatc
     assert "what one that was killed has left: lasthop ps" in lasthop("status", env=env).stderr
 
 
-def test_a_user_finds_a_gateway_of_a_session_without_one_and_is_told_that_there_may_be_those_of_others(
+def test_a_user_without_a_session_finds_its_gateway_and_gets_a_note_about_those_of_others(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As by `sudo -u`, which has no XDG_RUNTIME_DIR, or the other way round."""
@@ -195,9 +195,7 @@ def test_another_users_files_for_a_folder_do_not_prevent_root_from_ending_its_ow
             local.chosen(root)
 
 
-def test_the_gateway_of_root_is_out_of_reach_and_that_is_said_in_a_sentence(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_gateway_of_root_is_out_of_reach_with_a_readable_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As far as root can try it: what the kernel refuses others is refused here by hand."""
     run_dir, folder = root / "run", root / "objects"
     place = paths.of_folder(run_dir, folder)

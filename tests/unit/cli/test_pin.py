@@ -46,7 +46,7 @@ def test_the_whole_chain_is_seen_and_nothing_is_sent(version: ssl.TLSVersion, mo
         assert not backend.requests
 
 
-def test_no_name_is_asked_for_where_only_an_address_is_known() -> None:
+def test_no_sni_is_sent_to_an_address() -> None:
     with closing(Backend(LEAF.server_context())) as backend:
         assert lasthop("pin", f"127.0.0.1:{backend.port}").exit_code == 0
         assert backend.connections[0].sni is None
@@ -55,7 +55,7 @@ def test_no_name_is_asked_for_where_only_an_address_is_known() -> None:
 # --- the manifest ----------------------------------------------------------------------------------------------------
 
 
-def test_the_certificate_itself_is_pinned_by_default_and_the_chain_is_told_apart() -> None:
+def test_the_certificate_itself_is_pinned_by_default_and_the_chain_is_listed() -> None:
     with closing(Backend(LEAF.server_context(CA))) as backend:
         result = lasthop("pin", f"127.0.0.1:{backend.port}", "--server-name", "api.internal", "-n", "shop")
     manifest = yaml.safe_load(result.stdout)
@@ -128,7 +128,7 @@ def test_the_manifest_is_admitted(tmp_path: Path, form: str) -> None:
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 
-def test_errors_of_the_network_say_what_to_do() -> None:
+def test_errors_of_the_network_have_a_remedy() -> None:
     with closing(Backend()) as plain, closing(Backend(banner=b"220 smtp\r\n")) as talkative:
         for backend in (plain, talkative):
             assert "does not speak TLS on this port" in lasthop("pin", f"127.0.0.1:{backend.port}").stderr
@@ -148,7 +148,7 @@ def test_errors_of_the_network_say_what_to_do() -> None:
         ("kind: Secret\nmetadata: {name: x}\n", "holds no PEM certificate"),
     ],
 )
-def test_errors_of_a_file_say_what_to_do(tmp_path: Path, content: str, said: str) -> None:
+def test_errors_of_a_file_have_a_remedy(tmp_path: Path, content: str, said: str) -> None:
     (tmp_path / "file").write_text(content)
     result = lasthop("pin", tmp_path / "file")
     assert (result.exit_code, said in result.stderr) == (1, True), result.output

@@ -299,7 +299,7 @@ def test_a_hostile_subject_does_not_reach_the_terminal(tmp_path: Path, serve: Ca
 
 
 @pytest.mark.parametrize("odd", ["version-7", "subject-malformed"])
-def test_a_certificate_that_cannot_be_read_is_said_to_be_so(tmp_path: Path, serve: Callable[..., Backend], odd: str) -> None:
+def test_an_unreadable_certificate_is_reported(tmp_path: Path, serve: Callable[..., Backend], odd: str) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     pem = tmp_path / "odd.pem"
     pem.write_text(ssl.DER_cert_to_PEM_cert(odd_ders()[odd]) + valid().key_pem)
@@ -318,7 +318,7 @@ def test_a_certificate_that_cannot_be_read_is_said_to_be_so(tmp_path: Path, serv
         (("api", "nonsense"), "is not HOST:PORT"),
     ],
 )
-def test_bad_input_is_answered_in_words(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
+def test_bad_input_gives_a_readable_error(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
     folder = write(tmp_path, *docs.hop("api", 9, POLICY))
     result = lasthop("probe", *args, "--dir", folder)
     assert result.exit_code in (1, 2)

@@ -55,7 +55,7 @@ def repository(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("kustomization", [KUSTOMIZATION, UNTYPED_KUSTOMIZATION])
-def test_other_kinds_are_said_once_and_change_nothing(folder: Path, kustomization: str) -> None:
+def test_other_kinds_are_named_once_and_change_nothing(folder: Path, kustomization: str) -> None:
     before = _audited(folder)
     (folder / "others.yaml").write_text(OTHERS)
     (folder / "values.yaml").write_text("replicaCount: 1\n")

@@ -191,7 +191,7 @@ def test_names_complete_to_nothing_where_no_gateway_runs(tmp_path: Path) -> None
         (("doctor", "/a", "--dir", "/b"), "two folders: /a and /b"),
     ],
 )
-def test_bad_input_is_answered_in_words(args: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_bad_input_gives_a_readable_error(args: tuple[str, ...], said: str, tmp_path: Path) -> None:
     env = {"LASTHOP_RUN_DIR": str(tmp_path / "r"), "LASTHOP_STATE_DIR": str(tmp_path / "s")}
     result = lasthop(*args, env=env)
     assert result.exit_code in (1, 2)
@@ -208,7 +208,7 @@ def test_stop_with_several_gateways_lists_the_commands(monkeypatch: pytest.Monke
     assert "lasthop stop /a, or lasthop stop /b; or all: lasthop stop --all" in result.stderr
 
 
-def test_a_folder_whose_path_is_not_utf_8_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_folder_whose_path_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
     folder.mkdir()
     env = {"LASTHOP_RUN_DIR": str(tmp_path / "r"), "LASTHOP_STATE_DIR": str(tmp_path / "s")}
@@ -234,7 +234,7 @@ class _Elsewhere(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("body", [b"<html>hello</html>", b"{}", b"[]", b'"text"', b"\xff"])
-def test_an_address_where_something_else_answers_is_said_to_be_no_gateway(body: bytes) -> None:
+def test_another_server_at_an_address_is_not_taken_for_a_gateway(body: bytes) -> None:
     handler = type("Handler", (_Elsewhere,), {"body": body})
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -100,7 +100,7 @@ def test_a_damaged_file_differs_from_a_missing_one(tmp_path: Path, content: byte
     assert memory.load(tmp_path / "nowhere") is None
 
 
-def test_what_is_to_be_saved_is_told_apart_from_what_is() -> None:
+def test_unsaved_and_saved_contents_are_separate() -> None:
     engine, _ = settled(WORLD)
     before = engine.verifications.version
     engine.apply(keyed(mk_route("a/r", "a/g", [{"name": "api", "port": 443}], ["one.example"])))

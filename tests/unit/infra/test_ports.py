@@ -50,7 +50,7 @@ def test_a_holder_is_found_whatever_else_it_closes_meanwhile() -> None:
         assert list(ports.holders(holder.getsockname()[1])) == [os.getpid()]
 
 
-def test_an_address_of_another_machine_is_said_so() -> None:
+def test_an_address_of_another_machine_is_reported() -> None:
     said = ports.problem("192.0.2.1", 5353, "UDP")
     assert said is not None and "is not an address of this machine" in said.message and not said.in_use
 

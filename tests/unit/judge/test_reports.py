@@ -42,7 +42,7 @@ def passing() -> RunReport:
     return report_of(JudgedGateway("lasthop"), [CaseVerdict(case, Outcome.PASS) for case in ALL])
 
 
-def test_the_json_is_what_the_schema_says() -> None:
+def test_the_json_matches_the_schema() -> None:
     assert [error.message for error in jsonschema_rs.validator_for(SCHEMA).iter_errors(as_document(REPORT))] == []
 
 
@@ -74,7 +74,7 @@ def test_the_exit_code_is_that_of_the_worst_fault(severity: str, code: int) -> N
     assert passing().exit_code == 0
 
 
-def test_the_text_says_why_cases_were_not_run() -> None:
+def test_the_text_reports_why_cases_were_not_run() -> None:
     assert "not run: no adapter: " in _rendered(REPORT, "text")
 
 

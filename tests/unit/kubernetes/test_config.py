@@ -115,7 +115,7 @@ def printed(document: dict[str, Any]) -> str:
         (printed({"apiVersion": V1, "status": {"token": "x", "clientKeyData": "y"}}), "a key without a certificate"),
     ],
 )
-def test_exec_plugin_that_does_not_work_says_why(tmp_path: Path, content: str | None, said: str) -> None:
+def test_a_failing_exec_plugin_reports_the_reason(tmp_path: Path, content: str | None, said: str) -> None:
     if content is not None:
         (tmp_path / "plugin").write_text(f"#!/bin/sh\n{content}\n")
         (tmp_path / "plugin").chmod(0o755)
@@ -131,7 +131,7 @@ def test_exec_plugin_that_does_not_work_says_why(tmp_path: Path, content: str | 
         ({"interactiveMode": "Always"}, "needs a terminal"),
     ],
 )
-def test_exec_plugin_that_is_not_run_says_why(tmp_path: Path, plugin: dict[str, str], said: str) -> None:
+def test_an_exec_plugin_that_cannot_run_reports_the_reason(tmp_path: Path, plugin: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": mk_plugin(tmp_path) | plugin}))
     assert not (tmp_path / "runs").exists()

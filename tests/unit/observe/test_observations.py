@@ -362,7 +362,7 @@ def test_the_mistake_after_a_correction_is_reported_soon() -> None:
     assert [failure.words for failure in world.state.failures] == [WRONG_NAME], "after a calm time, as soon as at first"
 
 
-def test_a_hostile_backend_that_shows_another_name_each_time_changes_what_is_said_seldom() -> None:
+def test_a_hostile_backend_with_changing_names_changes_reports_seldom() -> None:
     world = World()
     for number in range(600):
         world.fails(words=f"certificate is for name{number}.example")

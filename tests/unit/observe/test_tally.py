@@ -143,7 +143,7 @@ def test_an_endpoint_in_no_log_works_once_its_answers_grow_beside_one_that_has_f
     assert seen == {A: 0.0, other: 4.0}
 
 
-def test_what_was_counted_before_this_process_began_is_no_reason_to_look() -> None:
+def test_counts_from_before_this_process_are_no_news() -> None:
     tally = Tally(WEB, now=0.0)
     counted(tally, failures=100, fail_verify_san=100)
     assert tally.watched() == []

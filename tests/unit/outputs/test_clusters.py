@@ -98,7 +98,7 @@ CHECKS: dict[str, dict[str, Any] | None] = {
 
 @pytest.mark.parametrize("protocol", Protocol)
 @pytest.mark.parametrize("connection", CONNECTIONS)
-def test_a_cluster_checks_what_was_asked_for_and_nothing_less(connection: str, protocol: Protocol) -> None:
+def test_a_cluster_has_all_required_checks(connection: str, protocol: Protocol) -> None:
     found, hop = CONNECTIONS[connection], Hop(GATEWAY, SERVICE, 443, protocol)
     for h2c in (False, True):
         for names in (None, DNS):

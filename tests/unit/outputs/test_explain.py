@@ -126,7 +126,7 @@ def test_a_policy_says_who_reaches_it_and_by_which_route() -> None:
     assert _said(unreached, "not used").state is FactState.WARNING
 
 
-def test_a_route_says_why_a_gateway_does_not_serve_it() -> None:
+def test_a_route_reports_why_a_gateway_does_not_serve_it() -> None:
     lost = mk_route("shop/lost", "shop/nowhere", [{"name": "api", "port": 443}])
     assert _said(_explained(Key("HTTPRoute", "shop", "lost"), lost), "Gateway shop/nowhere: no effect, it does not exist")
     foreign = mk_gateway("shop/web", gateway_class="nobodys")
@@ -145,7 +145,7 @@ TEAM = mk_listener_set("team/set", "shop/web", [{"name": "http", "port": 80, "pr
 OPEN = mk_gateway("shop/web", allowedListeners={"namespaces": {"from": "All"}})
 
 
-def test_a_listener_set_says_which_gateway_takes_it_and_the_gateway_lists_it() -> None:
+def test_a_listener_set_names_its_gateway_and_the_gateway_lists_it() -> None:
     parents = [{"kind": "ListenerSet", "name": "set", "sectionName": "http"}]
     route = mk_route("team/r", "", [{"name": "api", "namespace": "shop", "port": 443}], parents=parents)
     world = (OPEN, TEAM, route, mk_grant("shop/grant", "team"))
@@ -162,7 +162,7 @@ def test_a_listener_set_says_which_gateway_takes_it_and_the_gateway_lists_it() -
     assert _said(routed, "TLS because of BackendTLSPolicy shop/p")
 
 
-def test_a_listener_set_says_why_it_has_no_effect() -> None:
+def test_a_listener_set_reports_why_it_has_no_effect() -> None:
     assert _said(
         _explained(Key("ListenerSet", "team", "set"), TEAM), "not accepted: allowedListeners of Gateway shop/web does"
     )

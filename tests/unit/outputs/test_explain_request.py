@@ -109,7 +109,7 @@ def test_a_404_names_the_route_that_is_not_attached() -> None:
     )
 
 
-def test_a_port_that_nobody_has_says_which_there_are() -> None:
+def test_a_port_without_a_listener_lists_the_existing_ones() -> None:
     (answer,) = asked("http://shop.example:8080/x")
     assert answer.action is RequestAction.UNREACHABLE
     assert "did you mean http://shop.example:80/x?" in list(texts(answer.explanation))

@@ -15,7 +15,7 @@ said = st.tuples(st.sampled_from("xyz"), st.lists(st.sampled_from(FINDINGS), max
 
 
 @given(st.lists(st.lists(said, max_size=6), max_size=6))
-def test_changes_are_the_difference_of_all_that_is_said_before_and_after(
+def test_changes_are_the_difference_of_all_findings_before_and_after(
     rounds: list[list[tuple[str, tuple[Finding, ...]]]],
 ) -> None:
     collection, by_who, before = FindingCollection(), dict[str, tuple[Finding, ...]](), set[Finding]()

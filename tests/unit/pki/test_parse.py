@@ -82,7 +82,7 @@ def test_everything_that_is_asked_of_a_certificate_is_read_at_once() -> None:
         ("huge", "has something that is not a certificate"),
     ],
 )
-def test_an_odd_certificate_is_refused_in_words(name: str, message: str) -> None:
+def test_an_odd_certificate_is_refused_with_a_readable_reason(name: str, message: str) -> None:
     assert parse.certificates(pem(odd_ders()[name])) == Unreadable(f"{message} (PEM block 1 of 1)")
 
 

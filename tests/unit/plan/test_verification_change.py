@@ -54,7 +54,7 @@ def test_a_lower_strength_is_weaker_and_a_higher_one_is_stronger(before: Strengt
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
-def test_closing_is_never_weaker_and_opening_is_if_less_was_asked_for(before: Strength, after: Strength) -> None:
+def test_closing_is_never_weaker_and_opening_is_if_less_was_required(before: Strength, after: Strength) -> None:
     closed = of(before, refused="no CA")
     assert compare(of(after), closed).kind is CLOSED
     lower = ORDER.index(after) < ORDER.index(before)

@@ -213,7 +213,7 @@ async def test_a_flood_is_read_within_a_budget_and_other_tasks_have_their_turn_a
     assert count * len(LINE) / (time.monotonic() - began) <= 1.2 * BUDGET
 
 
-async def test_what_was_written_last_is_told_before_it_ends(log: Path) -> None:
+async def test_the_last_lines_are_read_before_it_ends(log: Path) -> None:
     told: list[AccessLogEntry] = []
 
     async def tell() -> None:

@@ -96,7 +96,7 @@ EXTERNAL = mk_service("a/s", type="ExternalName", externalName="api.example")
 
 
 @pytest.mark.parametrize("away", [EXTERNAL, fqdn("api.example")])
-def test_no_waiver_is_said_to_be_in_effect_where_nothing_is_served(away: Object) -> None:
+def test_no_waiver_is_in_effect_at_an_unserved_gateway(away: Object) -> None:
     waived = (mk_policy("a/p", "s", "api.example", [own_ref("VerificationWaiver", "w")]), mk_waiver("a/w"))
     for settings, degraded in ((IN_CLUSTER, False), (Settings(), True)):
         _, snapshot = running(settings, away, *waived)

@@ -67,7 +67,7 @@ def rules(of_class: dict[str, Any] | None, own: dict[str, Any] | None) -> Backen
         ({"waivers": "Deny"}, {"waivers": "Allow"}, False),
     ],
 )
-def test_a_gateway_may_only_tighten_what_its_class_says_of_waivers(
+def test_a_gateway_may_only_tighten_the_rules_of_its_class_for_waivers(
     of_class: dict[str, Any] | None, own: dict[str, Any] | None, waivers: bool
 ) -> None:
     found = rules(of_class and {"backendTLS": of_class}, own and {"backendTLS": own})

@@ -176,7 +176,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_rule_that_asks_for_what_cannot_be_done_says_so_and_refuses(name: str) -> None:
+def test_a_rule_with_unsupported_settings_reports_it_and_refuses(name: str) -> None:
     rule, field, message = REFUSED[name]
     rules = [{"matches": [{"path": {"value": "/odd"}}], "backendRefs": API, **rule}, {"backendRefs": API}]
     _, snapshot = serve(mk_route("team/odd", "edge/web", [], [HOST], rules=rules, created="2026-01-01T00:00:00Z"))
@@ -226,7 +226,7 @@ UNMATCHABLE: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", UNMATCHABLE)
-def test_a_match_that_envoy_cannot_be_asked_for_matches_nothing_and_the_rest_of_its_rule_refuses(name: str) -> None:
+def test_a_match_that_envoy_cannot_express_matches_nothing_and_the_rest_of_its_rule_refuses(name: str) -> None:
     match, field, message = UNMATCHABLE[name]
     rules = [{"matches": [match, {"path": {"value": "/beside"}}], "backendRefs": API}, {"backendRefs": API}]
     _, snapshot = serve(mk_route("team/odd", "edge/web", [], [HOST], rules=rules, created="2026-01-01T00:00:00Z"))
@@ -267,7 +267,7 @@ def test_a_stream_whose_weights_cannot_be_is_closed(kind: str, section: str, wei
 
 
 @pytest.mark.parametrize("hostname", ["a*b", "*", "a.*.b", "a\r\nb", "", "a..b", "x" * 254])
-def test_a_name_that_is_no_hostname_is_not_taken_for_any(hostname: str) -> None:
+def test_an_invalid_hostname_does_not_match_all(hostname: str) -> None:
     _, snapshot = serve(mk_route("team/odd", "edge/web", API, [hostname]))
     assert conditions(snapshot)["Accepted"][:2] == ("False", "UnsupportedValue")
     assert served(snapshot).keys() == {HOST}

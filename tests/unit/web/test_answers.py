@@ -56,7 +56,7 @@ async def test_equal_concurrent_requests_share_an_answer() -> None:
     assert not world.answers._asked, "and none is kept"
 
 
-async def test_an_answer_is_made_after_it_was_asked_for() -> None:
+async def test_an_answer_is_computed_after_its_request() -> None:
     world = World()
     first = asyncio.ensure_future(world.answers.get(QUESTION, world.make))
     await until(lambda: world.made)

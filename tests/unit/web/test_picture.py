@@ -160,7 +160,7 @@ def test_failing_lines_are_shown_and_the_others_bundled_by_namespace() -> None:
 
 @pytest.mark.parametrize("namespaces", [1, 500, 5000])
 @pytest.mark.parametrize("failing", [0, 1, 5000])
-def test_however_many_there_are_the_picture_has_few_rows_and_leaves_nobody_out(namespaces: int, failing: int) -> None:
+def test_the_picture_of_any_number_of_hops_has_few_rows_and_counts_all(namespaces: int, failing: int) -> None:
     choice = choose(many(5000, namespaces, failing), Filter())
     assert len(choice.rows) <= SINGLE + BUNDLES
     shown = [each.id for row in choice.rows for each in (row.lines if isinstance(row, LineBundle) else (row,))]

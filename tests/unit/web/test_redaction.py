@@ -46,7 +46,7 @@ def test_every_header_that_envoy_adds_is_removed() -> None:
     }
 
 
-def test_the_same_headers_are_removed_from_the_objects_that_ask_for_them() -> None:
+def test_the_same_headers_are_removed_from_their_objects() -> None:
     sent = {"name": "x-honeycomb-team", "value": "hidden"}
     policy = mk_telemetry_policy("edge/traces", ["web"], {"name": "otel", "port": 4317}, provider={"headers": [sent]})
     rule = {

@@ -103,7 +103,7 @@ async def test_a_policy_written_a_moment_before_keeps_a_route_from_being_refused
     assert (await answered(reviews, review(route, "CREATE")))["allowed"]
 
 
-async def test_a_deletion_that_leaves_plaintext_is_a_warning_and_refused_where_an_operator_says_so() -> None:
+async def test_a_deletion_that_leaves_plaintext_is_a_warning_or_refused_by_an_operators_rule() -> None:
     response = await answered(judges(*world()), review(POLICY, "DELETE"))
     assert response["allowed"]
     assert response["warnings"][0].startswith("lasthop: Gateway shop/web to Service shop/api:443 would be plaintext")

@@ -84,7 +84,7 @@ def _look(backend: Backend, name: str) -> Looked:
         case Speaks.UNREACHABLE:
             return _unreachable(backend, name, shown)
         case Speaks.PLAINTEXT:
-            return _failed(backend, "it speaks plaintext on this port, not TLS", _as_plaintext(backend))
+            return _failed(backend, "it does not speak TLS on this port, but plaintext", _as_plaintext(backend))
         case Speaks.OTHER:
             return _failed(backend, "it speaks neither TLS nor HTTP/1.1 on this port")
         case Speaks.NOTHING:
@@ -120,7 +120,7 @@ def _look_plaintext(backend: Backend, name: str, shown: BackendLook) -> Looked:
 
 
 def _not_there(shown: BackendLook) -> Check:
-    return Check("connect", CheckOutcome.WARN, shown.problem, "Requests get 503 until it is up.")
+    return Check("connect", CheckOutcome.WARN, shown.problem, "Requests get 503 until it is there.")
 
 
 def _unreachable(backend: Backend, name: str, shown: BackendLook) -> Looked:

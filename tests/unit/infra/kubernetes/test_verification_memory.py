@@ -254,7 +254,7 @@ async def test_a_write_by_another_leader_is_not_a_loss() -> None:
     assert await times(api) == [1.0, 1000.0, 2000.0]
 
 
-async def test_a_label_on_the_record_is_no_loss() -> None:
+async def test_a_label_on_the_record_is_not_a_loss() -> None:
     api = FakeApi()
     replica = Replica(api, known({}, change(1.0)))
     await replica.refresh()
@@ -326,7 +326,7 @@ async def test_a_write_that_failed_is_made_up_for() -> None:
     assert len(api.writes) == 1
 
 
-async def test_without_the_right_to_read_it_the_controller_starts_and_says_so_once() -> None:
+async def test_without_the_right_to_read_it_the_controller_starts_and_logs_it_once() -> None:
     class Closed(FakeApi):
         async def get(self, path: str, params: object = None, *, accept: str = JSON) -> dict[str, object]:
             raise ApiError(403, "Forbidden", "configmaps is forbidden")

@@ -97,7 +97,7 @@ def test_an_object_and_its_fields_are_located(tmp_path: Path) -> None:
 # -- what is broken
 
 
-def test_all_that_is_wrong_is_said_with_file_line_object_and_field(tmp_path: Path) -> None:
+def test_every_problem_has_file_line_object_and_field(tmp_path: Path) -> None:
     write(tmp_path, a=service("web", 0) + "---\n" + service("x").replace("ports:", "prots:"))
     batch = reload(Loader(tmp_path))
     file = str(tmp_path / "a.yaml")

@@ -120,7 +120,7 @@ def test_a_damaged_database_is_replaced(tmp_path: Path, files: Path) -> None:
     assert SERVICE in reload(Loader(files, StateDirectory(tmp_path / "state"))).changes
 
 
-def test_a_state_directory_that_cannot_be_is_an_error_in_words(tmp_path: Path) -> None:
+def test_an_impossible_state_directory_is_a_readable_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FilesError, match="Cannot keep state in"):
         StateDirectory(tmp_path / "file")

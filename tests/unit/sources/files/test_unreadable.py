@@ -15,7 +15,7 @@ from lasthop.edge.sources.files.state import StateDirectory
 from tests.file_texts import SERVICE, port, reasons, reload, service, write
 
 
-def test_a_missing_folder_is_an_error_in_words(tmp_path: Path) -> None:
+def test_a_missing_folder_is_a_readable_error(tmp_path: Path) -> None:
     with pytest.raises(FilesError, match=r"Cannot read the folder .*/nowhere: no such file or directory"):
         Loader(tmp_path / "nowhere").look()
     (tmp_path / "file").touch()

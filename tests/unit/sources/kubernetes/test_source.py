@@ -335,7 +335,7 @@ async def test_pods_are_read_with_the_first_batch_where_an_xbackend_selects_some
         assert not reader.findings
 
 
-async def test_without_a_selector_no_pod_is_asked_for(api: FakeApi) -> None:
+async def test_without_a_selector_no_pod_is_requested(api: FakeApi) -> None:
     api.served |= {PODS, XBACKENDS}
     named = {"type": "ExternalHostname", "port": {"number": 1}, "externalHostname": {"hostname": "a.example"}}
     api.put("xbackends", {"metadata": {"name": "x", "namespace": "shop"}, "spec": named})
@@ -409,7 +409,7 @@ async def test_an_object_that_cannot_be_read_is_a_finding_and_not_the_end(api: F
         assert reader.findings[0].object == Key("HTTPRoute", "shop", "odd")
 
 
-async def test_api_server_away_keeps_everything_and_says_so() -> None:
+async def test_an_absent_api_server_keeps_everything_and_is_reported() -> None:
     api = FakeApi()
     api.put("httproutes", mk_route("a"))
     async with serving(api):
@@ -430,7 +430,7 @@ async def test_api_server_away_keeps_everything_and_says_so() -> None:
         await stack.__aexit__(None, None, None)
 
 
-async def test_only_the_namespaces_asked_for_are_read(api: FakeApi) -> None:
+async def test_only_the_requested_namespaces_are_read(api: FakeApi) -> None:
     for namespace in ("one", "two", "three"):
         api.put("httproutes", mk_route("r", namespace))
     async with reading(api, namespaces=("one", "two")) as reader:

@@ -1,7 +1,7 @@
 """XBackendTrafficPolicies: the one that applies to a backend, with its retry budget (GEP-3388) and session persistence
 (GEP-1619).
 
-Of several policies for a backend, the oldest applies, then the first by {namespace}/{name}, even if it is invalid. Its parts
+If several policies name a backend, the oldest applies, then the first by {namespace}/{name}, even if it is invalid. Its parts
 are judged separately, so that an unsupported session setting does not disable the budget. For sessions, the rule of a route
 takes precedence over the XBackend's own setting, and that over a policy."""
 
