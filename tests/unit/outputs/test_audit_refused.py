@@ -19,7 +19,7 @@ def test_a_hop_that_no_grant_permits_is_a_line_that_fails_until_one_does() -> No
     engine.settle()
     (hop,) = engine.hops()
     assert (hop.address, hop.manner, hop.detail) == ("b/api:443", "failing closed", DETAIL)
-    assert hop.routes == (Key("HTTPRoute", "a", "r"),) and hop.policy is None
+    assert hop.routes == (Key("HTTPRoute", "a", "r"),) and hop.policy is None and not hop.recorded
     audit = Audit((hop,), ())
     assert read(msgspec.json.decode(msgspec.json.encode(document(audit)))) == audit
     grant = mk_grant("b/grant", "a")

@@ -124,6 +124,10 @@ def test_a_certificate_that_was_refused_is_not_called_unseen(
     assert LineBundle("", "", shown.state, (shown, shown)).no_certificate == words
 
 
+def test_a_hop_that_fails_closed_shows_why_there_is_no_certificate() -> None:
+    assert made(report(refused=True), seen(Health.UNTRIED)).no_certificate == "none: no connection is made"
+
+
 def test_a_port_keeps_its_unique_id() -> None:
     ids = {made(report(each, refused=closed)).id for each in Strength for closed in (False, True)}
     assert len(ids) == 1

@@ -22,7 +22,7 @@ from lasthop.cli.views.changes import of_cluster
 from lasthop.cli.views.command_view import Size
 from lasthop.edge.kubernetes.client import Client
 from lasthop.edge.kubernetes.config import load
-from lasthop.edge.kubernetes.errors import ApiError, ConfigError
+from lasthop.edge.kubernetes.errors import UNTRUSTED, ApiError, ConfigError
 from lasthop.edge.kubernetes.objects import POLICY, read_object
 from lasthop.edge.probe.result import ProbeResult
 from lasthop.edge.sources.kubernetes.findings import install, not_served, unreadable_targets
@@ -73,7 +73,7 @@ def run(options: ClusterOptions, work: Callable[[Client, str], Awaitable[T]]) ->
 
 def explained(error: ApiError, cluster: str) -> tuple[str, str]:
     match error.status:
-        case 0 if "CERTIFICATE_VERIFY_FAILED" in error.message:
+        case 0 if error.reason == UNTRUSTED:
             found = f"the certificate of the API server of {cluster} is not trusted: {error.message}"
             return found, "does the kubeconfig have the certificate-authority of this cluster?"
         case 0:
