@@ -132,6 +132,31 @@ def test_what_does_not_make_sense_is_refused_and_nothing_is_written(tmp_path: Pa
     assert not (tmp_path / "demo").exists()
 
 
+def test_a_pin_of_one_backend_replaces_the_ca_of_all(tmp_path: Path, ca: Path) -> None:
+    ports = [f"https://127.0.0.1:{free_port()}" for _ in range(3)]
+    common = ("--ca", ca, "--hostname", "api.internal")
+    own = (
+        "--to",
+        ports[0],
+        "--to",
+        ports[1],
+        "--path",
+        "/b",
+        "--pin",
+        "ab" * 32,
+        "--to",
+        ports[2],
+        "--path",
+        "/c",
+        "--ca",
+        ca,
+    )
+    assert lasthop("init", tmp_path / "demo", *common, *own).exit_code == 0
+    policies = {path.name: path.read_text() for path in (tmp_path / "demo").glob("*policy.yaml")}
+    assert len(policies) == 3
+    assert [name for name, text in policies.items() if "kind: PinSet" in text] == ["b-policy.yaml"]
+
+
 def test_names_may_be_in_capitals(tmp_path: Path, ca: Path) -> None:
     names = ("--hostname", "API.Internal", "--host", "*.App.example")
     said = _init(tmp_path / "demo", "--to", f"https://127.0.0.1:{free_port()}", "--ca", ca, *names)
