@@ -292,3 +292,11 @@ def test_merging_in_any_order_keeps_every_change() -> None:
     random.Random(1).shuffle(shuffled)
     both = joined(mk_record(shuffled[:20]), mk_record(shuffled[10:]))
     assert [each.at for each in both.changes] == [each.at for each in changes] and not both.faults()
+
+
+def test_a_hop_whose_later_changes_may_have_been_dropped_has_no_last_change() -> None:
+    record = mk_record((replace(mk(5.0), gateways=("edge/web",)),), 0.0)
+    assert [entry.at for entry in record.last_changes().values()] == [5.0]
+    for scope, until, known in (("shop", 4.0, 1), ("shop", 6.0, 0), ("other", 6.0, 1), ("", 4.0, 1), ("", 6.0, 0)):
+        stated = sealed(replace(about_record("Incident", "x", 7.0), gap=Gap((), {scope: until})), record.entries[-1])
+        assert len(replace(record, entries=(*record.entries, stated)).last_changes()) == known, (scope, until)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import ssl
 from pathlib import Path
 
@@ -136,6 +137,54 @@ def test_invalid_options_are_refused_and_nothing_is_written(tmp_path: Path, args
     assert said in result.stderr
     assert "secret" not in result.stderr
     assert not (tmp_path / "demo").exists()
+
+
+def test_a_pin_of_one_backend_replaces_the_ca_of_all(tmp_path: Path, ca: Path) -> None:
+    ports = [f"https://127.0.0.1:{free_port()}" for _ in range(3)]
+    common = ("--ca", ca, "--hostname", "api.internal")
+    own = (
+        "--to",
+        ports[0],
+        "--to",
+        ports[1],
+        "--path",
+        "/b",
+        "--pin",
+        "ab" * 32,
+        "--to",
+        ports[2],
+        "--path",
+        "/c",
+        "--ca",
+        ca,
+    )
+    assert lasthop("init", tmp_path / "demo", *common, *own).exit_code == 0
+    policies = {path.name: path.read_text() for path in (tmp_path / "demo").glob("*policy.yaml")}
+    assert len(policies) == 3
+    assert [name for name, text in policies.items() if "kind: PinSet" in text] == ["b-policy.yaml"]
+
+
+def test_http_alone_is_no_permission_for_plaintext(tmp_path: Path) -> None:
+    to = ("--to", f"http://127.0.0.1:{free_port()}")
+    refused = lasthop("init", tmp_path / "demo", *to)
+    assert (refused.exit_code, (tmp_path / "demo").exists()) == (1, False)
+    assert "plaintext: neither encrypted nor verified" in refused.stderr and "--plaintext" in refused.stderr
+    assert lasthop("init", tmp_path / "demo", *to, "--plaintext").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("schemes", "value"), [("s", "Deny"), ("ss", "Deny"), ("sp", "Declared"), ("ps", "Declared"), ("p", "")]
+)
+def test_only_ports_that_are_declared_so_may_be_plaintext(tmp_path: Path, ca: Path, schemes: str, value: str) -> None:
+    options = {"s": ("--ca", str(ca), "--hostname", "api.internal"), "p": ("--plaintext",)}
+    to = [
+        word
+        for number, scheme in enumerate(schemes)
+        for word in ("--to", f"127.0.0.1:{free_port()}", "--path", f"/{number}", *options[scheme])
+    ]
+    assert lasthop("init", tmp_path / "demo", *to).exit_code == 0
+    text = (tmp_path / "demo" / "gateway.yaml").read_text()
+    assert re.findall("^    plaintextBackends: (.*)$", text, re.MULTILINE) == [value] * bool(value)
 
 
 def test_names_may_be_in_capitals(tmp_path: Path, ca: Path) -> None:

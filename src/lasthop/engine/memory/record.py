@@ -295,8 +295,7 @@ class Record(msgspec.Struct, frozen=True):
         last = {
             RecordedHop(gateway, entry.kind, entry.backend, entry.port): entry
             for entry in self.entries
-            if entry.is_change
-            for gateway in entry.gateways
+            for gateway in entry.gateways  # entries about the record itself have none
         }
         dropped = self.gap.until
         return {

@@ -410,3 +410,12 @@ def test_foreign_content_counts_as_damaged_and_never_as_an_empty_record() -> Non
     for document in DAMAGED:
         assert isinstance(content(dict(document)), Damaged), document
     assert config_map("n").endswith(f"/namespaces/n/configmaps/{CONFIG_MAP}")
+
+
+def test_what_is_cached_follows_the_namespaces_whose_bases_are_left_out() -> None:
+    trusting = msgspec.structs.replace(VERIFIED, basis=Basis(cas=(TrustedCA("ca", "ab"),)))
+    memory = Memory({Port(Key("Service", namespace, "s"), 443): mk_port(trusting) for namespace in "ab"})
+    encode = codec.Encoder()
+    for bare in ((), ("a",), ("a", "b"), ("b",), ()):
+        assert encode(memory, bare) == codec.Encoder()(memory, bare)
+    assert len({encode(memory, bare) for bare in ((), ("a",), ("b",))}) == 3
