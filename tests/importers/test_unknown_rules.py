@@ -504,3 +504,17 @@ def test_two_systems_that_serve_the_same_requests_are_open_work() -> None:
     assert {note.reason for note in run_text("auto", both).result.open()} == {"systems-conflict"}
     apart = f"{ROUTES['contour']}{ROUTES['traefik'].replace('shop.example', 'other.example')}{SERVICE}"
     assert run_text("auto", apart).result.exit_code() == 0
+
+
+@pytest.mark.parametrize("tls", ['{enable: "true"}', "true", "{enabled: true}"])
+def test_hop_whose_tls_cannot_be_read_is_never_plaintext(tls: str) -> None:
+    text = f"{ROUTES['nginx'].replace('port: 80}', f'port: 80, tls: {tls}}}')}{SERVICE}"
+    outcome = run_text("nginx", text)
+    assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
+    assert outcome.result.exit_code() == 3
+
+
+def test_condition_of_the_wrong_type_closes_its_route() -> None:
+    routes = ROUTES["istio"].replace("http: [{route", "http: [{match: [{uri: /admin}], route")
+    outcome = run_text("istio", f"{routes}{SERVICE}", flags={"istio-outside-mesh": ["all"]})
+    assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
