@@ -135,7 +135,15 @@ def _unread_kind(systems: Sequence[System], unread: Sequence[Document]) -> Itera
     for each in restricting:
         text = f"kind {each.kind} is not read; it may restrict access"
         yield Note(Category.ACCESS_CONTROL, "other-kind", text, SourceRef(each))
-    if others := [each for each in unread if each not in restricting]:
+    if unread[0].kind == "BackendTLSPolicy":
+        for each in unread:
+            text = (
+                "the import does not read it, and the new gateway obeys it wherever it is applied: its targets need TLS then"
+            )
+            remedy = "Decide whether to keep it, and compare it with the policies that are written."
+            source = SourceRef(each)
+            yield Note(Category.CHANGED, "policy-beside", text, source, remedy=remedy, severity=NoteSeverity.HIGH)
+    elif others := [each for each in unread if each not in restricting]:
         yield _other_kind(owner, others)
 
 

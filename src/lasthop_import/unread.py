@@ -49,7 +49,7 @@ def weighed(system: System, settings: ImportSettings, note: Note) -> Note:
         return note
     restricting = source.document.kind in system.restricting and len(path) == 2 and path[0] == "spec"
     closes = restricting or may_restrict(str(path[-1])) or (not annotation and _NARROWS & {*path})
-    if closes or _encrypts(path):
+    if closes or _encrypts((source.document.kind, *path)):
         text = f"{note.text.partition(', and')[0]}; it may {'restrict access' if closes else 'ask for TLS'}"
         return msgspec.structs.replace(note, category=Category.ACCESS_CONTROL, text=text, hides_tls=not closes)
     return msgspec.structs.replace(note, severity=NoteSeverity.HIGH)

@@ -518,3 +518,15 @@ def test_condition_of_the_wrong_type_closes_its_route() -> None:
     routes = ROUTES["istio"].replace("http: [{route", "http: [{match: [{uri: /admin}], route")
     outcome = run_text("istio", f"{routes}{SERVICE}", flags={"istio-outside-mesh": ["all"]})
     assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
+
+
+def test_unknown_field_of_a_backend_tls_policy_is_never_plaintext() -> None:
+    extra = _object("BackendTLSPolicy", "gateway.networking.k8s.io", "v1", spec="{targetSelectors: [{kind: Service}]}")
+    assert set(_outcomes(_import("envoy-gateway", extra)).values()) == {HopOutcome.CLOSED}
+
+
+@pytest.mark.parametrize("system", ["ingress-nginx", "traefik", "contour", "nginx", "emissary"])
+def test_policy_that_only_the_new_gateway_obeys_is_named(system: str) -> None:
+    spec = "{targetRefs: [{group: '', kind: Service, name: web}]}"
+    outcome = _import(system, _object("BackendTLSPolicy", "gateway.networking.k8s.io", "v1", spec=spec))
+    assert "policy-beside" in {note.reason for note in outcome.result.open()}
