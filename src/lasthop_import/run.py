@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from lasthop.base.api.documents import Json
-from lasthop.base.api.kinds import Kind
+from lasthop.base.api.kinds import KINDS, Kind
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Decisions
@@ -237,6 +237,7 @@ def write(
         *external_hostnames(hops, policies.verdicts),
         *_unused_decisions(hops, imported, decisions),
         *contested(imported.rules, reading.origins),
+        *_misaimed(inputs),
         *((NORMALIZED,) if imported.rules or imported.objects else ()),
         *admitted.notes,
         *(() if settings.in_cluster else shared_ports(admitted.written)),
@@ -288,6 +289,18 @@ def _unused_decisions(hops: Sequence[RuleHop], imported: Imported, decisions: De
     for name in (*(each for each in decisions.by_port if each not in ports), *sorted(decisions.opened.keys() - routes)):
         text = f"decisions.yaml has an entry for {name}, and no route of the input leads there"
         yield Note(Category.CHANGED, "decision-unused", text, remedy="Remove the entry, or correct its name.", target=name)
+
+
+def _misaimed(inputs: Inputs) -> Iterator[Note]:
+    """Yields a note for each policy of a port that its Service does not have: it verified nothing."""
+    for document in inputs.of(KINDS["BackendTLSPolicy"]):
+        for number, target in enumerate(mappings(document.spec.get("targetRefs"))):
+            section, service = target.get("sectionName"), str(target.get("name"))
+            ports = inputs.ports(document.namespace, service) if target.get("kind") == "Service" and section else None
+            if ports is not None and section not in {each.name for each in ports}:
+                text = f"Service {document.namespace}/{service} has no port {section}, so the policy verified nothing"
+                source = SourceRef(document, ("spec", "targetRefs", number, "sectionName"))
+                yield Note(Category.BELIEVED, "port-missing", text, source, remedy="Correct the name of the port.")
 
 
 def _services(imported: Imported) -> list[Document]:

@@ -530,3 +530,11 @@ def test_policy_that_only_the_new_gateway_obeys_is_named(system: str) -> None:
     spec = "{targetRefs: [{group: '', kind: Service, name: web}]}"
     outcome = _import(system, _object("BackendTLSPolicy", "gateway.networking.k8s.io", "v1", spec=spec))
     assert "policy-beside" in {note.reason for note in outcome.result.open()}
+
+
+@pytest.mark.parametrize("system", ["envoy-gateway", "gke"])
+def test_policy_for_a_port_that_its_service_does_not_have_is_named(system: str) -> None:
+    targets = "{targetRefs: [{group: '', kind: Service, name: web, sectionName: htttps}], "
+    validation = "validation: {hostname: web.example, wellKnownCACertificates: System}}"
+    outcome = _import(system, _object("BackendTLSPolicy", "gateway.networking.k8s.io", "v1", spec=targets + validation))
+    assert {note.reason for note in outcome.result.open()} == {"port-missing"}
