@@ -98,6 +98,8 @@ class Note(msgspec.Struct, frozen=True):
     severity: NoteSeverity | None = None
     everywhere: bool = False
     """The setting applies to the routes of all namespaces."""
+    hides_tls: bool = False
+    """The setting may have asked for TLS: of the routes that it concerns, those without TLS are closed."""
 
     @property
     def level(self) -> NoteSeverity:

@@ -27,6 +27,7 @@ IGNORED_ANNOTATIONS: Final = (
 """Prefixes of annotations that tools use for their own bookkeeping."""
 UNREAD: Final = "unread-field"
 """The reason of notes about fields that nothing has read."""
+WRONG_TYPE: Final = "wrong-type"
 T = TypeVar("T")
 D = TypeVar("D")
 _TYPES: Final = {str: "a text", bool: "true or false", int: "a number", dict: "a mapping", list: "a list"}
@@ -243,7 +244,7 @@ class FieldReader:
         self.account.read.add(path)
         text = f"must be {_TYPES[wanted]}; it is not used"
         self.account.notes.append(
-            Note(Category.CANNOT, "wrong-type", text, SourceRef(self.document, path), shown_value(value), "Correct it.")
+            Note(Category.CANNOT, WRONG_TYPE, text, SourceRef(self.document, path), shown_value(value), "Correct it.")
         )
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from lasthop.base.api.documents import Json
-from lasthop.base.api.kinds import Kind
+from lasthop.base.api.kinds import KINDS, Kind
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Decisions
@@ -135,7 +135,15 @@ def _unread_kind(systems: Sequence[System], unread: Sequence[Document]) -> Itera
     for each in restricting:
         text = f"kind {each.kind} is not read; it may restrict access"
         yield Note(Category.ACCESS_CONTROL, "other-kind", text, SourceRef(each))
-    if others := [each for each in unread if each not in restricting]:
+    if unread[0].kind == "BackendTLSPolicy":
+        for each in unread:
+            text = (
+                "the import does not read it, and the new gateway obeys it wherever it is applied: its targets need TLS then"
+            )
+            remedy = "Decide whether to keep it, and compare it with the policies that are written."
+            source = SourceRef(each)
+            yield Note(Category.CHANGED, "policy-beside", text, source, remedy=remedy, severity=NoteSeverity.HIGH)
+    elif others := [each for each in unread if each not in restricting]:
         yield _other_kind(owner, others)
 
 
@@ -229,6 +237,7 @@ def write(
         *external_hostnames(hops, policies.verdicts),
         *_unused_decisions(hops, imported, decisions),
         *contested(imported.rules, reading.origins),
+        *_misaimed(inputs),
         *((NORMALIZED,) if imported.rules or imported.objects else ()),
         *admitted.notes,
         *(() if settings.in_cluster else shared_ports(admitted.written)),
@@ -280,6 +289,18 @@ def _unused_decisions(hops: Sequence[RuleHop], imported: Imported, decisions: De
     for name in (*(each for each in decisions.by_port if each not in ports), *sorted(decisions.opened.keys() - routes)):
         text = f"decisions.yaml has an entry for {name}, and no route of the input leads there"
         yield Note(Category.CHANGED, "decision-unused", text, remedy="Remove the entry, or correct its name.", target=name)
+
+
+def _misaimed(inputs: Inputs) -> Iterator[Note]:
+    """Yields a note for each policy of a port that its Service does not have: it verified nothing."""
+    for document in inputs.of(KINDS["BackendTLSPolicy"]):
+        for number, target in enumerate(mappings(document.spec.get("targetRefs"))):
+            section, service = target.get("sectionName"), str(target.get("name"))
+            ports = inputs.ports(document.namespace, service) if target.get("kind") == "Service" and section else None
+            if ports is not None and section not in {each.name for each in ports}:
+                text = f"Service {document.namespace}/{service} has no port {section}, so the policy verified nothing"
+                source = SourceRef(document, ("spec", "targetRefs", number, "sectionName"))
+                yield Note(Category.BELIEVED, "port-missing", text, source, remedy="Correct the name of the port.")
 
 
 def _services(imported: Imported) -> list[Document]:

@@ -504,3 +504,37 @@ def test_two_systems_that_serve_the_same_requests_are_open_work() -> None:
     assert {note.reason for note in run_text("auto", both).result.open()} == {"systems-conflict"}
     apart = f"{ROUTES['contour']}{ROUTES['traefik'].replace('shop.example', 'other.example')}{SERVICE}"
     assert run_text("auto", apart).result.exit_code() == 0
+
+
+@pytest.mark.parametrize("tls", ['{enable: "true"}', "true", "{enabled: true}"])
+def test_hop_whose_tls_cannot_be_read_is_never_plaintext(tls: str) -> None:
+    text = f"{ROUTES['nginx'].replace('port: 80}', f'port: 80, tls: {tls}}}')}{SERVICE}"
+    outcome = run_text("nginx", text)
+    assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
+    assert outcome.result.exit_code() == 3
+
+
+def test_condition_of_the_wrong_type_closes_its_route() -> None:
+    routes = ROUTES["istio"].replace("http: [{route", "http: [{match: [{uri: /admin}], route")
+    outcome = run_text("istio", f"{routes}{SERVICE}", flags={"istio-outside-mesh": ["all"]})
+    assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
+
+
+def test_unknown_field_of_a_backend_tls_policy_is_never_plaintext() -> None:
+    extra = _object("BackendTLSPolicy", "gateway.networking.k8s.io", "v1", spec="{targetSelectors: [{kind: Service}]}")
+    assert set(_outcomes(_import("envoy-gateway", extra)).values()) == {HopOutcome.CLOSED}
+
+
+@pytest.mark.parametrize("system", ["ingress-nginx", "traefik", "contour", "nginx", "emissary"])
+def test_policy_that_only_the_new_gateway_obeys_is_named(system: str) -> None:
+    spec = "{targetRefs: [{group: '', kind: Service, name: web}]}"
+    outcome = _import(system, _object("BackendTLSPolicy", "gateway.networking.k8s.io", "v1", spec=spec))
+    assert "policy-beside" in {note.reason for note in outcome.result.open()}
+
+
+@pytest.mark.parametrize("system", ["envoy-gateway", "gke"])
+def test_policy_for_a_port_that_its_service_does_not_have_is_named(system: str) -> None:
+    targets = "{targetRefs: [{group: '', kind: Service, name: web, sectionName: htttps}], "
+    validation = "validation: {hostname: web.example, wellKnownCACertificates: System}}"
+    outcome = _import(system, _object("BackendTLSPolicy", "gateway.networking.k8s.io", "v1", spec=targets + validation))
+    assert {note.reason for note in outcome.result.open()} == {"port-missing"}

@@ -77,6 +77,7 @@ def _write_objects(folder: Path, result: ImportResult) -> list[Path]:
     edited = []
     for file in OutputFile:
         path = folder / file
+        path.with_name(f"{file}.new").unlink(missing_ok=True)
         if objects := result.of_file(file):
             text = _with_heading(render(objects), result.systems)
             if _is_edited(path) and path.read_bytes() != text.encode():

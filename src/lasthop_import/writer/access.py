@@ -78,8 +78,16 @@ def access_loss(
     rules: set[int] = set()
     reasons: dict[Document, list[str]] = {}
     accepted: set[int] = set()
+    plain = {id(rule) for rule in imported.rules if any(hop.tls is None for hop in rule.all_hops)}
+    plain_copies = {hop.source.document for hop in imported.hops if hop.tls is None}
     for note in lost:
         concerned = finder.concerned(None if note.everywhere else note.source)
+        if note.hides_tls:
+            concerned = [
+                each._replace(rules=each.rules & plain)
+                for each in concerned
+                if each.rules & plain or (not each.rules and each.document in plain_copies)
+            ]
         shut = [each for each in concerned if each.document.name not in decisions.opened]
         if note.category in settings.accepted or note.reason in settings.accepted or (concerned and not shut):
             accepted.add(id(note))

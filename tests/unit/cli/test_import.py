@@ -321,6 +321,9 @@ def test_a_file_that_was_edited_by_hand_is_kept(edit: bytes, folder: Path, tmp_p
     assert "edited by hand" in result.stderr
     assert routes.read_bytes() == generated + edit
     assert routes.with_name("routes.yaml.new").read_bytes() == generated
+    routes.write_bytes(generated)
+    lasthop("import", SYSTEM, folder, "--to", out)
+    assert not routes.with_name("routes.yaml.new").exists()
 
 
 def test_a_report_begins_with_a_sentence_and_what_the_input_lacks(folder: Path) -> None:
