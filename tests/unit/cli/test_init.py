@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lasthop.cli.args.values import program
+from tests.backends import Backend
+from tests.certificates import Certificate, dns
 from tests.folders import CA, lasthop
 from tests.ports import free_port
 
@@ -175,7 +180,10 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         ),
         (("run", "api.example:8443"), "write: lasthop run --to https://api.example:8443\n"),
         (("run", "https://tom:secret@127.0.0.1:8443"), "write --to https://127.0.0.1:8443"),
-        (("run", "127.0.0.1:8443", "--ca", "ca.pem"), "--ca belongs to a backend; give that with --to https://127.0.0.1:8443\n"),
+        (
+            ("run", "127.0.0.1:8443", "--ca", "ca.pem"),
+            "--ca belongs to a backend; give that with --to https://127.0.0.1:8443\n",
+        ),
         (("run", "no:folder"), "there is no folder no:folder"),
         (("init", "https://127.0.0.1:8443"), "write: lasthop init DIR --to https://127.0.0.1:8443\n"),
     ],
@@ -185,3 +193,28 @@ def test_a_backend_in_the_place_of_a_folder_is_recognised(words: tuple[str, ...]
     assert result.exit_code in (1, 2)
     assert said in result.stderr
     assert "secret" not in result.stderr
+
+
+def test_a_name_needs_one_address_that_answers_and_none_with_another_certificate(
+    tmp_path: Path, ca: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = Certificate("backend", CA, sans=dns("api.example")).server_context()
+    with contextlib.closing(Backend(good)) as backend:
+        places = [("127.0.0.9", backend.port), ("127.0.0.1", backend.port)]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
+        real = socket.getaddrinfo
+
+        def resolve(host: str, *args: Any, **rest: Any) -> list[Any]:
+            return found if host == "api.example" else real(host, *args, **rest)
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+        args = ("--to", f"https://api.example:{backend.port}", "--ca", ca)
+        warned = lasthop("init", tmp_path / "demo", *args)
+        assert warned.exit_code == 0
+        assert f"! https://api.example:{backend.port}: 127.0.0.9:{backend.port} refuses the connection" in warned.stderr
+        assert "Requests go to its other addresses" in warned.stderr
+        with contextlib.closing(Backend(Certificate("other").server_context(), at=places[0])):
+            refused = lasthop("init", tmp_path / "other", *args)
+        assert refused.exit_code == 1
+        assert "CN=other" in refused.stderr
+        assert not (tmp_path / "other").exists()
