@@ -22,15 +22,17 @@ class Part:
 
 PARTS = (
     Part("bench.commands", (), ("--times", "1")),
-    Part("bench.data", ("--quick",), ("--quick", "--rows", "1k-h1,connect")),
+    Part("bench.data", ("--quick", "--rows", "1k-h1,1k-h2,1m,connect"), ("--quick", "--rows", "1k-h1")),
+    Part("bench.data.counted", (), ("--rows", "1k-h1,routes")),
     Part("bench.storm", ("--seconds", "30"), ("--policies", "100", "--seconds", "5")),
-    Part("bench", ("--sizes", "100,5000", "--edits", "10"), ("--sizes", "20", "--edits", "2")),
+    Part("bench", ("--sizes", "100,5000", "--edits", "6"), ("--sizes", "20", "--edits", "2")),
     Part("bench.folder_start", ("--policies", "5000"), ("--policies", "100")),
     Part(
         "bench.control",
-        ("--sizes", "100,1000,5000", "--peer-edits", "1"),
-        ("--sizes", "20", "--edits", "2", "--peer-edits", "1", "--gateways", "3x5"),
+        ("--sizes", "100,1000,5000", "--largest", "10000", "--peer-edits", "1", "--gateways", "10x500"),
+        ("--sizes", "20", "--largest", "50", "--edits", "2", "--peer-edits", "1", "--gateways", "3x5"),
     ),
+    Part("bench.whole", (), ()),
 )
 
 

@@ -1,10 +1,11 @@
-"""Measures the CPU seconds of interactive commands: `python -m bench.commands`. It reports the minimum of several runs on 20
+"""Measures the CPU seconds of interactive commands: `python -m bench.commands`. It reports the median of several runs on 20
 policies."""
 
 from __future__ import annotations
 
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,8 @@ COMPLETION = {"_LASTHOP_COMPLETE": "bash_complete", "COMP_WORDS": "lasthop ex", 
 
 
 def cpu(arguments: list[str], variables: Mapping[str, str]) -> float:
-    """Returns what one run takes, whatever its exit status: there are findings, and no backend answers the probe."""
+    """Returns the cost of one run. It ignores the exit status, because there are findings, and no backend answers the
+    probe."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-m", "lasthop.cli.main", *arguments], env=variables, capture_output=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -51,10 +53,10 @@ def measure(home: Path, times: int) -> list[Row]:
             "lasthop explain": (["explain", "httproute", f"bench/{name}", "--dir", str(folder.path)], variables),
             "lasthop probe": (["probe", f"bench/{name}", "--dir", str(folder.path)], variables),
         }
-        least = {what: min(cpu(*each) for _ in range(times)) for what, each in runs.items()}
+        medians = {what: statistics.median(cpu(*each) for _ in range(times)) for what, each in runs.items()}
     finally:
         gateway.stop()
-    return [judged("commands", what, POLICIES, seconds, "s") for what, seconds in least.items()]
+    return [judged("commands", what, POLICIES, seconds, "s") for what, seconds in medians.items()]
 
 
 @click.command("bench.commands")

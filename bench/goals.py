@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Final, Literal
 
+from bench.data.rows import ENVOY_GATEWAY, ONE_ROUTE, ROWS, TUNED, TUNED_SAFE
+
 Of = Literal["ours", "ratio", "growth"]
 
 
@@ -44,19 +46,29 @@ def _ratio(limit: float, from_n: int = 0) -> Goal:
     return Goal("ratio", limit, from_n)
 
 
+def _counted(row: str, **ratios: float) -> dict[tuple[str, str], tuple[Goal, ...]]:
+    """Returns the goals of a row of the data plane, in instructions: the highest ratios to others."""
+    named = {"tuned": TUNED, "protected": TUNED_SAFE, "envoy_gateway": ENVOY_GATEWAY, "one": ONE_ROUTE}
+    goals = tuple(Goal("ratio", limit, peer=named[name]) for name, limit in ratios.items())
+    return {("data", f"{ROWS[row].name}: instructions"): goals}
+
+
+AS_TUNED: Final = 1 / 0.97
+"""At least 0.97 of hand-tuned Envoy; small requests pay for protections, so for these of one that has them, too."""
 FLAT: Final = Goal("growth", 1.2)
 GENTLE: Final = Goal("growth", 1.5)
 FEW: Final = 100
 """A small installation: what a process costs before it has anything to do."""
 SOME: Final = 1_000
 MANY: Final = 5_000
-"""The size that goals in multiples of a peer are about: what a peer does with few objects is quick anyway. And the largest
-for goals of what must grow with the size."""
+"""The size that goals in multiples of a peer are about: what a peer does with few objects is quick anyway. The largest size
+for goals of figures that grow with the size."""
 
 GOALS: Final[Mapping[tuple[str, str], tuple[Goal, ...]]] = {
     ("control", "first start: controller CPU"): (_ours(0.4, FEW), _ratio(0.4, MANY)),
     ("control", "first start: controller RSS"): (_ours(80, FEW),),
     ("control", "first start: effective"): (_ours(8, MANY),),
+    ("control", "restart: controller RSS"): (_ours(80, FEW),),
     ("control", "restart: controller CPU"): (_ours(0.4, FEW), _ours(0.9, SOME, SOME), _ratio(1 / 4, MANY)),
     ("control", "restart: serves proxies after"): (_ours(4, MANY),),
     ("control", "controller RSS after all edits"): (_ratio(0.5, MANY),),
@@ -73,6 +85,16 @@ GOALS: Final[Mapping[tuple[str, str], tuple[Goal, ...]]] = {
     ("control", "endpoint edit: effective"): (_ours(30), GENTLE),
     ("control", "unreferenced ConfigMap: xDS bytes"): (_ours(0),),
     ("control", "100 proxies: policy edit received by all"): (_ours(100),),
+    **_counted("1k-h1", protected=AS_TUNED, envoy_gateway=0.9),
+    **_counted("1k-h2", protected=AS_TUNED, envoy_gateway=0.9),
+    **_counted("1m", tuned=AS_TUNED, envoy_gateway=1),
+    **_counted("1m-h2", tuned=AS_TUNED, envoy_gateway=1),
+    **_counted("connect", tuned=AS_TUNED, envoy_gateway=1),
+    **_counted("grpc", protected=AS_TUNED, envoy_gateway=1),
+    **_counted("websocket", tuned=AS_TUNED, envoy_gateway=1),
+    **_counted("stream", tuned=AS_TUNED, envoy_gateway=1),
+    **_counted("routes", one=1.03),
+    ("data", "1 KiB request"): (_ours(144_000),),
     ("storm", "endpoint changes a second"): (Goal("ours", 950, at_least=True),),
     ("storm", "policy edit effective, meanwhile"): (_ours(50),),
     ("storm", "last change effective after"): (_ours(1),),
@@ -84,4 +106,7 @@ GOALS: Final[Mapping[tuple[str, str], tuple[Goal, ...]]] = {
     **{("commands", f"lasthop {name}"): (_ours(0.3),) for name in ("check", "status", "explain", "probe")},
     ("commands", "lasthop --help"): (_ours(0.06),),
     ("commands", "completion"): (_ours(0.06),),
+    ("whole", "make test"): (_ours(240),),
+    ("whole", "image"): (_ours(130),),
+    ("whole", "pip install"): (_ours(250),),
 }

@@ -5,14 +5,20 @@ No clock: functions entered and bytes sent are the same on every machine. It pri
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final, NamedTuple
 
 from lasthop.base.api.meta import Key, Object
+from lasthop.edge.xds.cache import Cache
+from lasthop.edge.xds.response import encode
+from lasthop.edge.xds.session import XdsSession
 from lasthop.engine.engine import Engine
-from lasthop.engine.outputs.envoy.resource import Resource
+from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource
+from tests.unit.xds.client import Client
 from tests.world import (
     NOW,
     ca_pem,
@@ -126,7 +132,9 @@ DIMENSIONS: Final = (
 )
 
 
-def _counted(work: Callable[[], int]) -> Cost:
+@contextlib.contextmanager
+def _counting(counted: list[int]) -> Iterator[None]:
+    """Adds the number of functions entered."""
     functions = 0
 
     def count(frame: FrameType, event: str, _: object) -> None:
@@ -135,10 +143,17 @@ def _counted(work: Callable[[], int]) -> Cost:
 
     sys.setprofile(count)
     try:
-        sent = work()
+        yield
     finally:
         sys.setprofile(None)
-    return Cost(functions, sent)
+        counted.append(functions)
+
+
+def _counted(work: Callable[[], int]) -> Cost:
+    functions: list[int] = []
+    with _counting(functions):
+        sent = work()
+    return Cost(sum(functions), sent)
 
 
 def _settled(engine: Engine, objects: dict[Key, Object | None]) -> int:
@@ -163,6 +178,54 @@ def measure(dimension: Dimension, size: int) -> tuple[Cost, Cost]:
     return start, _counted(lambda: _settled(engine, back))
 
 
+class Proxy:
+    """A stream of the xDS server, without gRPC, and an Envoy that confirms what it gets."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._session, self._client = XdsSession(cache), Client()
+        self._client.connect()
+
+    def follow(self) -> Cost:
+        """Lets them talk until neither has anything to say; counts what the server does."""
+        functions: list[int] = []
+        sent, talking = 0, True
+        while talking:
+            talking = False
+            while self._client.outbox:
+                with _counting(functions):
+                    deque(self._session.receiving(self._client.outbox.popleft(), 0.0), maxlen=0)
+                talking = True
+            with _counting(functions):
+                response = self._session.poll(0.0)
+                sent += len(encode(response)) if response else 0
+            if response:
+                self._client.inbox.append(response)
+                self._client.read()
+                talking = True
+        return Cost(sum(functions), sent)
+
+
+def _cluster(edition: int) -> dict[str, dict[str, Resource]]:
+    cluster = Resource(CLUSTER, "edited", b"x" * 1000, str(edition))
+    endpoints = Resource(ENDPOINTS, f"edited@{edition}", b"x" * 200, str(edition))
+    return {CLUSTER: {cluster.name: cluster}, ENDPOINTS: {endpoints.name: endpoints}}
+
+
+def proxies(size: int) -> tuple[Cost, Cost]:
+    """Returns what all proxies of a Gateway cost the server when they connect, and for an edit of a policy."""
+    cache = Cache()
+    cache.apply(_cluster(1))
+    streams = [Proxy(cache) for _ in range(size)]
+
+    def followed() -> Cost:
+        costs = [stream.follow() for stream in streams]
+        return Cost(sum(cost.functions for cost in costs), sum(cost.sent for cost in costs))
+
+    start = followed()
+    cache.apply(_cluster(2))
+    return start, followed()
+
+
 def main() -> None:
     print("| with more | size | start: functions for each | edit | functions | bytes to Envoy |")
     print("|---|---|---|---|---|---|")
@@ -171,6 +234,10 @@ def main() -> None:
             start, edit = measure(dimension, size)
             figures = (f"{start.functions / size:,.0f}", dimension.edit, f"{edit.functions:,}", f"{edit.sent:,}")
             print(f"| {dimension.title} | {size:,} | {' | '.join(figures)} |", flush=True)
+    for size in (4, 20, 100):
+        start, edit = proxies(size)
+        figures = (f"{start.functions / size:,.0f}", "a policy", f"{edit.functions:,}", f"{edit.sent:,}")
+        print(f"| proxies of one Gateway, in the xDS server | {size} | {' | '.join(figures)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 bench.instructions`.
 
 Envoy runs under valgrind (callgrind), three times: without the log of samples, with it and no request taken, and with every
-request taken. Of each, the instructions in user space of the threads that handle requests are counted, over connections that
-are open already. Nobody reads counters: that is work of the main thread. The three take turns, and the cost at a high rate is
-put together: the filter for every request, a line for so many a second.
+request taken. It counts the user-space instructions of the threads that handle requests, over open connections. No process
+reads counters, because the main thread would do that. The three take turns, and the cost at a high rate is put together: the
+filter for every request, a line for so many a second.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ async def asked(pid: int, port: int, makers: Sequence[Callable[[], Paused]], war
             client.waits = True
         await _until(lambda: all(client.held for client in clients))
         for command in commands:
-            await asyncio.to_thread(_control, pid, command)
+            await asyncio.to_thread(control, pid, command)
         answers = sum(client.answers for client in clients)
         for client in clients:
             client.resume()
@@ -134,25 +134,30 @@ def counted_instructions(
 ) -> float:
     """Returns those of a request, of an Envoy whose callgrind writes `counted.*` to `home`."""
     answers = asyncio.run(asked(pid, port, makers, warm, requests))
+    return dumped(pid, home) / answers
+
+
+def dumped(pid: int, home: Path) -> int:
+    """Returns the instructions of the threads that handle requests from what has been dumped, and deletes it."""
     dumps = list(home.glob(f"counted.{pid}.*-*"))
     total = sum(_total(dump) for dump in dumps if not dump.name.endswith(MAIN_THREAD))
     for dump in dumps:
         dump.unlink()
-    return total / answers
+    return total
 
 
 def _total(dump: Path) -> int:
     return sum(map(int, re.findall(r"^totals: (\d+)", dump.read_text(errors="replace"), re.MULTILINE)))
 
 
-def _control(pid: int, command: str) -> None:
+def control(pid: int, command: str) -> None:
     subprocess.run(["callgrind_control", command, str(pid)], check=True, capture_output=True)
 
 
 @click.command()
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(2), help="Of 800 requests for each of the three.")
 def main(rounds: int) -> None:
-    """What observing costs Envoy, in instructions of a request."""
+    """Measures the cost of observation for Envoy, in instructions of a request."""
     if not (shutil.which("valgrind") and shutil.which("callgrind_control")):
         sys.exit("valgrind is not installed; Debian and others have a package of that name")
     counted: dict[str, list[float]] = {name: [] for name in PROGRAMS}
@@ -174,7 +179,7 @@ def main(rounds: int) -> None:
     click.echo(f"instructions of a request without a log of samples: {base:,.0f}")
     taken_none = _difference(counted["none taken"], counted["without"], base)
     taken = _difference(counted["all taken"], counted["none taken"], base)
-    click.echo(f"  the log, of which no request is taken: {taken_none[0]:+.2f} ± {taken_none[1]:.2f} % (95 %)")
+    click.echo(f"  the log, without a sampled request: {taken_none[0]:+.2f} ± {taken_none[1]:.2f} % (95 %)")
     click.echo(f"  a request that is taken: {taken[0]:+.2f} ± {taken[1]:.2f} %")
     share = SAMPLES / RATE
     cost, noise = (taken_none[n] + share * taken[n] for n in (0, 1))

@@ -1,4 +1,4 @@
-"""`python -m bench.results`: writes bench/RESULTS.md and the plots from the rows in bench/out. Says what missed its goal."""
+"""`python -m bench.results`: writes bench/RESULTS.md and the plots from the rows in bench/out. Lists the missed goals."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ TITLES = {
     "storm": "Control plane, endpoints changing all the time",
     "commands": "Commands: CPU of the process",
     "files": "Control plane, on a folder of files",
+    "whole": "Installing and testing",
     "folder": "Start on a folder of files: CPU of the control plane alone",
 }
 

@@ -41,7 +41,7 @@ class Program:
 _VERSION = "k8s.io/component-base/version"
 _KUBERNETES_LDFLAGS = f"-s -w -X {_VERSION}.gitVersion={KUBERNETES_VERSION} -X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=36"
 
-_SERVERS = (
+SERVERS = (
     Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
     Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", ldflags=_KUBERNETES_LDFLAGS),
     Program(
@@ -55,7 +55,7 @@ HELM = Program("helm", "helm", "helm.sh/helm/v4/cmd/helm", ldflags="-s -w -X hel
 def programs(release: Release) -> tuple[Program, ...]:
     """All that a run of the release's suite needs."""
     return (
-        *_SERVERS,
+        *SERVERS,
         *([Program("coredns", "coredns", ".")] if release.coredns else ()),
         Program("echo-basic", release.module, release.echo_basic),
         _suite(release),

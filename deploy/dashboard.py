@@ -87,7 +87,7 @@ def _rows() -> list[tuple[str, list[tuple[int, int, Panel]]]]:
         ),
         _count(
             "Weakened",
-            "Verified less than before, which nobody has acknowledged.",
+            "Weaker verification than before, without an acknowledgement.",
             f"count(max by ({BACKEND}) (lasthop_backend_tls_weakened{{{CHOSEN}}} == 1))",
             bad=True,
         ),
@@ -202,13 +202,13 @@ def _rows() -> list[tuple[str, list[tuple[int, int, Panel]]]]:
         _panel(
             "timeseries",
             "Findings",
-            "What is wrong with the objects.",
+            "Problems of the objects.",
             ("max by (severity, reason) (lasthop_findings) > 0", "{{severity}} {{reason}}"),
         ),
         _panel(
             "timeseries",
             "Proxies",
-            "Connected to some replica, and reporting what they see.",
+            "Connected to a replica, and reporting observations.",
             ('sum by (gateway) (lasthop_xds_clients{gateway=~"$gateway"})', "{{gateway}} connected"),
             ('max by (gateway) (lasthop_proxies_reporting{gateway=~"$gateway"})', "{{gateway}} reporting"),
         ),
@@ -273,7 +273,7 @@ def dashboard() -> str:
     made = {
         "title": "Lasthop",
         "uid": "lasthop",
-        "description": "What gateways do on the last hop, and how backends are verified.",
+        "description": "Traffic of gateways on the last hop, and the verification of backends.",
         "tags": ["gateway-api", "lasthop"],
         "schemaVersion": 39,
         "editable": True,

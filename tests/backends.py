@@ -1,4 +1,5 @@
-"""Backends that remember who came: one server on threads, speaking TLS with HTTP/1.1, HTTP/2 and WebSocket, or plaintext."""
+"""Backends that record their connections: one server on threads, speaking TLS with HTTP/1.1, HTTP/2 and WebSocket, or
+plaintext."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A proxy, its backends and the controller that hears of them, as a dialogue over a clock that the test moves."""
+"""A proxy, its backends and the controller that receives its reports, as a dialogue over a clock that the test moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A world of several tenants under one shared Gateway, and what each of them has of it."""
+"""A world of several tenants under one shared Gateway, and each tenant's part of the configuration."""
 
 from __future__ import annotations
 

@@ -25,6 +25,11 @@ from conformance.preflight import Missing
     show_default=True,
     help="Numbers of policies, each on a cluster of its own; empty: none.",
 )
+@click.option(
+    "--largest",
+    type=click.IntRange(1),
+    help="One more size, of Lasthop alone: only a start and policy edits, for their growth.",
+)
 @click.option("--edits", default=10, show_default=True, type=click.IntRange(1), help="Of each kind, of each system.")
 @click.option(
     "--peer-edits",
@@ -38,15 +43,17 @@ from conformance.preflight import Missing
 )
 @click.option("--peer/--no-peer", default=True, show_default=True, help="Whether Envoy Gateway takes part.")
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON instead of a table.")
-def command(sizes: str, edits: int, peer_edits: int, gateways: str, peer: bool, as_json: bool) -> None:
+def command(sizes: str, largest: int | None, edits: int, peer_edits: int, gateways: str, peer: bool, as_json: bool) -> None:
     """Lasthop's controller and Envoy Gateway's on a real API server, on the same objects and edits, in turn.
 
     The exit status is 1 if a figure misses its goal (bench/goals.py). Rows go to bench/out, for the report."""
     build.build()
-    if peer:
+    if peer and sizes:
         envoy_gateway.build()
-    common = {"edits": edits, "peer_edits": peer_edits, "peer": peer}
+    common = {"edits": edits, "peer_edits": peer_edits, "peer": peer, "growth": False}
     orders = [("scenario", common | {"size": int(each)}) for each in sizes.split(",") if each]
+    if largest:
+        orders.append(("scenario", common | {"size": largest, "peer": False, "growth": True}))
     if gateways:
         count, _, each = gateways.partition("x")
         orders.append(("gateways", {"gateways": int(count), "policies": int(each)}))

@@ -16,12 +16,14 @@ from conformance.cluster import Cluster
 
 OURS, PEER = "bench-lasthop", "bench-envoy-gateway"
 PORTS = (28080, 28081)
+PEER_EDITS = 3
+"""Edits of CAs and endpoints of the peer: each takes it seconds of CPU with 5,000 policies."""
 PROXIES_UP_TO = 1_000
 """Policies. The simulated proxies run on the same machine, and each of them takes everything."""
 
 
 async def scenario(cluster: Cluster, arguments: dict[str, Any]) -> int:
-    """Both systems with `size` policies each. What was measured is kept even if something fails later."""
+    """Both systems with `size` policies each. Earlier figures survive a later failure."""
     size: int = arguments["size"]
     async with ground(cluster, arguments["home"], f"N={size:,}") as place:
         systems = [await make_lasthop(cluster, place.home, OURS, PORTS[0])]
@@ -41,7 +43,11 @@ async def scenario(cluster: Cluster, arguments: dict[str, Any]) -> int:
 
 async def _measure(editors: list[Editor], arguments: dict[str, Any], figures: Figures, place: Ground) -> None:
     say, size = place.say, editors[0].size
-    counts = Counts(arguments["edits"], arguments["peer_edits"])
+    counts = Counts(arguments["edits"], arguments["peer_edits"], max(PEER_EDITS, arguments["peer_edits"]))
+    if arguments["growth"]:
+        await side_by_side.starts(editors, figures, say, restart=False, keep=True)
+        await asyncio.to_thread(side_by_side.policy_edits, editors[0], counts, figures, say)
+        return
     await side_by_side.starts(editors, figures, say, restart=False)
     await side_by_side.starts(editors, figures, say, restart=True)
     await asyncio.to_thread(side_by_side.edits, editors, counts, figures, say)

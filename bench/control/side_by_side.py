@@ -15,11 +15,11 @@ from bench.rows import Row, judged
 Say = Callable[[str], None]
 BURST = 100
 SAMPLED = 50
-"""Hosts asked after a start, spread over all."""
+"""Number of hosts requested after a start, spread over all."""
 
 
 class Figures:
-    """What was measured of each system, by name and in the order of the editors: ours first."""
+    """Figures of each system by name, in the order of the editors: ours first."""
 
     def __init__(self, size: int, peer: str) -> None:
         self._size, self._peer = size, peer
@@ -38,14 +38,15 @@ class Figures:
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """How many edits; the peer's policy edits take 15 s each."""
+    """Number of edits; the peer's policy edits take 15 s each."""
 
     ours: int
     peer_policy: int
+    peer: int
 
 
-async def starts(editors: Sequence[Editor], figures: Figures, say: Say, *, restart: bool) -> None:
-    """Starts each in turn. After a first start each is ended again, so that nothing runs beside the other."""
+async def starts(editors: Sequence[Editor], figures: Figures, say: Say, *, restart: bool, keep: bool = False) -> None:
+    """Starts each in turn. After a first start each is ended again, so that nothing runs beside the other, unless kept."""
     name = "restart" if restart else "first start"
     for editor in editors:
         system = editor.system
@@ -61,7 +62,7 @@ async def starts(editors: Sequence[Editor], figures: Figures, say: Say, *, resta
         figures.add(f"{name}: controller CPU", "s", system.cpu())
         figures.add(f"{name}: controller RSS", "MiB", system.memory())
         figures.add(f"{name}: Envoy RSS", "MiB", system.envoy_memory())
-        if not restart:
+        if not (restart or keep):
             await system.stop()
             editor.probe.close()
 
@@ -74,13 +75,15 @@ async def _until_ready(system: System, figures: Figures, what: str) -> None:
 
 
 def edits(editors: Sequence[Editor], counts: Counts, figures: Figures, say: Say) -> None:
-    targets = [editors[0].size * (2 * n + 1) // 10 for n in range(5)]
+    targets = edited(editors[0])
     for editor in editors:
         editor.rest(3)
     seen = {(editor.system.name, kind): Seen() for editor in editors for kind in ("policy", "CA", "endpoint")}
     for count in range(counts.ours):
         for place, editor in enumerate(editors):
             number = targets[count % len(targets)]
+            if place and count >= counts.peer:
+                continue
             say(f"edits {count + 1} of {counts.ours}: {editor.system.name}")
             if place == 0 or count < counts.peer_policy:
                 editor.timed(editor.policy, number, seen[editor.system.name, "policy"])
@@ -89,11 +92,29 @@ def edits(editors: Sequence[Editor], counts: Counts, figures: Figures, say: Say)
                 editor.timed(editor.ca, number, seen[editor.system.name, "CA"])
     for kind in ("policy", "CA", "endpoint"):
         for editor in editors:
-            of = seen[editor.system.name, kind]
-            figures.add(f"{kind} edit: effective", "ms", median_ms(of.effective))
-            figures.add(f"{kind} edit: effective, slowest", "ms", 1000 * max(of.effective))
-            # The mean: what is done once for several edits, as writing a record every 5 s, counts too.
-            figures.add(f"{kind} edit: controller CPU", "ms", 1000 * statistics.fmean(of.cpu))
+            _add(f"{kind} edit", seen[editor.system.name, kind], figures)
+
+
+def policy_edits(editor: Editor, counts: Counts, figures: Figures, say: Say) -> None:
+    """The edits that must not grow with the number of policies, of one system alone."""
+    editor.rest(3)
+    seen, targets = Seen(), edited(editor)
+    for count in range(counts.ours):
+        say(f"policy edits {count + 1} of {counts.ours}")
+        editor.timed(editor.policy, targets[count % len(targets)], seen)
+    _add("policy edit", seen, figures)
+
+
+def edited(editor: Editor) -> list[int]:
+    """Returns five policies, spread over all."""
+    return [editor.size * (2 * n + 1) // 10 for n in range(5)]
+
+
+def _add(what: str, seen: Seen, figures: Figures) -> None:
+    figures.add(f"{what}: effective", "ms", median_ms(seen.effective))
+    figures.add(f"{what}: effective, slowest", "ms", 1000 * max(seen.effective))
+    # The mean: what is done once for several edits, as writing a record every 5 s, counts too.
+    figures.add(f"{what}: controller CPU", "ms", 1000 * statistics.fmean(seen.cpu))
 
 
 def median_ms(seconds: list[float]) -> float:

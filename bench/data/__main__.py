@@ -1,9 +1,9 @@
 """Measures the proxy's CPU per request: `python -m bench.data`, with Lasthop's configuration and beside others.
 
 Every proxy has one worker on a core of its own, serves the same hosts from the same backends, and verifies their
-certificates by CA and name. They take turns in short rounds, in random order, so that whatever else the machine does falls
-on all; each round gives a ratio, and the median of all counts, with the interval in which it lies with 95 % confidence. Each
-round has new processes: ratios differ from start to start by some percent, which rounds of the same processes would not show.
+certificates by CA and name. They take turns in short rounds, in random order, so that the load of other processes affects all.
+Each round gives a ratio; the result is the median with its 95 % confidence interval. Each round has new processes: ratios
+differ from start to start by some percent, which rounds of the same processes would not show.
 """
 
 from __future__ import annotations
@@ -22,31 +22,30 @@ from types import FrameType
 
 import click
 
+from bench import machine
 from bench.data.install import installed
 from bench.data.places import OTHER_CORE, Places, pinned, places
-from bench.data.report import Clock, Figure, figure, met, result, run
-from bench.data.rows import LASTHOP, ONE_ROUTE, ROWS, Row
+from bench.data.report import Figure, figure
+from bench.data.rows import LASTHOP, ROWS, Row, arguments
 from bench.data.sides import SHARED, SIDES, Plan, Side, started
+from bench.others import Others
+from bench.rows import write
 
-OUT = Path(__file__).resolve().parents[1] / "out" / "data.json"
 Costs = dict[str, list[float]]
 """Seconds of CPU for a request, by side and round."""
 WARM_UP = 0.6
-"""Seconds that a side serves a row before its round, which opens connections to the backend and fills caches: after 0.2,
-requests to 1,000 routes of a new process cost a tenth more than later."""
+"""Warm-up in seconds before a round, to open connections to the backend and fill caches. After 0.2 s, requests to 1,000 routes
+of a new process still cost a tenth more than later."""
 
 
 class Failed(RuntimeError):
-    """A side does not serve what it is asked for."""
+    """A side does not serve the expected response."""
 
 
 def cost(places: Places, row: Row, name: str, found: Side, length: float) -> float:
     """Has a side serve a row for a while; returns seconds of CPU for a request."""
-    port = {"stream": "stream", "h2": "http2", "grpc": "grpc"}.get(row.kind, "http")
-    host = "one.bench.example" if name == ONE_ROUTE else row.host
-    command = [*pinned(OTHER_CORE), str(places.traffic), "load", "-kind", row.kind, "-host", host, "-path", row.path]
-    command += ["-address", f"127.0.0.1:{found.ports[port]}", "-connections", str(row.connections)]
-    command += ["-routes", str(row.routes if row.routes > 1 else 0), "-pids", str(found.pid)]
+    command = [*pinned(OTHER_CORE), str(places.traffic), "load", *arguments(row, name, found.ports)]
+    command += ["-connections", str(row.connections), "-pids", str(found.pid)]
     command += ["-warm", f"{length / 2}s", "-length", f"{length}s"]
     seen = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
     if seen["failed"] or not seen["answers"]:
@@ -81,16 +80,14 @@ def interrupted(number: int, frame: FrameType | None) -> None:
 
 
 @click.command("data")
-@click.option("--rows", "wanted", default=",".join(ROWS), show_default=True, help="Which, separated by commas.")
+@click.option("--rows", "wanted", default=",".join(ROWS), show_default=True, help="Names, separated by commas.")
 @click.option("--sides", "against", default="", help="Others to compare with, by a part of their names; all by default.")
 @click.option("--rounds", default=10, show_default=True, type=click.IntRange(6), help="Of each side, for each row.")
 @click.option("--length", default=0.5, show_default=True, help="Seconds of a round, after half as many that are not counted.")
 @click.option("--quick", is_flag=True, help="6 rounds of 0.2 s: shows large differences.")
-@click.option(
-    "--json", "json_file", default=OUT, show_default=True, type=click.Path(path_type=Path), help="Where to write all."
-)
-def command(wanted: str, against: str, rounds: int, length: float, quick: bool, json_file: Path) -> None:
-    """CPU of the proxy for a request, beside others that do the same work (see bench/README.md)."""
+def command(wanted: str, against: str, rounds: int, length: float, quick: bool) -> None:
+    """CPU of the proxy for a request, beside others that do the same work (see bench/README.md). It has no goals: instructions
+    have (`bench.data.counted`)."""
     if unknown := [name for name in wanted.split(",") if name not in ROWS]:
         raise click.BadParameter(f"no such row: {', '.join(unknown)}; there are {', '.join(ROWS)}", param_hint="--rows")
     if (os.cpu_count() or 1) < 2:
@@ -98,11 +95,11 @@ def command(wanted: str, against: str, rounds: int, length: float, quick: bool, 
     if quick:
         rounds, length = 6, 0.2
     rows = {name: ROWS[name] for name in wanted.split(",")}
-    chosen = {name: [LASTHOP, *(other for other in row.goals if _named(other, against))] for name, row in rows.items()}
+    chosen = {name: [LASTHOP, *(other for other in row.others if _named(other, against))] for name, row in rows.items()}
     needed = {SHARED.get(side, side) for sides in chosen.values() for side in sides}
     traffic = installed(needed)
     figures: list[Figure] = []
-    clock = Clock()
+    others = Others()
     with contextlib.ExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix="bench-data-", dir="/tmp"))
         stack.callback(shutil.rmtree, home, ignore_errors=True)
@@ -115,12 +112,8 @@ def command(wanted: str, against: str, rounds: int, length: float, quick: bool, 
         for other in chosen[name][1:]:
             figures.append(figure(row, other, costs[name][LASTHOP], costs[name][other]))
             click.echo(f"  {figures[-1].line()}")
-    json_file.parent.mkdir(parents=True, exist_ok=True)
-    others = clock.others()
-    content = [{"run": run("data", others)}, *map(result, figures)]
-    json_file.write_text("".join(json.dumps(each) + "\n" for each in content))
-    click.echo(f"other processes took {others:.2f} of {os.cpu_count()} cores; written to {json_file}")
-    sys.exit(0 if all(map(met, figures)) else 1)
+    path = write("data-cpu", machine.run("data", others.cores()), [each.shown() for each in figures])
+    click.echo(f"written to {path}")
 
 
 def _named(other: str, against: str) -> bool:

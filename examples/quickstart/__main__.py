@@ -76,7 +76,7 @@ async def welcome_when_ready(gateway: tuple[str, int]) -> None:
             while not await answers(session, ready):  # noqa: ASYNC110 (another process is waited for)
                 await asyncio.sleep(0.1)
     except TimeoutError:
-        console.print(f"Lasthop is not ready after {READY_WITHIN} s; what it says above, and {ready}, tell why.")
+        console.print(f"Lasthop is not ready after {READY_WITHIN} s; the output above and {ready} show the reason.")
         return
     table = Table(title="Lasthop is running", title_justify="left", title_style="bold")
     table.add_column("Try", no_wrap=True)
@@ -98,7 +98,7 @@ async def answers(session: aiohttp.ClientSession, url: str) -> bool:
 
 
 def gateway_address() -> tuple[str, int]:
-    """As gateway.yaml has it now; what is wrong with the file is for Lasthop to say."""
+    """Reads the current gateway.yaml; Lasthop itself reports errors in the file."""
     try:
         documents = yaml.safe_load_all((HERE / "gateway.yaml").read_bytes())
         spec = next(document["spec"] for document in documents if document["kind"] == "Gateway")

@@ -14,7 +14,7 @@ DAYS = 90
 
 
 def ensure(folder: Path) -> None:
-    """The private keys of the two CAs are never written: nobody can sign anything else with them."""
+    """Never writes the private keys of the two CAs, so that they cannot sign anything else."""
     names = ("ca", "right", "wrong-name", "unknown-ca")
     if all(lasts(folder / f"{name}.crt") for name in names) and all((folder / f"{n}.key").exists() for n in names[1:]):
         return

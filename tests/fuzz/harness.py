@@ -1,4 +1,4 @@
-"""A controller in this process, a real Envoy, a neighbour whose objects never change, and what is checked after every edit."""
+"""A controller in this process, a real Envoy, a neighbour whose objects never change, and the checks after every edit."""
 
 from __future__ import annotations
 

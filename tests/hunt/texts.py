@@ -1,7 +1,7 @@
-"""Writes texts of policies: good ones in all their spellings, and broken ones in every way that was thought of.
+"""Writes texts of policies: good ones in all their spellings, and broken ones in every known way.
 
-`GOOD` are read as policies. Of `NAMED` at least the Services that they are meant to name are concerned; `HIDDEN` may
-name any Service, because nobody can tell where the broken part ends.
+`GOOD` are read as policies. `NAMED` concern at least the Services that they should name; `HIDDEN` may name any Service,
+because the end of the broken part is unknown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The same certificates through an old gateway, and through Lasthop with what `lasthop import` makes of its configuration.
+"""The same certificates through an old gateway, and through Lasthop with the imported configuration.
 
 backend with one certificate after another  <──  the old program, a host for each row of the table
                                             <──  Lasthop with the imported objects, the same hosts

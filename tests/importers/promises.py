@@ -186,7 +186,7 @@ def assert_repeatable(system: str, outcome: Outcome, seed: int) -> None:
     """Checks that the same documents in any order give the same bytes."""
     shuffled = list(outcome.documents)
     random.Random(seed).shuffle(shuffled)
-    again = run_documents(system, tuple(shuffled), outcome.settings, outcome.decisions)
+    again = run_documents(system, tuple(shuffled), outcome.settings, outcome.decisions, outcome.result.problems)
     assert render(again.result.objects) == render(outcome.result.objects)
     assert report_of(again) == report_of(outcome)
     assert [row.order for row in again.result.rows] == [row.order for row in outcome.result.rows]

@@ -1,4 +1,4 @@
-"""Which Mapping a request gets to: as Emissary's rules say (emissary_oracle.py), and as the imported objects do.
+"""Compares the Mapping for a request by Emissary's rules (emissary_oracle.py) with the route of the imported objects.
 
 A difference is allowed only if the report has a line about it.
 """

@@ -323,7 +323,7 @@ def test_an_edit_among_many_objects_that_have_findings_takes_as_many_steps_as_am
     assert steps(small, edits[1]) == steps(large, edits[1])
 
 
-def test_a_finding_that_comes_or_goes_is_told_in_as_many_steps_among_many_as_among_few() -> None:
+def test_a_finding_costs_equal_steps_among_many_and_among_few() -> None:
     edits = [keyed(mk_policy(f"a/{NAME}", NAME, "api.example", [ca])) for ca in ("missing", NAME)]
     small, large = expiring(SMALL), expiring(LARGE)
     for edit in edits:

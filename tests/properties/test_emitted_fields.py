@@ -1,6 +1,6 @@
 """No deprecated field of Envoy's messages is used.
 
-Envoy is told not to look for these itself (`edge/proxy/launch.py`), so here is the only place that does.
+Lasthop disables Envoy's own check (`edge/proxy/launch.py`), so only this test finds them.
 """
 
 from __future__ import annotations

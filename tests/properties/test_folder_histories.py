@@ -1,5 +1,5 @@
-"""Whatever happens to a folder, and in whatever episodes: what is in force in the end is what a start on the same folder, with
-the same last good contents, comes to; and without those, a start differs only where a last good content is in force."""
+"""After any events of a folder, the final configuration equals that of a start on the same folder with the same last good
+contents. A start without those differs only if a last good content is in force."""
 
 from __future__ import annotations
 

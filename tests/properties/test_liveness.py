@@ -146,7 +146,7 @@ def unserved(objects: Objects, snapshot: Snapshot) -> tuple[int, list[str]]:
 
 @slow(150)
 @given(EDITS)
-def test_whatever_is_valid_and_permitted_is_served(edits: list[Edit]) -> None:
+def test_valid_and_permitted_objects_are_served(edits: list[Edit]) -> None:
     objects, _, snapshot = walk(edits)
     assert unserved(objects, snapshot)[1] == []
 

@@ -34,7 +34,7 @@ def test_a_key_is_read_as_it_was_written(key: Key) -> None:
 
 
 @given(st.sampled_from(["", "-", "refused", "HTTPRoute", "HTTPRoute ", " shop/web"]))
-def test_what_is_no_key_is_none(text: str) -> None:
+def test_invalid_keys_are_none(text: str) -> None:
     assert Key.parse(text) is None
 
 

@@ -69,7 +69,7 @@ def test_only_what_has_failed_is_said_to_fail_and_only_what_has_worked_to_work(e
 
 
 @given(st.lists(st.sampled_from(("succeeds", "fails")), min_size=20, max_size=200), st.sampled_from((0.2, 1.0, 4.0)))
-def test_what_is_said_changes_seldom_whatever_a_backend_does(outcomes: list[str], pause: float) -> None:
+def test_reports_change_seldom_for_any_behaviour_of_a_backend(outcomes: list[str], pause: float) -> None:
     """A failure needs 5 s, and each return takes longer than the last."""
     world = World()
     for outcome in outcomes:

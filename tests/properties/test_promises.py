@@ -101,7 +101,7 @@ CLAIMS = st.lists(
 
 @slow(60)
 @given(CLAIMS)
-def test_whatever_policies_meet_at_a_port_or_miss_it_nothing_weaker_is_served(edits: list[Edit]) -> None:
+def test_no_combination_of_policies_at_a_port_serves_anything_weaker(edits: list[Edit]) -> None:
     objects, _, snapshot = walk(edits)
     check(objects, snapshot)
 

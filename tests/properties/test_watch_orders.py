@@ -1,4 +1,5 @@
-"""In whatever order watches and lists are answered, no port is plaintext while an older policy than its route names it."""
+"""For any order of responses to watches and lists: no port is plaintext while a policy that is older than its route names
+it."""
 
 from __future__ import annotations
 

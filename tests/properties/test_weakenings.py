@@ -1,5 +1,5 @@
-"""Whatever is edited, in whatever order: a backend that was verified and is plaintext now is an error of every route to it,
-and one that never was anything else is none."""
+"""For any edits in any order: a backend that was verified and is now plaintext is an error of every route to it; one that was
+always plaintext is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/backend-tls.md, row by row: which protocol a backend gets, for every kind of route on every kind of listener.
+"""docs/backend-tls.md, row by row: the protocol to a backend, for every kind of route on every kind of listener.
 
 There are four Services: one without a policy, one with a valid and one with an invalid policy, and one without a policy whose
 port says TLS; every row reaches all of them.

@@ -308,7 +308,7 @@ def test_an_endpoint_that_keeps_failing_is_not_asked_for_a_while(
     until(left_out, "it is left out")
 
 
-def test_who_resets_requests_is_not_ejected(gateways: Gateways, serve: Callable[..., Backend]) -> None:
+def test_an_endpoint_that_resets_requests_is_not_ejected(gateways: Gateways, serve: Callable[..., Backend]) -> None:
     """Clients can ask for what a backend resets, and would have half of its endpoints ejected."""
     name = "resetting"
     running = [serve(with_alpn(issued(), "h2"), resets=True) for _ in range(2)]

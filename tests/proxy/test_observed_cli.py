@@ -1,4 +1,4 @@
-"""What commands say of a running gateway after real traffic: status, audit, explain, tap and top agree with the clients."""
+"""After real traffic, `status`, `audit`, `explain`, `tap` and `top` agree with the clients' results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/readyz` and `lasthop status` of a gateway that does not serve what was written."""
+"""`/readyz` and `lasthop status` of a gateway that does not serve the current files."""
 
 from __future__ import annotations
 

@@ -445,7 +445,7 @@ def test_one_that_starts_while_another_ends_runs_or_names_the_other(runner: Runn
         assert runner.left == []
 
 
-def test_what_a_killed_one_leaves_is_taken_over_or_ended(runner: Runner) -> None:
+def test_proxies_of_a_killed_gateway_are_taken_over_or_ended(runner: Runner) -> None:
     with contextlib.closing(Backend(issued(*NAME))) as backend:
         command = f"lasthop run --listen 127.0.0.1:{runner.port} --to https://127.0.0.1:{backend.port} --ca ca.pem"
         for following in (command, ""):

@@ -1,4 +1,4 @@
-"""XTelemetryPolicy: spans of requests reach an OTLP collector as the policy asks, over a hop that is verified like others."""
+"""XTelemetryPolicy: spans of requests reach an OTLP collector as the policy requires, over a verified hop."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def grant(kind: str, api: str) -> Document:
     return docs.obj(docs.GATEWAY_API, "ReferenceGrant", "ops/grant", spec={"from": [source], "to": to})
 
 
-def test_of_two_policies_the_older_one_applies_even_if_that_means_no_tracing(traced: Lasthop) -> None:
+def test_the_older_of_two_policies_applies_even_if_it_disables_tracing(traced: Lasthop) -> None:
     with collector() as server:
         late = policy(name="late", created="2026-01-02T00:00:00Z")
         early = docs.telemetry_policy("early", None, created="2026-01-01T00:00:00Z")

@@ -1,5 +1,5 @@
-"""The truth, row by row: after real traffic to real backends that work and that fail, condition, status, finding, audit,
-metric, explanation and page all agree with what the clients saw."""
+"""After real traffic to working and failing backends, condition, status, finding, audit, metric, explanation and page agree
+with the clients' results, row by row."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The controller and a real Envoy that rejects configuration: the affected objects, and the findings.
 
-What Envoy refuses should never get so far, so here the checks before it are made to let one thing through.
+Lasthop's own checks reject such configuration first, so these tests disable one of them.
 """
 
 from __future__ import annotations

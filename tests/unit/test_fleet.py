@@ -130,7 +130,7 @@ def test_the_time_to_programmed_runs_from_the_first_change_to_the_last_acknowled
     assert world.fleet.acked(WEB, acked(CLUSTER_1), 14.0, synced=True) == []
 
 
-def test_what_is_refused_is_withheld_found_and_reported_until_it_is_edited(world: World) -> None:
+def test_a_refused_part_is_withheld_and_reported_until_it_is_edited(world: World) -> None:
     fleet = world.fleet
     fleet.connected(WEB)
     assert fleet.nacked(WEB, refused(CLUSTER_1)) == [SetQuarantine(PART, "bad"), ReportChanged()]
@@ -142,7 +142,7 @@ def test_what_is_refused_is_withheld_found_and_reported_until_it_is_edited(world
     assert [*fleet.findings()] == [] and fleet.report()[WEB].refused == ()
 
 
-def test_of_several_suspects_the_innocent_are_released(world: World) -> None:
+def test_valid_candidates_are_released(world: World) -> None:
     fleet, table = world.fleet, mk(ROUTES, "shop/web/80", "2", one="1", two="1")
     fleet.connected(WEB)
     one, two = Part(ROUTES, "one", "1"), Part(ROUTES, "two", "1")

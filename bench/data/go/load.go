@@ -47,7 +47,7 @@ func http1(p *plan, number int) error {
 		if p.routes > 0 {
 			path = fmt.Sprintf("%s%04d", p.path, turn%p.routes)
 		}
-		request := "GET " + path + " HTTP/1.1\r\nhost: " + p.host + "\r\nuser-agent: bench\r\naccept: */*\r\n\r\n"
+		request := "GET " + path + " HTTP/1.1\r\nhost: " + p.host + "\r\n\r\n"
 		if _, err := io.WriteString(connection, request); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -95,6 +96,7 @@ func load(args []string) {
 	connections := flags.Int("connections", 32, "at the same time")
 	warm := flags.Duration("warm", 300*time.Millisecond, "before anything is counted")
 	length := flags.Duration("length", time.Second, "that is counted")
+	wanted := flags.Int64("answers", 0, "at least so many, in place of warm and length; all are counted, and none is left under way")
 	pids := flags.String("pids", "", "of the proxy, with commas")
 	flags.Parse(args)
 	client, known := clients[found.kind]
@@ -102,14 +104,26 @@ func load(args []string) {
 		fail("no such kind: " + found.kind)
 	}
 	processes := numbers(*pids)
+	var running sync.WaitGroup
+	running.Add(*connections)
 	for number := range *connections {
 		go func() {
+			defer running.Done()
 			for !found.stopped.Load() {
 				if err := client(found, number); err != nil {
 					found.failure(err)
 				}
 			}
 		}()
+	}
+	if *wanted > 0 {
+		for found.answers.Load() < *wanted && found.failed.Load() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		found.stopped.Store(true)
+		running.Wait()
+		print(found, result{Answers: found.answers.Load(), Failed: found.failed.Load()})
+		return
 	}
 	time.Sleep(*warm)
 	answers, failed, used, begun := found.answers.Load(), found.failed.Load(), cpu(processes), time.Now()
@@ -119,6 +133,10 @@ func load(args []string) {
 		CPU: cpu(processes) - used, Seconds: time.Since(begun).Seconds(),
 	}
 	found.stopped.Store(true)
+	print(found, seen)
+}
+
+func print(found *plan, seen result) {
 	if reason := found.first.Load(); reason != nil {
 		seen.Reason = *reason
 	}

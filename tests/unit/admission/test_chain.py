@@ -156,7 +156,7 @@ def test_bad_metadata_is_refused_at_its_field(metadata: str, where: str) -> None
     assert [place for place, _ in refused(text)] == [where]
 
 
-def test_what_only_an_api_server_writes_is_tolerated() -> None:
+def test_fields_of_the_api_server_are_tolerated() -> None:
     extra = "uid: x, resourceVersion: '5', selfLink: /x, managedFields: [{manager: kubectl}], generation: 7"
     kept = stored(service().replace("namespace: shop", f"namespace: shop, {extra}"))
     assert kept["metadata"]["generation"] == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -96,13 +95,6 @@ def test_a_part_that_runs_again_replaces_what_it_wrote(tmp_path: Path) -> None:
     again = [judged("part", "time", 100, 11.0, "ms")]
     rows.write("part", RUN, again, tmp_path)
     assert rows.read(tmp_path)[1] == again
-
-
-def test_a_part_may_write_a_list_with_goals_as_numbers_and_more_than_is_shown(tmp_path: Path) -> None:
-    made = {"part": "data", "what": "1 KiB", "n": 1, "ours": 56.0, "other": 54.0, "ratio": 1.037, "unit": "us", "low": 0.98}
-    content = [made | {"goal": 1.0309278, "met": True}, made | {"goal": None, "met": True}]
-    (tmp_path / "data.json").write_text(json.dumps(content))
-    assert [(row.goal, row.met) for row in rows.read(tmp_path)[1]] == [("≤ 1.031", True), ("", None)]
 
 
 @pytest.mark.parametrize(("of", "limit", "words"), [("ours", 0, "≤ 0 B"), ("ratio", 1 / 3, "≤ 1/3"), ("growth", 1.5, "≤ 1.5")])

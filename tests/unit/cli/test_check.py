@@ -1,4 +1,4 @@
-"""`lasthop check`: every mistake once, with its place; what follows from it beneath; exit codes; outputs."""
+"""`lasthop check`: every mistake once, with its place and its consequences below it; exit codes; outputs."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def _errors(folder: Path) -> list[str]:
 
 def test_an_empty_folder_serves_nothing_and_that_is_an_error(tmp_path: Path) -> None:
     (error,) = _errors(tmp_path)
-    assert error.startswith("there is no Gateway, so nothing is served.")
+    assert error.startswith("no Gateway exists, so nothing is served.")
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_a_gateway_in_a_broken_file_is_why_nothing_is_served(tmp_path: Path) -> 
     assert "99999" in error
 
 
-def test_what_a_gateway_refuses_is_folded_under_that_gateway(tmp_path: Path) -> None:
+def test_refusals_of_a_gateway_are_listed_under_it(tmp_path: Path) -> None:
     gateways = (
         f"""\
 apiVersion: gateway.networking.k8s.io/v1

@@ -58,7 +58,7 @@ def test_json_is_the_same_tree(folder: Path) -> None:
         (("httproute", "a/api", "-n", "b"), "two namespaces"),
     ],
 )
-def test_what_cannot_be_found_is_said_with_a_hint(folder: Path, args: tuple[str, ...], said: str) -> None:
+def test_missing_objects_are_reported_with_a_hint(folder: Path, args: tuple[str, ...], said: str) -> None:
     result = lasthop("explain", *args, "--dir", folder)
     assert result.exit_code != 0
     assert said in result.stderr

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from lasthop.cli.args.backends import is_path
 from lasthop.cli.args.values import program
+from lasthop.edge.admission.chain import admit
 from tests.backends import Backend
 from tests.certificates import Certificate, dns
 from tests.folders import CA, lasthop
@@ -121,6 +123,10 @@ def test_a_typo_in_the_target_is_no_way_to_plaintext(tmp_path: Path, ca: Path, w
         (("--to", "api.example:443", "--cacert", "ca.pem"), "there is no option --cacert; the CA is given by --ca FILE"),
         (("--to", "api.example:443", "--ca", "a.pem", "--pin", "b.yaml"), "has --ca and --pin"),
         (("--to", "api.example:443", "--path", "api"), "does not begin with /"),
+        (
+            ("--to", "http://127.0.0.1:9", "--plaintext", "--path", "/x\n---\nkind: Secret"),
+            "/x\\n---\\nkind: Secret is not a path",
+        ),
         (("--to", "api.example:443", "--host", "1.2.3.4"), "is not a DNS name"),
         (("--to", "api.example:443", "--option", "fast"), "is not NAME=VALUE"),
         (("--to", "api.example:443", "--client-key", "k.pem"), "--client-cert FILE"),
@@ -129,12 +135,68 @@ def test_a_typo_in_the_target_is_no_way_to_plaintext(tmp_path: Path, ca: Path, w
         ((), "--to https://"),
     ],
 )
-def test_what_does_not_make_sense_is_refused_and_nothing_is_written(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
+def test_invalid_options_are_refused_and_nothing_is_written(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
     result = lasthop("init", tmp_path / "demo", *args)
     assert result.exit_code == 2
     assert said in result.stderr
     assert "secret" not in result.stderr
     assert not (tmp_path / "demo").exists()
+
+
+def test_names_may_be_in_capitals(tmp_path: Path, ca: Path) -> None:
+    names = ("--hostname", "API.Internal", "--host", "*.App.example")
+    said = _init(tmp_path / "demo", "--to", f"https://127.0.0.1:{free_port()}", "--ca", ca, *names)
+    assert "the certificate must be for api.internal" in said
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/a",
+        "/a/",
+        "/a.b/..c",
+        "/%20",
+        "/~!$&'()*+,;=:@",
+        "",
+        "a",
+        "//",
+        "/a//b",
+        "/./a",
+        "/a/.",
+        "/a/..",
+        "/../a",
+        "/.",
+        "/..",
+        "/a/...",
+        "/%2f",
+        "/%2F",
+        "/%",
+        "/%2",
+        "/%zz",
+        "/a b",
+        "/a?b",
+        "/a#b",
+        "/é",
+        '/"',
+        "/\\",
+        "/a\n",
+        "/\n---\n",
+        "/\0",
+        "/{x}",
+        "/" + 1023 * "a",
+        "/" + 1024 * "a",
+    ],
+)
+def test_a_path_is_accepted_if_an_httproute_may_have_it(path: str) -> None:
+    rules = [{"matches": [{"path": {"type": "PathPrefix", "value": path}}], "backendRefs": [{"name": "b", "port": 80}]}]
+    route = {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "metadata": {"name": "r"},
+        "spec": {"rules": rules},
+    }
+    assert is_path(path) == (not admit(route)[1])
 
 
 def test_a_ca_as_der_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
@@ -184,7 +246,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
             ("run", "127.0.0.1:8443", "--ca", "ca.pem"),
             "--ca belongs to a backend; give that with --to https://127.0.0.1:8443\n",
         ),
-        (("run", "no:folder"), "there is no folder no:folder"),
+        (("run", "no:folder"), "folder no:folder does not exist"),
         (("init", "https://127.0.0.1:8443"), "write: lasthop init DIR --to https://127.0.0.1:8443\n"),
     ],
 )

@@ -86,7 +86,7 @@ def _answers(path: Path) -> bool:
         return tried.connect_ex(str(path)) == 0
 
 
-def test_a_socket_in_a_folder_of_somebody_else_is_not_believed(squatted: Path) -> None:
+def test_a_socket_in_another_users_folder_is_not_trusted(squatted: Path) -> None:
     env = {"LASTHOP_RUN_DIR": str(squatted)}
     for args in (("audit", "--fail-on", "waived,plaintext"), ("status",), ("check",), ("explain", "gateway", "web")):
         found = lasthop(*args, env=env)
@@ -95,7 +95,7 @@ def test_a_socket_in_a_folder_of_somebody_else_is_not_believed(squatted: Path) -
     assert (found.exit_code, "belongs to uid" in found.output) == (1, True)
 
 
-def test_a_socket_of_somebody_else_in_a_folder_of_our_own_is_not_believed(squatted: Path, other: int) -> None:
+def test_another_users_socket_in_our_folder_is_not_trusted(squatted: Path, other: int) -> None:
     """As root would have left it, or a mistaken chown."""
     for path in (squatted, *squatted.iterdir()):
         if other == STRANGER:
@@ -165,11 +165,11 @@ def test_a_user_finds_a_gateway_of_a_session_without_one_and_is_told_that_there_
     if os.getuid() == 0:
         told = lasthop("ps", env={"LASTHOP_RUN_DIR": ""})
         assert told.stdout == "No gateway runs on this machine\n"
-        assert "all of them by: sudo lasthop ps" in told.stderr
+        assert "all: sudo lasthop ps" in told.stderr
         assert "sudo lasthop ps" in lasthop("status", "--dir", root, env={"LASTHOP_RUN_DIR": ""}).stderr
 
 
-def test_root_is_told_of_the_gateway_that_it_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_gets_the_command_for_a_gateway_that_it_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = local.LocalGateway(Path("/run/user/4099/lasthop/a"), 4099, {"folder": "/home/them/objects"})
     monkeypatch.setattr(local, "gateways", lambda: [theirs])
     monkeypatch.setattr(local, "state", lambda _: "running")
@@ -181,7 +181,7 @@ def test_root_is_told_of_the_gateway_that_it_does_not_end(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("own", "theirs", "ended"), [("running", "running", True), ("ended", "ended", True), ("ended", "running", False)]
 )
-def test_what_another_user_has_left_for_a_folder_does_not_keep_root_from_ending_its_own(
+def test_another_users_files_for_a_folder_do_not_prevent_root_from_ending_its_own_gateway(
     root: Path, monkeypatch: pytest.MonkeyPatch, own: str, theirs: str, ended: bool
 ) -> None:
     name = paths.of_folder(root, root).name

@@ -1,4 +1,4 @@
-"""Decisions about imported backends: what they must say, and that none of them ends in less than the old gateway checked."""
+"""Decisions about imported backends: their required fields; none results in weaker verification than the old gateway's."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Told:
         return self.problems
 
 
-async def test_of_two_lasthops_that_start_at_the_same_time_one_gets_a_port(tmp_path: Path) -> None:
+async def test_one_of_two_lasthops_that_start_at_the_same_time_gets_a_port(tmp_path: Path) -> None:
     port, first, second = free_port(), Told(tmp_path / "first"), Told(tmp_path / "second")
     assert first.want(port, "127.0.0.1") == {"127.0.0.1": ""}, "and its Envoy has yet to bind it"
     assert "is in use by" in second.want(port, "127.0.0.1")["127.0.0.1"]
@@ -117,7 +117,7 @@ async def test_a_gateway_may_bind_an_address_and_all_addresses(tmp_path: Path) -
     assert ports.problem("127.0.0.1", port) is None
 
 
-async def test_who_has_all_addresses_of_ipv6_has_none_of_ipv4(tmp_path: Path) -> None:
+async def test_an_ipv6_wildcard_holds_no_ipv4_address(tmp_path: Path) -> None:
     port, told = free_port(), Told(tmp_path)
     if ports.problem("::1", port):
         pytest.skip("this machine has no IPv6")

@@ -53,7 +53,7 @@ def test_every_failing_case_is_in_every_rendering_with_its_sentence_and_how_to_r
             assert failed.case.name in text and "curl -v" in text, name
 
 
-def test_what_a_backend_sends_breaks_no_rendering() -> None:
+def test_no_text_of_a_backend_breaks_rendering() -> None:
     ElementTree.fromstring(_rendered(REPORT, "junit"))
     assert "<script>" not in _rendered(REPORT, "html") and "<script>" not in _rendered(REPORT, "markdown")
 
@@ -95,9 +95,15 @@ def test_a_gateway_that_serves_nothing_is_no_success() -> None:
     assert report_of(JudgedGateway(""), unserved).exit_code == 1
 
 
+@pytest.mark.parametrize("outcome", [Outcome.NOT_CLAIMED, Outcome.NOT_RUN])
+def test_a_run_that_judged_nothing_is_no_success(outcome: Outcome) -> None:
+    assert report_of(JudgedGateway(""), [CaseVerdict(case, outcome, why="why") for case in ALL[:3]]).exit_code == 1
+
+
 def test_the_list_names_every_case_and_where_its_sentence_stands() -> None:
     shown = CliRunner().invoke(main, ["judge", "--list"]).output
     assert all(case.id in shown and case.requirement.source in shown for case in ALL)
+    assert "can find: plaintext, open, status" in shown
 
 
 @pytest.mark.parametrize(

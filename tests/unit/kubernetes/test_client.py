@@ -51,7 +51,7 @@ async def test_an_error_says_status_reason_and_message(api: FakeApi) -> None:
         assert busy.value.transient and busy.value.retry_after == 1.0
 
 
-async def test_nobody_there_and_a_cut_line_are_told_apart(api: FakeApi) -> None:
+async def test_no_listener_and_a_blackhole_have_different_messages(api: FakeApi) -> None:
     api.fail("get", "configmaps", "*", "reset")  # once is not enough: aiohttp itself tries a GET twice
     async with client_of(api) as client:
         with pytest.raises(ApiError) as cut:
@@ -77,5 +77,5 @@ async def test_401_renews_the_credentials_once_and_tries_again(api: FakeApi) -> 
         assert refused.value.status == 401 and access.renewed == 2
 
 
-def test_what_is_no_status_object_is_told_in_one_line() -> None:
+def test_an_invalid_status_object_gives_one_line() -> None:
     assert str(from_status(404, b"404 page not found\n")) == "404: 404 page not found"

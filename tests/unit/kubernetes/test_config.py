@@ -165,7 +165,7 @@ async def test_credentials_that_cannot_be_renewed_are_shown_until_they_are_refus
         await access.renew(bearer("first"))
 
 
-async def test_what_has_not_changed_keeps_its_connections(tmp_path: Path) -> None:
+async def test_unchanged_streams_keep_their_connections(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("first")
     clock = Clock()
     access = from_kubeconfig(mk_kubeconfig(tmp_path, {"tokenFile": "token"}), clock=clock)
@@ -321,9 +321,7 @@ async def test_only_what_says_so_is_not_verified(tmp_path: Path) -> None:
         ({"token": "x"}, {"server": ""}, "config-cluster has no server"),
     ],
 )
-def test_what_is_wrong_in_a_kubeconfig_is_named(
-    tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any], said: str
-) -> None:
+def test_errors_in_a_kubeconfig_are_named(tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         from_kubeconfig(mk_kubeconfig(tmp_path, user, **cluster))
 

@@ -1,4 +1,4 @@
-"""What has appeared and gone, against the plain way of telling: all of them before, all of them after."""
+"""New and fixed findings, compared with the plain difference of all findings before and after."""
 
 from __future__ import annotations
 

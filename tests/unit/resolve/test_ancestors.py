@@ -1,4 +1,4 @@
-"""A policy's status holds 16 entries, and other controllers' count: who finds no room is not served as if all were well."""
+"""A policy's status has 16 entries, including those of other controllers: a Gateway without an entry fails closed."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_beside_addresses_they_are_ignored() -> None:
     assert [endpoint.address for endpoint in found.endpoints] == ["10.0.0.1"]
 
 
-def test_what_is_no_address_is_no_endpoint() -> None:
+def test_an_invalid_address_is_not_an_endpoint() -> None:
     engine, _ = running(IN_CLUSTER, mk_slice("a/s-1", "s", ["10.0.0.1", "metadata.internal", "unix:///x", ""]))
     found = endpoints(engine.graph, SERVICE, 443, "TCP")
     assert [endpoint.address for endpoint in found.endpoints] == ["10.0.0.1"]

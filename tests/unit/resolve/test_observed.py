@@ -1,4 +1,4 @@
-"""What was observed of hops, as conditions, findings and summaries: by the state alone, whatever it was concluded from."""
+"""Observations of hops as conditions, findings and summaries, from their state alone."""
 
 from __future__ import annotations
 

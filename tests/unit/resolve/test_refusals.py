@@ -1,4 +1,4 @@
-"""What a route may ask for, whatever the CRDs of the cluster let through: objects here are decoded, not validated."""
+"""Supported settings of routes, independent of the cluster's CRDs: these tests decode objects without validation."""
 
 from __future__ import annotations
 
@@ -331,7 +331,7 @@ def paths(number: int, prefix: str = "/p") -> list[dict[str, Any]]:
     return [{"matches": [{"path": {"value": f"{prefix}{n}"}}], "backendRefs": API} for n in range(number)]
 
 
-def test_of_a_namespace_with_too_many_matches_under_a_hostname_the_younger_routes_are_left_out_there() -> None:
+def test_a_namespace_with_too_many_matches_under_a_hostname_loses_its_younger_routes_there() -> None:
     profile, spec = profiled(matchesPerHostname=5)
     old = mk_route("team/old", "edge/web", [], [HOST], rules=paths(3, "/old"), created="2021-01-01T00:00:00Z")
     odd = mk_route("team/odd", "edge/web", [], [HOST, "own.example"], rules=paths(3), created="2022-01-01T00:00:00Z")
@@ -347,7 +347,7 @@ def test_of_a_namespace_with_too_many_matches_under_a_hostname_the_younger_route
     assert "PartiallyInvalid" not in conditions(snapshot, Key("HTTPRoute", "team", "old"))
 
 
-def test_a_route_that_is_served_nowhere_for_want_of_room_is_not_accepted_and_its_name_is_kept() -> None:
+def test_a_route_that_exceeds_all_limits_is_not_accepted_and_keeps_its_name() -> None:
     profile, spec = profiled(matchesPerHostname=5)
     _, snapshot = serve(profile, mk_route("team/odd", "edge/web", [], ["own.example"], rules=paths(6)), **spec)
     assert conditions(snapshot)["Accepted"][:2] == ("False", "UnsupportedValue")

@@ -1,4 +1,4 @@
-"""A good policy at a Gateway from which nothing comes: its entry there says so, and no hop from there counts as verified."""
+"""A valid policy at a Gateway that is not served: its status entry reports that, and no hop from there counts as verified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make setup`: one line of progress for what pip says."""
+"""`make setup`: one line of progress for pip's output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTML of the page: nothing in it runs, loads or is styled but what the admin address itself serves."""
+"""The HTML of the page: its scripts, styles and resources come only from the admin address itself."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_page_without_a_script_shows_what_its_address_asks_for(tmp_path:
         ({"q": "x" * 9999}, Filter("x" * 200)),
     ],
 )
-def test_what_makes_no_sense_in_an_address_is_left_out(query: dict[str, str], asked: Filter | None) -> None:
+def test_invalid_parts_of_an_address_are_left_out(query: dict[str, str], asked: Filter | None) -> None:
     assert filter_of(query) == (asked or Filter("a b", "n", "e/g", LineState.UNTRIED, 3))
 
 

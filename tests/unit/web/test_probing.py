@@ -105,7 +105,7 @@ async def test_a_reader_of_the_page_can_probe_a_line_of_it(tmp_path: Path) -> No
         ({}, {"hop": "x" * 5000}, 413),
     ],
 )
-async def test_nobody_else_makes_the_gateway_connect(
+async def test_other_origins_cannot_make_the_gateway_connect(
     headers: dict[str, str], form: dict[str, str], status: int, tmp_path: Path
 ) -> None:
     connections = Connections()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -43,7 +43,7 @@ def compiled(text: str) -> Expression:
 _UNITS: Final = {"h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1, "µs": 1}
 _PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|m|s|us|µs)")
 _DURATION: Final = re.compile(rf"[-+]?(?:0|(?:{_PART.pattern})+)")
-_TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[-+]\d\d:\d\d)")
+_TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):\d\d:\d\d(?:\.\d+)?(?:Z|[-+]\d\d:\d\d)")
 _SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 """What Unicode calls white space; Python's `strip` takes more."""
 _FORMATS: Final[dict[str, Callable[[str], bool]]] = {
@@ -79,7 +79,7 @@ def _duration(text: Any) -> timedelta:
 def _timestamp(text: Any) -> datetime:
     if not _TIMESTAMP.fullmatch(_text(text)):
         raise ValueError("not an RFC 3339 time")
-    return datetime.fromisoformat(text)
+    return datetime.fromisoformat(text).astimezone(UTC)  # from the year 1 to 9999 in UTC, as in CEL
 
 
 def is_format(name: str, text: Any) -> bool:

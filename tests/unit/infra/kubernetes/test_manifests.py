@@ -1,4 +1,4 @@
-"""What a Gateway gets: names, labels, rights, ports and addresses."""
+"""The manifests of a Gateway: names, labels, rights, ports and addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our part of a status goes in; everything else stays where and as it was."""
+"""The merge adds our part of a status; all other parts stay unchanged and in place."""
 
 from __future__ import annotations
 

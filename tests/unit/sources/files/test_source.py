@@ -1,4 +1,4 @@
-"""The watched folder: from save to batch, and what must not be seen on the way."""
+"""The watched folder: from a save to a batch, without intermediate states."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 
 from lasthop.base.api.core import ConfigMap, Service
 from lasthop.base.api.meta import Key
-from lasthop.edge.sources.files import FilesError, FilesSource, loader
-from lasthop.edge.sources.files.source import rescan_after
+from lasthop.edge.sources.files import loader
+from lasthop.edge.sources.files.folder import FilesError
+from lasthop.edge.sources.files.source import FilesSource, rescan_after
 from lasthop.edge.sources.source import Batch
 from tests.file_texts import CONFIG_MAP, SERVICE, config_map, policy, reasons, service, write
 

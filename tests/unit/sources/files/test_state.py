@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lasthop.edge.sources.files import FilesError, content
+from lasthop.edge.sources.files import content
 from lasthop.edge.sources.files import state as state_module
+from lasthop.edge.sources.files.folder import FilesError
 from lasthop.edge.sources.files.loader import Loader
 from lasthop.edge.sources.files.state import SavedFile, StateDirectory
 from tests.file_texts import SERVICE, reasons, reload, service, write

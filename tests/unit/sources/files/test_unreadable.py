@@ -1,4 +1,4 @@
-"""Folders and files that cannot be read, or not as usual: what they held stays, the rest is read, and nothing blocks."""
+"""Unreadable folders and files: their last content stays, all others are read, and nothing blocks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from lasthop.base.api.meta import Key
-from lasthop.edge.sources.files import FilesError
-from lasthop.edge.sources.files.folder import UnreadableFile, read
+from lasthop.edge.sources.files.folder import FilesError, UnreadableFile, read
 from lasthop.edge.sources.files.loader import Loader
 from lasthop.edge.sources.files.state import StateDirectory
 from tests.file_texts import SERVICE, port, reasons, reload, service, write

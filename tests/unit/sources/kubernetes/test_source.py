@@ -297,7 +297,7 @@ async def test_a_policy_whose_targets_cannot_be_read_makes_policies_unknown(api:
         await until(lambda: [each.namespace for each in reader.batches[-1].unknown] == [""])
 
 
-async def test_what_nobody_needs_is_not_kept(api: FakeApi) -> None:
+async def test_unused_objects_are_not_kept(api: FakeApi) -> None:
     noise = {
         "managedFields": [{"manager": "x"}],
         "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "secret"},
@@ -344,7 +344,7 @@ async def test_without_a_selector_no_pod_is_asked_for(api: FakeApi) -> None:
         assert not api.asked("list", "pods") and not api.asked("watch", "pods")
 
 
-async def test_of_a_pod_its_labels_and_its_address_are_kept_and_other_writes_to_it_are_no_news(api: FakeApi) -> None:
+async def test_only_labels_and_address_of_a_pod_are_kept_and_other_writes_are_ignored(api: FakeApi) -> None:
     api.served |= {PODS, XBACKENDS}
     api.put("xbackends", mk_selector("x", app="x"))
     api.put("pods", mk_pod("p", "10.0.0.1"))

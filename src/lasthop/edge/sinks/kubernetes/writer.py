@@ -111,6 +111,8 @@ class StatusWriter:
         self._since = self._calm = 0.0
         """When the oldest waiting status arrived, and until when all of them wait."""
         self._work, self._leading = asyncio.Event(), asyncio.Event()
+        self._choosing = asyncio.Lock()
+        """Held by the writer that waits for work, so that a new status wakes one of them."""
         self._log = LOG
         observed.on_change = self._seen
 
@@ -211,8 +213,9 @@ class StatusWriter:
 
     async def _writer(self) -> None:
         while True:
-            key = await self._next()
-            self._busy.add(key)
+            async with self._choosing:
+                key = await self._next()
+                self._busy.add(key)
             try:
                 await self._settle(key)
             finally:

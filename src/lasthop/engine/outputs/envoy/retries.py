@@ -22,8 +22,7 @@ from google.protobuf.wrappers_pb2 import UInt32Value
 
 from lasthop.engine.outputs.envoy.encode import encode, field, packed, seconds
 from lasthop.engine.plan import routing
-from lasthop.engine.plan.connecting import ConnectRules, RetryBudget
-from lasthop.engine.plan.upstream import Protocol
+from lasthop.engine.plan.upstream import ConnectRules, Protocol, RetryBudget
 
 UNSENT: Final = ("connect-failure", "refused-stream", "reset-before-request")
 """What never reached the backend: no connection or no handshake, or a stream that it refused unprocessed. A reset after the

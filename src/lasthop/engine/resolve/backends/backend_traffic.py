@@ -22,9 +22,8 @@ from lasthop.base.api.routes import SessionPersistence
 from lasthop.base.api.traffic import LocalPolicyTargetReference, RetryConstraint, XBackendTrafficPolicy
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition, failed, true
-from lasthop.engine.plan.connecting import RetryBudget
 from lasthop.engine.plan.problem import Problem, joined, not_found, unsupported_value
-from lasthop.engine.plan.upstream import Hop
+from lasthop.engine.plan.upstream import Hop, RetryBudget
 from lasthop.engine.resolve.backends import xbackends
 from lasthop.engine.resolve.backends.reach import REACH
 from lasthop.engine.resolve.gateways.ports import serves_nothing
