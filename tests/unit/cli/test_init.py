@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import hashes
 
 from lasthop.cli.args.backends import is_path
 from lasthop.cli.args.values import program
@@ -280,3 +281,13 @@ def test_a_name_needs_one_address_that_answers_and_none_with_another_certificate
         assert refused.exit_code == 1
         assert "CN=other" in refused.stderr
         assert not (tmp_path / "other").exists()
+
+
+def test_a_pin_alone_verifies_no_name(tmp_path: Path) -> None:
+    own = Certificate("backend")
+    with contextlib.closing(Backend(own.server_context())) as backend:
+        pin = own.certificate.fingerprint(hashes.SHA256()).hex()
+        result = lasthop("init", tmp_path / "demo", "--to", f"https://127.0.0.1:{backend.port}", "--pin", pin)
+    assert result.exit_code == 0
+    assert "  backend is sent as SNI, and no name is verified.\n" in result.stderr
+    assert "in its certificate" not in result.stderr
