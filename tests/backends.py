@@ -67,6 +67,7 @@ class Backend:
         client_or_400: bool = False,
         alert: int | None = None,
         delay: float = 0,
+        at: tuple[str, int] = ("127.0.0.1", 0),
     ) -> None:
         self.name = name
         self._delay, self._closing = delay, threading.Event()
@@ -76,7 +77,7 @@ class Backend:
         self.banner = banner
         self._local = threading.local()
         self._open: set[socket.socket] = set()
-        self._listening = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self._listening = socket.create_server(at, backlog=128)
         self.port: int = self._listening.getsockname()[1]
         self.context = context
         self._thread = threading.Thread(target=self._accept, daemon=True)

@@ -33,6 +33,7 @@ LABELS = {"app": "web", "tier": "front", "example.com/team": "a"}
         (("get", "hr", "a", "b", "-o", "wide"), "use: lasthop status hr a b -o wide"),
         (("describe", "hr/a", "btp/b"), "use: lasthop explain hr/a btp/b"),
         (("logs",), "use: lasthop tap"),
+        (("restart", "objects"), "use: lasthop run --replace objects"),
         (("apply", "-f", "x"), "by kubectl apply"),
     ],
 )

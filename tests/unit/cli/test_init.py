@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import socket
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import hashes
 
 from lasthop.cli.args.backends import is_path
 from lasthop.cli.args.values import program
 from lasthop.edge.admission.chain import admit
+from tests.backends import Backend
+from tests.certificates import Certificate, dns
 from tests.folders import CA, lasthop
 from tests.ports import free_port
 
@@ -299,3 +305,38 @@ def test_a_backend_in_the_place_of_a_folder_is_recognised(words: tuple[str, ...]
     assert result.exit_code in (1, 2)
     assert said in result.stderr
     assert "secret" not in result.stderr
+
+
+def test_a_name_needs_one_address_that_answers_and_none_with_another_certificate(
+    tmp_path: Path, ca: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = Certificate("backend", CA, sans=dns("api.example")).server_context()
+    with contextlib.closing(Backend(good)) as backend:
+        places = [("127.0.0.9", backend.port), ("127.0.0.1", backend.port)]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
+        real = socket.getaddrinfo
+
+        def resolve(host: str, *args: Any, **rest: Any) -> list[Any]:
+            return found if host == "api.example" else real(host, *args, **rest)
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+        args = ("--to", f"https://api.example:{backend.port}", "--ca", ca)
+        warned = lasthop("init", tmp_path / "demo", *args)
+        assert warned.exit_code == 0
+        assert f"! https://api.example:{backend.port}: 127.0.0.9:{backend.port} refuses the connection" in warned.stderr
+        assert "Requests go to its other addresses" in warned.stderr
+        with contextlib.closing(Backend(Certificate("other").server_context(), at=places[0])):
+            refused = lasthop("init", tmp_path / "other", *args)
+        assert refused.exit_code == 1
+        assert "CN=other" in refused.stderr
+        assert not (tmp_path / "other").exists()
+
+
+def test_a_pin_alone_verifies_no_name(tmp_path: Path) -> None:
+    own = Certificate("backend")
+    with contextlib.closing(Backend(own.server_context())) as backend:
+        pin = own.certificate.fingerprint(hashes.SHA256()).hex()
+        result = lasthop("init", tmp_path / "demo", "--to", f"https://127.0.0.1:{backend.port}", "--pin", pin)
+    assert result.exit_code == 0
+    assert "  backend is sent as SNI, and no name is verified.\n" in result.stderr
+    assert "in its certificate" not in result.stderr

@@ -62,3 +62,15 @@ def test_an_address_asks_for_what_it_was_made_from() -> None:
     asked = Filter('a&b="<', "n/m", "e/g", LineState.PARTLY, 2)
     assert address(asked) == "?q=a%26b%3D%22%3C&namespace=n%2Fm&gateway=e%2Fg&state=partly-failing&page=2"
     assert address(asked, state=None, page=None, q="") == "?namespace=n%2Fm&gateway=e%2Fg"
+
+
+async def test_findings_below_a_tall_picture_are_counted_above_it(tmp_path: Path) -> None:
+    async with (
+        shop.opened(shop.shop(), tmp_path / "s") as (_, port),
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as page,
+    ):
+        whole = await (await page.get("/")).text()
+    above, _, below = whole.partition('<section class="gateway"')
+    (count,) = re.findall(r'href="#findings">(\d+) findings? below</a>', above)
+    listed = below.partition('id="findings"')[2].partition("</ul>")[0]
+    assert int(count) == len(re.findall(r'<span class="severity">', listed)) > 0

@@ -56,7 +56,9 @@ def _backend(looked: Looked) -> Iterator[str]:
         return
     yield click.style(f"{MARKS['pass'][0]} {printable(_works(looked))}", fg="green")
     if looked.learned:
-        yield f"  The name is that in its certificate; --hostname {looked.starter.hostname} states it."
+        name = looked.starter.hostname
+        stated = f"The name is that in its certificate; --hostname {name} states it."
+        yield f"  {f'{name} is sent as SNI, and no name is verified.' if _hash_only(looked.backend) else stated}"
     for check in looked.checks:
         yield click.style(f"{MARKS['warn'][0]} {printable(f'{url}: {_meaning(looked, check)}{check.found}')}", fg="yellow")
         if check.remedy:

@@ -194,8 +194,20 @@ def _try(backend: Backend, name: str, address: str, hostname: str) -> EndpointRe
     for target in result.targets:
         if target.refused or not target.endpoints:
             return EndpointResult("", (Check("policy", CheckOutcome.FAIL, target.refused or target.unused),))
-        return next((each for each in target.endpoints if not each.passes), target.endpoints[0])
+        return _of_all(target.endpoints)
     return EndpointResult("", (Check("policy", CheckOutcome.FAIL, "; ".join(problems) or "it has no backend"),))
+
+
+def _of_all(endpoints: Sequence[EndpointResult]) -> EndpointResult:
+    """Returns the result for a name with several addresses: every one that answers must pass, and one of them must answer."""
+    silent = [each for each in endpoints if each.checks[0].state is CheckOutcome.FAIL]
+    answering = [each for each in endpoints if each not in silent] or silent
+    shown = next((each for each in answering if not each.passes), answering[0])
+    if not (shown.passes and silent):
+        return shown
+    passed_over = "Requests go to its other addresses, and to this one as soon as it is there."
+    warned = (msgspec.structs.replace(each.checks[0], state=CheckOutcome.WARN, remedy=passed_over) for each in silent)
+    return msgspec.structs.replace(shown, checks=(*shown.checks, *warned))
 
 
 def _proposals(backend: Backend, name: str, shown: BackendLook) -> Iterator[Proposal]:
