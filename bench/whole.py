@@ -46,13 +46,14 @@ def testing() -> Row:
 
 
 @click.command("bench.whole")
+@click.option("--image/--no-image", "with_image", default=True, show_default=True, help="Whether to measure the image.")
 @click.option("--tests", is_flag=True, help="Run `make test`, too.")
-def command(tests: bool) -> None:
+def command(with_image: bool, tests: bool) -> None:
     """What installing Lasthop takes of a disk, and `make test` of time. The exit status is 1 if a figure misses its goal."""
     others = Others()
     rows: list[Row] = []
     failed = 0
-    for measure in (installing, image, testing) if tests else (installing, image):
+    for measure in (installing, *([image] if with_image else ()), *([testing] if tests else ())):
         try:
             rows.append(measure())
         except subprocess.CalledProcessError as error:
