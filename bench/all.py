@@ -32,7 +32,7 @@ PARTS = (
         ("--sizes", "100,1000,5000", "--largest", "10000", "--peer-edits", "1", "--gateways", "10x500"),
         ("--sizes", "20", "--largest", "50", "--edits", "2", "--peer-edits", "1", "--gateways", "3x5"),
     ),
-    Part("bench.whole", (), ()),
+    Part("bench.whole", (), ("--no-image",)),
 )
 
 

@@ -14,6 +14,7 @@ from bench.control.edits import Editor
 from bench.control.side_by_side import Figures, Say, median_ms
 
 PROXIES = 100
+"""With the real one: a Gateway may have so many streams."""
 EDITS = 10
 
 
@@ -29,7 +30,7 @@ def proxies(editor: Editor, socket: Path, figures: Figures, say: Say) -> None:
         figures.add(f"{PROXIES} proxies: all have everything after", "s", time.perf_counter() - began)
         editor.quiet(1)
         figures.add(f"{PROXIES} proxies: controller CPU to connect them", "s", system.cpu() - cpu)
-        figures.add(f"{PROXIES} proxies: controller memory for each", "MiB", (system.memory() - memory) / PROXIES)
+        figures.add(f"{PROXIES} proxies: controller memory for each", "MiB", (system.memory() - memory) / (PROXIES - 1))
         editor.rest(2)
         times, cpus = [], []
         for count in range(EDITS):
@@ -46,7 +47,7 @@ def proxies(editor: Editor, socket: Path, figures: Figures, say: Say) -> None:
 
 @contextlib.contextmanager
 def _fleet(socket: Path, gateway: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "bench.control.proxies", str(socket), gateway, str(PROXIES)]
+    command = [sys.executable, "-m", "bench.control.proxies", str(socket), gateway, str(PROXIES - 1)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         yield process

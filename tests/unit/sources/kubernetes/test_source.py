@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 from lasthop.base.api.bundle import BUNDLE_VERSION
@@ -18,6 +19,7 @@ from lasthop.edge.sources.kubernetes.source import KubernetesSource
 from lasthop.edge.sources.source import Batch
 from lasthop.engine.plan.finding import Finding
 from tests.api_objects import mk_config_map, mk_pod, mk_policy, mk_route, mk_selector
+from tests.clock import Clock
 from tests.fake_api import GATEWAY, FakeApi, Refusal, client_of, serving, until
 from tests.metrics import count
 from tests.unit.sources.kubernetes.reflecting import FAST
@@ -88,7 +90,29 @@ async def test_events_are_coalesced_into_one_batch(api: FakeApi) -> None:
         for number in range(20):
             api.put("httproutes", mk_route(f"r{number}"))
         await until(lambda: len(reader.names("HTTPRoute")) == 20)
-        assert len([batch for batch in reader.batches if batch.changes]) == 1
+        assert len([batch for batch in reader.batches if batch.changes]) <= 2, "the first may be taken at once"
+
+
+async def test_a_single_edit_waits_for_no_others_and_the_next_for_the_rest_of_the_interval(api: FakeApi) -> None:
+    interval, clock = 3600.0, Clock()
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        await asyncio.sleep(min(seconds, 0.01))
+
+    timing = msgspec.structs.replace(FAST, sleep=sleep, clock=clock)
+    async with reading(api, settle=interval, timing=timing, discovery_interval=interval) as reader:
+        await until(lambda: 0.0 in waits and api.watching("httproutes"))  # it has looked for changes after the first batch
+        clock.now = interval
+        waits.clear()
+        api.put("httproutes", mk_route("a"))
+        await until(lambda: reader.names("HTTPRoute") == ["a"])
+        assert not any(waits)
+        clock.now += 1
+        api.put("httproutes", mk_route("b"))
+        await until(lambda: reader.names("HTTPRoute") == ["a", "b"])
+        assert interval - 1 in waits
 
 
 async def test_403_on_backendtlspolicies_means_no_first_batch_until_allowed(api: FakeApi) -> None:

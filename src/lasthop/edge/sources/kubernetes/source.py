@@ -54,7 +54,7 @@ DISCOVERY_INTERVAL: Final = 10.0
 RETRY: Final = 1.0
 """The interval while discovery fails."""
 SETTLE: Final = 0.005
-"""Seconds to wait for further changes before a batch is yielded, because changes seldom come alone."""
+"""Minimum seconds between two batches: changes that follow one another are taken together, and a single one at once."""
 ABSENT_AFTER: Final = 3.0
 """Seconds between the two discoveries that must miss a kind before it counts as absent: a starting server may not know all its
 CRDs yet, and a CRD may be deleted only to be replaced."""
@@ -211,10 +211,12 @@ class KubernetesSource:
             self.started = True
             tasks.create_task(self._prover.run())
             self._news.set()
+            taken = -self._settle
             while True:
                 await self._news.wait()
-                await asyncio.sleep(self._settle)
+                await self._timing.sleep(max(0.0, taken + self._settle - self._timing.clock()))
                 self._news.clear()
+                taken = self._timing.clock()
                 batch = self._batch({}, self.unknown())
                 proven = self._prover.take()
                 if not self._changes and not proven and batch == published:
@@ -227,7 +229,7 @@ class KubernetesSource:
         that moment belong to the next batch, so that a client that keeps writing cannot delay the start."""
         while True:
             await self._news.wait()
-            await asyncio.sleep(self._settle)
+            await self._timing.sleep(self._settle)
             self._news.clear()
             self._log_findings(self.findings())
             if not self.complete:
