@@ -29,7 +29,7 @@ from bench.import_traefik import traefik
 from conformance import lasthop, preflight, sandbox
 from conformance.build import SERVERS, build_one, path_of
 from conformance.children import Server, check, say
-from conformance.cluster import Cluster
+from conformance.cluster import Cluster, has_condition
 
 _CLIENT_CERTIFICATE = "protocols/client-certificate"
 SYSTEMS = {
@@ -94,7 +94,8 @@ async def judge_traefik(cluster: Cluster, arguments: dict[str, Any]) -> int:
         "spec": spec,
     }
     await cluster.apply([made])
-    provider = {"experimentalChannel": True, "statusAddress": {"ip": "127.0.0.1"}}
+    # Kind to it: with its limit of API requests it writes hundreds of statuses before it serves the routes.
+    provider = {"experimentalChannel": True, "statusAddress": {"ip": "127.0.0.1"}, "qps": -1}
     config = {
         "entryPoints": {f"p{port}": {"address": f":{port}"} for port in ENTRY_POINTS},
         "providers": {"kubernetesGateway": provider},
@@ -105,6 +106,10 @@ async def judge_traefik(cluster: Cluster, arguments: dict[str, Any]) -> int:
     path.write_text(yaml.safe_dump(config))
     program = path_of(traefik.PROGRAM)
     await cluster.start("traefik", [program, f"--configfile={path}"], {"KUBECONFIG": str(cluster.kubeconfig)})
+    class_path = "/apis/gateway.networking.k8s.io/v1/gatewayclasses/traefik"
+    async with asyncio.timeout(60):  # until then its class claims nothing
+        while not has_condition(await cluster.api.get(class_path), "Accepted"):  # noqa: ASYNC110 - the event is elsewhere
+            await asyncio.sleep(0.2)
     return await _judge(cluster, arguments, "traefik", "--dial", "127.0.0.1", "--version-judged", traefik.VERSION)
 
 

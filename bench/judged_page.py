@@ -27,8 +27,8 @@ ABOUT: Final = {
     ),
     "traefik": (
         "Traefik v3.7.13",
-        "Built without ACME, on the host, with an entry point for each listener's port, `experimentalChannel: true`; else as "
-        "shipped. Features as its GatewayClass claims them.",
+        "Built without ACME, on the host, with an entry point for each listener's port, `experimentalChannel: true` and no "
+        "limit of API requests; else as shipped. Features as its GatewayClass claims them.",
     ),
 }
 INTRODUCTION: Final = """# Judged
@@ -43,9 +43,11 @@ have 60 seconds to take effect. Severities: *plaintext*: bytes without TLS reach
 request reached a backend although its connection must fail. *closed*: a request failed that must succeed. *status*: a
 condition, or the code that a client received, differs.
 
-Two readings matter. Names are matched by RFC 9525, which obsoletes RFC 6125; the older one let clients accept a wildcard that
-is only a part of a label. And the API leaves further checks of CA content, such as dates, to implementations, but calls a
+Three readings matter. Names are matched by RFC 9525, which obsoletes RFC 6125; the older one let clients accept a wildcard
+that is only a part of a label. The API leaves further checks of CA content, such as dates, to implementations, but calls a
 reference invalid whose data is malformed; so `status` asks for the condition there, with any reason.
+And a policy for a port holds beside one for the whole Service, as upstream's conformance test has it; the API does not rank
+them in words.
 """
 NOT_JUDGED: Final = """
 ## Not judged

@@ -133,6 +133,11 @@ SECTION: Final = Requirement(
     "interpreted as a port name for a Service.",
     f"{_GEP}, Answered Questions",
 )
+SECTION_BESIDE: Final = Requirement(
+    "BackendTLSPolicies targeting the same Service with and without a section name […] HTTP request sent to Service using the "
+    "BackendTLSPolicy with section name should succeed",
+    "the official conformance test BackendTLSPolicyConflictResolution",
+)
 SECTION_MISSING: Final = Requirement(
     "If a SectionName is specified, but does not exist on the targeted object, the Policy must fail to attach, and the policy "
     "implementation should record a `ResolvedRefs` or similar Condition in the Policy's status.",

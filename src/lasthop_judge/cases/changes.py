@@ -267,7 +267,7 @@ CASES: Final = (
     change(
         "section-added",
         "a policy for the port is added, with another CA",
-        r.SECTION,
+        r.SECTION_BESIDE,
         put("a policy for the port is added", REFUSED, Policy((Ref("other"),), name="port", section="https")),
         bundles=(RIGHT, OTHER),
     ),

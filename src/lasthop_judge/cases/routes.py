@@ -106,7 +106,7 @@ PRECEDENCE: Final = (
     sections(
         "section-first",
         "a policy for one port beats that for the whole Service on its port",
-        r.SECTION,
+        r.SECTION_BESIDE,
         PASSES,
         "one",
         ONE,
@@ -123,11 +123,11 @@ PRECEDENCE: Final = (
         WHOLE,
         sni="two.example",
     ),
-    sections("section-wrong", "the policy for the port has the wrong CA", r.SECTION, REFUSED, "one", ONE_WRONG, WHOLE),
+    sections("section-wrong", "the policy for the port has the wrong CA", r.SECTION_BESIDE, REFUSED, "one", ONE_WRONG, WHOLE),
     sections(
         "section-right",
         "the policy for the port has the right CA, that for the Service the wrong one",
-        r.SECTION,
+        r.SECTION_BESIDE,
         PASSES,
         "one",
         ONE,

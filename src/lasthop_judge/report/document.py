@@ -8,13 +8,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from lasthop_judge.model import Area, CaseVerdict, FaultSeverity, Outcome
+from lasthop_judge.model import Area, CaseVerdict, Expected, FaultSeverity, Outcome, Requirement
+from lasthop_judge.requirements import CONNECT, GRPC_ROUTE, MIRROR, NEVER_PLAINTEXT, TLS_ROUTE
 
 VERSION: Final = 1
 EXIT_CODES: Final = {FaultSeverity.PLAINTEXT: 6, FaultSeverity.OPEN: 5, FaultSeverity.CLOSED: 4, FaultSeverity.STATUS: 3}
 """By the worst fault; 0 without one."""
 UNJUDGED: Final = 1
 """No fault, but nothing was judged, or some cases were not although they should have been."""
+
+
+_AGAINST_PLAINTEXT: Final = (CONNECT, NEVER_PLAINTEXT, GRPC_ROUTE, MIRROR, TLS_ROUTE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,13 +87,21 @@ def as_document(report: RunReport) -> dict[str, Any]:
     }
 
 
+def requirement(verdict: CaseVerdict) -> Requirement:
+    """Returns the requirement of the case. Plaintext breaks the requirement of TLS, not one of names or dates."""
+    case = verdict.case
+    if verdict.severity is FaultSeverity.PLAINTEXT and case.requirement not in _AGAINST_PLAINTEXT:
+        return NEVER_PLAINTEXT if case.expect is Expected.REFUSED_5XX else CONNECT
+    return case.requirement
+
+
 def _case(verdict: CaseVerdict) -> dict[str, Any]:
     case = verdict.case
     found: dict[str, Any] = {
         "id": case.id,
         "area": str(case.area),
         "title": case.title,
-        "requirement": dataclasses.asdict(case.requirement),
+        "requirement": dataclasses.asdict(requirement(verdict)),
         "expected": [str(case.expect), *(str(step.expect) for step in case.steps)],
         "via": str(case.via),
         "features": list(case.needs),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from lasthop_judge.model import CaseVerdict, Outcome
-from lasthop_judge.report.document import RunReport
+from lasthop_judge.report.document import RunReport, requirement
 
 
 def as_junit(report: RunReport) -> str:
@@ -29,7 +29,8 @@ def _case(suite: ElementTree.Element, verdict: CaseVerdict) -> None:
     if verdict.outcome is Outcome.FAIL:
         seen = "; ".join(f"{fault.step}: {fault.seen}" if fault.step else fault.seen for fault in verdict.faults)
         failure = ElementTree.SubElement(found, "failure", type=str(verdict.severity), message=_clean(seen))
-        lines = (f"required: {case.requirement.sentence} ({case.requirement.source})", *verdict.repeat)
+        broken = requirement(verdict)
+        lines = (f"required: {broken.sentence} ({broken.source})", *verdict.repeat)
         failure.text = _clean("\n".join(lines))
     elif verdict.outcome is not Outcome.PASS:
         ElementTree.SubElement(found, "skipped", message=_clean(f"{verdict.outcome}: {verdict.why}"))

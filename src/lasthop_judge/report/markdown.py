@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lasthop_judge.model import CaseVerdict, Outcome
 from lasthop_judge.objects import as_yaml
-from lasthop_judge.report.document import RunReport
+from lasthop_judge.report.document import RunReport, requirement
 from lasthop_judge.report.text import summary
 
 
@@ -45,7 +45,8 @@ def _fault(verdict: CaseVerdict, objects: bool, heading: str) -> Iterator[str]:
     yield ""
     for fault in verdict.faults:
         yield f"- Observed: {f'{fault.step}: ' if fault.step else ''}{_escaped(fault.seen)}"
-    yield f"- Required: “{case.requirement.sentence}” ({case.requirement.source})"
+    broken = requirement(verdict)
+    yield f"- Required: “{broken.sentence}” ({broken.source})"
     for note in verdict.notes:
         yield f"- Note: {_escaped(note)}"
     if verdict.repeat:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from lasthop_judge.model import CaseVerdict, Outcome
-from lasthop_judge.report.document import RunReport
+from lasthop_judge.report.document import RunReport, requirement
 
 WIDTH: Final = 118
 FEW: Final = 4
@@ -57,7 +57,8 @@ def _fault(verdict: CaseVerdict) -> Iterator[str]:
     yield f"FAIL {case.id} ({verdict.severity}): {case.title}"
     for fault in verdict.faults:
         yield from _wrapped("observed", f"{fault.step}: {fault.seen}" if fault.step else fault.seen)
-    yield from _wrapped("required", f"“{case.requirement.sentence}” ({case.requirement.source})")
+    broken = requirement(verdict)
+    yield from _wrapped("required", f"“{broken.sentence}” ({broken.source})")
     for number, command in enumerate(verdict.repeat):
         yield f"  {'' if number else 'repeat':<9} {command}"
 

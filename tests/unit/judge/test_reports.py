@@ -11,10 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from lasthop.cli.main import main
+from lasthop_judge import requirements as r
 from lasthop_judge.cases import ALL
 from lasthop_judge.command.cli import FORMATS, _rendered
 from lasthop_judge.model import CaseVerdict, Fault, FaultSeverity, Outcome
-from lasthop_judge.report.document import JudgedGateway, RunReport, as_document, report_of
+from lasthop_judge.report.document import JudgedGateway, RunReport, as_document, report_of, requirement
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs" / "judge.schema.json").read_text())
 HOSTILE = "a | b <script>alert(1)</script> \x00\x1b[31m `x` & ]]>"
@@ -83,6 +84,18 @@ def test_certificates_of_a_failing_case_are_literal_blocks() -> None:
     failed = CaseVerdict(ALL[0], Outcome.FAIL, (Fault(FaultSeverity.OPEN, "seen"),), objects=({"data": {"ca.crt": pem}},))
     for name in ("markdown", "html"):
         assert "ca.crt: |\n    -----BEGIN" in _rendered(report_of(JudgedGateway(""), [failed]), name)
+
+
+def test_plaintext_breaks_the_requirement_of_tls_and_not_that_of_dates() -> None:
+    cases = {case.id: case for case in ALL}
+
+    def broken(id: str, severity: FaultSeverity) -> str:
+        return requirement(CaseVerdict(cases[id], Outcome.FAIL, (Fault(severity, "seen"),))).source
+
+    assert broken("protocols/grpc-expired", FaultSeverity.PLAINTEXT) == r.CONNECT.source
+    assert broken("protocols/grpc-expired", FaultSeverity.OPEN) == r.DATES.source
+    assert broken("protocols/grpc", FaultSeverity.PLAINTEXT) == r.GRPC_ROUTE.source
+    assert broken("invalid/missing", FaultSeverity.PLAINTEXT) == r.NEVER_PLAINTEXT.source
 
 
 def test_a_folder_that_cannot_be_written_is_one_line() -> None:
