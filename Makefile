@@ -90,7 +90,7 @@ bench-quick: setup ## Measure the same with few objects: 5 minutes (root, Go)
 import-traefik: setup ## Compare a real Traefik with what the import says of it (needs Go; builds it once)
 	@$(BIN)/python -m bench.import_traefik
 
-judge: setup ## Judge Lasthop and Envoy Gateway on a real API server, and write docs/judged.md: CASES (root, Go)
+judge: setup ## Judge Lasthop, Envoy Gateway and Traefik on a real API server, and write docs/judged.md: CASES (root, Go)
 	@$(BIN)/python -m bench.judged $(if $(CASES),--cases '$(CASES)')
 
 # A whole run begins with the checks of the node that it runs on.

@@ -28,10 +28,10 @@ def interrupted(number: int, frame: FrameType | None) -> None:
 
 @click.command("bench")
 @click.option("--sizes", default="100,5000", show_default=True, help="Numbers of policies.")
-@click.option("--edits", default=20, show_default=True, type=click.IntRange(1), help="How many of each kind, at each size.")
+@click.option("--edits", default=20, show_default=True, type=click.IntRange(1), help="Edits of each kind, at each size.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False), help="Everything that was seen; - is standard output.")
 def command(sizes: str, edits: int, json_file: str | None) -> None:
-    """How long a saved edit takes to show in traffic, and what it costs, at several sizes (see bench/README.md)."""
+    """Measures the time from a saved edit until traffic shows it, and its cost, at several sizes (see bench/README.md)."""
     progress = Console(stderr=True, highlight=False)
     results: list[Result] = []
     for size in [int(each) for each in sizes.split(",")]:

@@ -1,7 +1,7 @@
 """Measures the start of a controller with 5,000 policies on a real API server: `python -m bench.cold_start`.
 
-Two starts of one `lasthop controller`, as a process beside the cluster: the first finds no status and writes them all; before
-the second, the first is killed, and nothing is left to write. From the start of the process until it serves proxies, until the
+Starts one `lasthop controller` twice, as a process beside the cluster. The first finds no status and writes all; the bench
+kills it before the second, which finds all statuses written. From the start of the process until it serves proxies, until the
 proxy has confirmed everything, and until the last status is written.
 """
 
@@ -31,7 +31,7 @@ WRITES = "lasthop_status_writes_total"
 ADMIN = "http://127.0.0.1:19000"
 PATIENCE = 900.0
 SECONDS = 30.0
-"""What "starts in seconds" may mean at 5,000, until it serves proxies."""
+"""Goal for a start with 5,000 policies, in seconds until it serves proxies."""
 
 
 async def scenario(cluster: Cluster, arguments: dict[str, Any]) -> int:
@@ -74,7 +74,7 @@ async def _watch(controller: Server, statuses: int, name: str) -> float:
             passed = time.monotonic() - began
             serving = serving or (passed if metrics["lasthop_ready"] else 0.0)
             synced = synced or (passed if metrics.get("lasthop_xds_synced", 0) else 0.0)
-            # Nothing pending right after the start may only mean that nothing has been asked for yet.
+            # An empty queue right after the start may only mean that no status has been computed yet.
             quiet = synced and not metrics["lasthop_status_pending"]
             written = written or (passed if quiet and metrics[f"{WRITES}_writes"] >= statuses else 0.0)
     writes = metrics[f"{WRITES}_writes"]

@@ -29,7 +29,8 @@ COMPLETION = {"_LASTHOP_COMPLETE": "bash_complete", "COMP_WORDS": "lasthop ex", 
 
 
 def cpu(arguments: list[str], variables: Mapping[str, str]) -> float:
-    """Returns what one run takes, whatever its exit status: there are findings, and no backend answers the probe."""
+    """Returns the cost of one run. It ignores the exit status, because there are findings, and no backend answers the
+    probe."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-m", "lasthop.cli.main", *arguments], env=variables, capture_output=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,11 +1,11 @@
 """Measures how a flood of failing requests affects other requests: `python -m bench.failing`.
 
-One gateway with a good backend and one that fails: nothing listens on its port, or (`--kind wrong-name`) a process of its own
-shows a certificate for another name, which costs it a handshake for each request. Good traffic is measured alone, then for a
-minute each beside 2,000 failing requests a second and, as the control, beside as many that succeed (`--control direct`: Envoy
-answers them itself; `backend`: another good backend does), in rounds that take turns, and alone again. The client takes CPU
-from Envoy in both arms alike, so what failures add is the ratio of the two p99s. Promised: it is 1, memory of both processes
-stops growing, and the status of the failing policy changes a few times however many requests fail.
+One gateway has a good backend and a failing one: nothing listens on its port, or (`--kind wrong-name`) a separate process
+presents a certificate for another name, so each request costs a handshake. The bench measures good traffic alone, then for a
+minute each beside 2,000 failing requests a second and, as the control, beside as many successful ones, in alternating rounds,
+and alone again. With `--control direct` Envoy answers the control's requests itself, with `backend` another good backend does.
+The client takes CPU from Envoy in both arms alike, so what failures add is the ratio of the two p99s. Promised: it is 1,
+memory of both processes stops growing, and the status of the failing policy changes a few times however many requests fail.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ GROWTH = 64.0
 
 
 class Good(threading.Thread):
-    """Asks for the good host so many times a second, and remembers how long each answer took."""
+    """Requests the good host at a fixed rate, and records the duration of each response."""
 
     def __init__(self, port: int, host: str) -> None:
         super().__init__(daemon=True)
@@ -242,7 +242,7 @@ def _other_name(each: PolicySet, port: int) -> PolicySet:
     default="direct",
     show_default=True,
     type=click.Choice(["direct", "backend"]),
-    help="Who answers the requests of the control: Envoy, or another backend.",
+    help="The responder for the control's requests: Envoy, or another backend.",
 )
 @click.option("--flood", "asked", hidden=True)
 def main(seconds: float, kind: str, control: str, asked: str | None) -> None:

@@ -1,7 +1,7 @@
 """Kills controllers, Envoy and kube-apiserver with kill -9 in turn, under load, on a real cluster: `python -m bench.failover`.
 
 Lasthop runs as users install it: two replicas of the controller, two proxies, a TLS backend under a BackendTLSPolicy. After
-each kill an edit of the policy must reach the backend. Promised: no request fails but those in flight on a killed Envoy; no
+each kill an edit of the policy must reach the backend. Promises: only requests in flight on a killed Envoy fail; no
 byte of plaintext reaches the backend; another replica leads within 15 s; the Gateway's status does not flip.
 """
 

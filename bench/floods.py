@@ -1,8 +1,8 @@
 """Floods a controller from peers, for the rows of `python -m bench.neighbour --floods`, and measures others' edits meanwhile.
 
-`lasthop controller` on the API server of the tests, with two Gateways. Whoever floods has the credentials of one of them,
-reaches the webhook, or is another user of the machine; it runs in a process of its own, as fast as it can. Somebody else's
-HTTPRoutes are edited meanwhile, each until its status is written. No root and no cluster.
+`lasthop controller` on the API server of the tests, with two Gateways. The flooding peer has the credentials of one Gateway's
+proxies, reaches the webhook, or is another user of the machine; it runs in a separate process at full speed. Meanwhile the
+bench edits HTTPRoutes of another owner, and waits for the status after each edit. No root and no cluster.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Seen(msgspec.Struct, frozen=True):
     resident: float
     """MiB."""
     lost: int
-    """How often the Lease was lost."""
+    """Number of losses of the Lease."""
 
     @property
     def kept(self) -> bool:

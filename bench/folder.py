@@ -139,12 +139,12 @@ class PolicySet:
 
     @property
     def host(self) -> str:
-        """What clients ask the Gateway for."""
+        """The hostname of clients' requests."""
         return f"{self.name}.example"
 
     @property
     def sni(self) -> str:
-        """What the policy demands of the backend; the certificate has `*.bench.example`."""
+        """The name that the policy requires; the certificate has `*.bench.example`."""
         return f"{self.name}-{self.edition}.bench.example"
 
     def text(self) -> str:

@@ -1,7 +1,7 @@
 """Measures the control plane's share of a start in files mode, in CPU seconds, without Envoy: `python -m bench.folder_start`.
 
-Reading and admitting the folder, applying it, working out everything that Envoy and people are told, and saving the state:
-once with an empty state directory, and once more, in a new process, with an unchanged folder.
+It reads, admits and applies the folder, computes all outputs for Envoy and users, and saves the state: once with an empty
+state directory, and again, in a new process, with an unchanged folder.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ FEW: Final = 100
 """A small installation: what a process costs before it has anything to do."""
 SOME: Final = 1_000
 MANY: Final = 5_000
-"""The size that goals in multiples of a peer are about: what a peer does with few objects is quick anyway. And the largest
-for goals of what must grow with the size."""
+"""The size that goals in multiples of a peer are about: what a peer does with few objects is quick anyway. The largest size
+for goals of figures that grow with the size."""
 
 GOALS: Final[Mapping[tuple[str, str], tuple[Goal, ...]]] = {
     ("control", "first start: controller CPU"): (_ours(0.4, FEW), _ratio(0.4, MANY)),

@@ -1,6 +1,6 @@
 """Measures `lasthop import` with 10,000 Ingresses, as a multiple of parsing the file: `python -m bench.importing`.
 
-The ratio says more than seconds on a machine that others use too: both parts run one after the other on the same cores.
+On a shared machine the ratio is more reliable than seconds: both parts run one after the other on the same cores.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 bench.instructions`.
 
 Envoy runs under valgrind (callgrind), three times: without the log of samples, with it and no request taken, and with every
-request taken. Of each, the instructions in user space of the threads that handle requests are counted, over connections that
-are open already. Nobody reads counters: that is work of the main thread. The three take turns, and the cost at a high rate is
-put together: the filter for every request, a line for so many a second.
+request taken. It counts the user-space instructions of the threads that handle requests, over open connections. No process
+reads counters, because the main thread would do that. The three take turns, and the cost at a high rate is put together: the
+filter for every request, a line for so many a second.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def control(pid: int, command: str) -> None:
 @click.command()
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(2), help="Of 800 requests for each of the three.")
 def main(rounds: int) -> None:
-    """What observing costs Envoy, in instructions of a request."""
+    """Measures the cost of observation for Envoy, in instructions of a request."""
     if not (shutil.which("valgrind") and shutil.which("callgrind_control")):
         sys.exit("valgrind is not installed; Debian and others have a package of that name")
     counted: dict[str, list[float]] = {name: [] for name in PROGRAMS}
@@ -179,7 +179,7 @@ def main(rounds: int) -> None:
     click.echo(f"instructions of a request without a log of samples: {base:,.0f}")
     taken_none = _difference(counted["none taken"], counted["without"], base)
     taken = _difference(counted["all taken"], counted["none taken"], base)
-    click.echo(f"  the log, of which no request is taken: {taken_none[0]:+.2f} ± {taken_none[1]:.2f} % (95 %)")
+    click.echo(f"  the log, without a sampled request: {taken_none[0]:+.2f} ± {taken_none[1]:.2f} % (95 %)")
     click.echo(f"  a request that is taken: {taken[0]:+.2f} ± {taken[1]:.2f} %")
     share = SAMPLES / RATE
     cost, noise = (taken_none[n] + share * taken[n] for n in (0, 1))

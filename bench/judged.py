@@ -27,7 +27,7 @@ from bench import judged_page
 from bench.control import envoy_gateway
 from bench.import_traefik import traefik
 from conformance import lasthop, preflight, sandbox
-from conformance.build import build, build_one, path_of
+from conformance.build import SERVERS, build_one, path_of
 from conformance.children import Server, check, say
 from conformance.cluster import Cluster
 
@@ -126,10 +126,15 @@ def main() -> int:
     parser.add_argument("--cases", default="", metavar="RE")
     arguments = parser.parse_args()
     preflight.check()
-    build()
-    envoy_gateway.build()
-    build_one(traefik.PROGRAM)
-    for system in [arguments.system] if arguments.system else SYSTEMS:
+    systems = [arguments.system] if arguments.system else [*SYSTEMS]
+    for program in SERVERS:
+        build_one(program)
+    for system in systems:
+        if system == "envoy-gateway":
+            envoy_gateway.build()
+        if system == "traefik":
+            build_one(traefik.PROGRAM)
+    for system in systems:
         found = []
         for cases in [arguments.cases] if arguments.cases else SYSTEMS[system]:
             with tempfile.TemporaryDirectory(prefix="judged-") as folder:

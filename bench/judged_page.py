@@ -37,10 +37,11 @@ What gateways verify on the last hop, measured by [`lasthop judge`](judge.md) wi
 real API server (Kubernetes 1.36.3), Gateway API v1.7.0, experimental channel. `make judge` writes this page.
 
 A fault is listed only where the specification, an API comment or an RFC requires otherwise in words, and those words stand
-beside it. Where support is left to implementations, a refusal counts as *not claimed*. Changes at run time have 60 seconds to
-take effect. Severities: *plaintext*: bytes without TLS reached a backend that a policy targets. *open*: a request reached a
-backend although its connection must fail. *closed*: a request failed that must succeed. *status*: a condition, or the code
-that a client received, differs.
+beside it. The words of GEP-1897 and of the API that a fault of another gateway rests on already stand in v1.6.1, the version
+that these gateways implement. Where support is left to implementations, a refusal counts as *not claimed*. Changes at run time
+have 60 seconds to take effect. Severities: *plaintext*: bytes without TLS reached a backend that a policy targets. *open*: a
+request reached a backend although its connection must fail. *closed*: a request failed that must succeed. *status*: a
+condition, or the code that a client received, differs.
 
 Two readings matter. Names are matched by RFC 9525, which obsoletes RFC 6125; the older one let clients accept a wildcard that
 is only a part of a label. And the API leaves further checks of CA content, such as dates, to implementations, but calls a

@@ -15,7 +15,7 @@ from bench.rows import Run
 
 
 def run(part: str, others: float) -> Run:
-    """Returns what the report says of this run; `others` is in cores."""
+    """Returns the report's description of this run; `others` is in cores."""
     module = getattr(sys.modules["__main__"].__spec__, "name", "bench").removesuffix(".__main__")
     command = shlex.join(["python", "-m", module, *sys.argv[1:]])
     return Run(part, command, time.strftime("%Y-%m-%d %H:%M"), _machine(), _commit(), round(others, 2))

@@ -20,7 +20,7 @@ from examples.quickstart.certificates import Issued
 
 READY_WITHIN = 180.0
 VERIFIED = 200
-"""Hosts asked once after a start."""
+"""Number of hosts requested once after a start."""
 SAMPLED = 24
 """Hosts watched while the CA of all is rotated."""
 IDLE = 12.0
@@ -82,7 +82,7 @@ class Result:
     failed: dict[str, int]
     """Requests that failed during edits that should disturb none, by edit and status."""
     failures: list[str]
-    """What Lasthop's access log says of some of them."""
+    """Lines of Lasthop's access log about some of them."""
 
 
 Batch = tuple[dict[str, list[float]], Cost]
@@ -141,7 +141,7 @@ def measure(size: int, edits: int, home: Path, say: Callable[[str], None]) -> Re
 
 
 def start(gateway: Gateway, folder: Folder, listen: int) -> Start:
-    """Waits until it is ready and serves, then asks every host, or many of them, once."""
+    """Waits until it is ready and serves, then requests every host, or many of them, once."""
     probe, ready, first_200 = Probe(listen), 0.0, 0.0
     first = folder.sets[folder.targets[0]]
     while not (ready and first_200):
@@ -211,7 +211,7 @@ class Bench:
             number = self._folder.targets[count % len(self._folder.targets)]
             for name, step in zip(names, steps, strict=True):
                 effective[name].append(step(number))
-                # What follows (confirmations, clean-up, the saved state) is to be over, and no rhythm to be met.
+                # Wait for the work after an edit (acknowledgements, clean-up, the saved state), out of step with timers.
                 time.sleep(random.uniform(0.1, 0.15))
         passed, now = time.perf_counter() - began, self._cpu()
         if not disturbs:

@@ -1,11 +1,10 @@
 """Measures the edits of other tenants while one tenant floods a shared gateway: `python -m bench.neighbour`.
 
-The noisy tenant has a namespace and a hostname of its own, as many HTTPRoutes with 128 matches each as it may have (15), whose
-paths have 1,000 characters, and edits one of them five times a second. Everybody else edits as in `make bench`. Each kind of
-edit is measured at rest, with the tenant's routes in place, and while it floods; a policy that tightens (a CA that does not
-fit, a policy that becomes invalid) is to be in force within 1 s whatever the tenant does, and any other edit within 3 s.
-With `--floods` the neighbour is a peer of a cluster's controller instead (`bench/floods.py`): a proxy, a caller of the
-webhook, a user of the machine.
+The noisy tenant has its own namespace and hostname, and the maximum of HTTPRoutes with 128 matches each (15), whose paths have
+1,000 characters. It edits one of them five times a second. Everybody else edits as in `make bench`. The bench measures each
+kind of edit at rest, beside the tenant's routes, and during its flood. A tightened policy (a wrong CA, an invalid policy) must
+be in force within 1 s in all three cases, and any other edit within 3 s. With `--floods` the neighbour is a peer of a
+cluster's controller instead (`bench/floods.py`): a proxy, a caller of the webhook, a user of the machine.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from bench.processes import Gateway, backend, free_port, resident
 from examples.quickstart.certificates import Issued
 
 RULES, MATCHES = 8, 16
-"""Of one HTTPRoute: together as many matches as it may have."""
+"""Rules and matches of one HTTPRoute: the maximum."""
 SERVED = 15
 """HTTPRoutes of that size that one namespace may have under a hostname by default; more are left out, and still read."""
 PATH = 1_000
@@ -92,7 +91,7 @@ class Tenant(threading.Thread):
 
 
 class Health(threading.Thread):
-    """Asks `/healthz` again and again: how long the event loop was held at most."""
+    """Polls `/healthz` to measure the longest block of the event loop."""
 
     def __init__(self, admin: int) -> None:
         super().__init__(daemon=True)
@@ -134,7 +133,7 @@ def edits(bench: Bench, admin: int, count: int) -> tuple[dict[str, list[float]],
     help="HTTPRoutes of the noisy tenant; more than the default are left out by the limit of a hostname.",
 )
 @click.option("--policies", default=20, show_default=True, help="Of everybody else.")
-@click.option("--edits", "count", default=5, show_default=True, help="How many of each kind, in each of the three states.")
+@click.option("--edits", "count", default=5, show_default=True, help="Edits of each kind, in each of the three states.")
 @click.option("--floods", "of_peers", is_flag=True, help="Floods of proxies, of the webhook and of the admin API instead.")
 @click.option("--json", "as_json", is_flag=True)
 def main(routes: int, policies: int, count: int, of_peers: bool, as_json: bool) -> None:

@@ -1,9 +1,9 @@
 """Measures the cost of observing traffic: `python -m bench.observe`.
 
-1. CPU of Envoy for a request, with the samples and counters and without, side by side: the same gateway twice, one of them
-   without the log of samples and with nobody who reads counters. The two take turns, in short rounds, so that whatever else
-   the machine does is in both. Promised: less than 1 %. Where the confidence interval is wider than that, only instructions
-   tell (`bench.instructions`).
+1. Compares Envoy's CPU for a request with and without samples and counters: two equal gateways, one of them without the log of
+   samples and without reads of its counters. The two take turns in short rounds, so that the load of other processes affects
+   both. Promised: less than 1 %. If the confidence interval is wider than that, only instructions are precise enough
+   (`bench.instructions`).
 2. CPU of Lasthop while 1, 100, 1,000 and 2,000 requests a second fail (nothing listens on the backend's port). Promised: it
    does not grow with them.
 """
@@ -48,7 +48,7 @@ main()
 
 
 class Load(asyncio.Protocol):
-    """Asks for a host again and again over one connection, as quickly as it is answered, or so many times a second."""
+    """Requests a host repeatedly over one connection, at full speed or at a fixed rate."""
 
     def __init__(self, host: str, pause: float = 0.0) -> None:
         self._request = f"GET /x HTTP/1.1\r\nhost: {host}\r\n\r\n".encode()
@@ -59,7 +59,7 @@ class Load(asyncio.Protocol):
         self._due = 0.0
 
     def path(self, path: bytes) -> None:
-        """Asks for another one than /x."""
+        """Requests another path than /x."""
         self._request = self._request.replace(b" /x ", b" %b " % path)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

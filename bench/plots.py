@@ -1,4 +1,4 @@
-"""Plots cost against N for Lasthop and its peer as PNG. Without matplotlib (`make bench` installs it) there are no plots."""
+"""Plots cost against N for Lasthop and its peer as PNG. Without matplotlib (`make bench` installs it), it draws none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured, as a table to read and as JSON to keep."""
+"""Renders the figures as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def as_json(results: list[Result]) -> dict[str, Any]:
 
 
 def rows(results: list[Result]) -> list[Row]:
-    """What the report shows of it, judged."""
+    """The figures of the report, with the result of their goals."""
     return [row for result in results for row in _rows(result)]
 
 

@@ -1,4 +1,4 @@
-"""`python -m bench.results`: writes bench/RESULTS.md and the plots from the rows in bench/out. Says what missed its goal."""
+"""`python -m bench.results`: writes bench/RESULTS.md and the plots from the rows in bench/out. Lists the missed goals."""
 
 from __future__ import annotations
 

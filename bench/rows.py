@@ -1,4 +1,4 @@
-"""What every part of the bench writes and the report reads: a JSON line for each figure, judged by `bench.goals`.
+"""The rows that every part of the bench writes and the report reads: a JSON line for each figure, judged by `bench.goals`.
 
 bench/out/<name>.json   first line: how it was measured; then a line for each row
 """
@@ -22,7 +22,7 @@ class Row:
     """As in bench/goals.py."""
     what: str
     n: int
-    """Policies, or whatever the part counts; 0 if nothing."""
+    """Number of policies, or of the objects that the part counts; 0 without a count."""
     ours: float
     unit: str
     other: float | None = None
@@ -32,12 +32,12 @@ class Row:
     """ours / other: below 1 is less than the peer."""
     goal: str = ""
     met: bool | None = None
-    """None if there is no goal at this size."""
+    """None without a goal at this size."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """How the rows of one file were measured."""
+    """The method of the rows in one file."""
 
     part: str
     command: str
@@ -45,11 +45,11 @@ class Run:
     machine: str
     commit: str
     others: float
-    """Cores that processes took which are no part of the bench."""
+    """Cores that processes outside the bench used."""
 
 
 def judged(part: str, what: str, n: int, ours: float, unit: str, other: float | None = None, peer: str = "") -> Row:
-    """Returns the row with its ratio, and with what the goals say of it."""
+    """Returns the row with its ratio and its goal."""
     ratio = ours / other if other else None
     goals = [goal for goal in GOALS.get((part, what), ()) if goal.of != "growth" and goal.holds_at(n, peer)]
     seen = [(goal, ours if goal.of == "ours" else ratio) for goal in goals]

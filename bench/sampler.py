@@ -12,7 +12,7 @@ SERVED_WITHIN = 180.0
 
 
 class Sampler(threading.Thread):
-    """Asks all its hosts until each is served over a new connection: a changed cluster never uses an old one."""
+    """Requests all its hosts until each is served over a new connection: a changed cluster never uses an old one."""
 
     def __init__(self, probe: Probe, hosts: list[str]) -> None:
         super().__init__(daemon=True)

@@ -59,7 +59,7 @@ class World:
             self.api.put(plurals[document["kind"]], document)
 
     def change_endpoints(self) -> None:
-        """Moves the next endpoint to the other port of the backend; which it is at the end, `settled` tells."""
+        """Moves the next endpoint to the other port of the backend; `settled` returns the last one."""
         self._put_endpoints(self._changes)
         self._changes += 1
 
@@ -118,7 +118,7 @@ def serves(probe: Probe, number: int) -> bool:
 
 
 async def storm(world: World, rate: float, stop: asyncio.Event) -> int:
-    """Changes endpoints at that rate until it is told to stop; returns how often."""
+    """Changes endpoints at that rate until it is stopped; returns the number of changes."""
     began, done = time.perf_counter(), 0
     while not stop.is_set():
         for _ in range(int((time.perf_counter() - began) * rate) - done):

@@ -1,7 +1,7 @@
 """A TLS backend that looks at the first bytes of every connection: what is not TLS is counted and never answered.
 
 Run as `python -m bench.tls_only_backend CERTIFICATE KEY ADDRESS:PORT COUNTS`, where COUNTS is a port of the same address that
-tells what was seen so far, as JSON. Ends when its standard input does.
+returns the counts so far, as JSON. Ends when its standard input does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`python -m bench.walk`: the files, functions and calls that an edit of a policy takes, from the saved file to the xDS cache.
 
-No clock: the counts are the same on every machine. They tell how much a reader has to follow.
+No clock: the counts are the same on every machine. They measure how much code a reader has to follow.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def walk(folder: Folder) -> Walk:
     try:
         controller.take(await anext(batches))
         controller.settle()
-        for edition in (1, 2):  # with the first, whatever is made once is made
+        for edition in (1, 2):  # the first edit creates the objects that are created once
             found.calls.clear()
             folder.edit(dataclasses.replace(folder.sets[0], edition=edition))
             controller.take(await anext(batches))

@@ -1,4 +1,4 @@
-"""How many bytes of configuration Lasthop has sent, as its metrics tell."""
+"""Reads from Lasthop's metrics how many bytes of configuration it has sent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def sent(get: Callable[[str], tuple[int, bytes]], size: int) -> dict[str, int]:
-    """Returns the xDS bytes since the start, by type. `get` asks the admin API for a path. Waits first: metrics may be old,
+    """Returns the xDS bytes since the start, by type. `get` requests a path of the admin API. Waits first: metrics may be old,
     with more hops older."""
     time.sleep(1 + size / 1000)
     text = get("/metrics")[1].decode()

@@ -37,8 +37,8 @@ def main() -> int:
     for command in (up, run, selftest, install, observe, helm, upgrade):
         command.add_argument("--channel", choices=["experimental", "standard"], default="experimental", help="of the CRDs")
     run.add_argument("--run", action="append", default=[], metavar="TEST", help="only this test (may be repeated)")
-    run.add_argument("--profiles", type=_list, default=[], metavar="A,B", help="all GATEWAY-* unless said")
-    run.add_argument("--features", type=_list, default=[], metavar="A,B", help="those of the GatewayClass unless said")
+    run.add_argument("--profiles", type=_list, default=[], metavar="A,B", help="default: all GATEWAY-*")
+    run.add_argument("--features", type=_list, default=[], metavar="A,B", help="default: those of the GatewayClass")
     for command in (build_, up, run):
         command.add_argument(
             "--suite", choices=RELEASES, default=CURRENT.version, help=f"of which release, with its CRDs ({CURRENT.version})"
@@ -120,7 +120,7 @@ def _shipped(arguments: argparse.Namespace) -> str:
     if not arguments.shipped:
         return ""
     if not root_folder().exists():
-        raise preflight.Missing("there is no image yet; build it with: make image")
+        raise preflight.Missing("the image does not exist yet; build it with: make image")
     if other := differing(SOURCE, root_folder()):
         raise preflight.Missing(f"the image has another {other[0]} than this folder; build it with: make image")
     return str(root_folder())
@@ -140,7 +140,7 @@ def _down(arguments: argparse.Namespace) -> int:
         print("No cluster is up")
         return 1
     if len(running) > 1:
-        print("Several clusters are up; say which:", *(run.name for run in running))
+        print("Several clusters are up; choose one:", *(run.name for run in running))
         return 1
     running[0].stop()
     return 0

@@ -23,7 +23,7 @@ from tools.progress import Progress
 
 MODULES = Path(__file__).parent / "go"
 CURRENT_CRDS = Path(__file__).parent.parent / "src" / "lasthop" / "base" / "api" / "crds" / "gateway-api"
-TOOLCHAIN = "go1.27.3"  # the suite v1.7.0 asks for 1.27; `go` fetches and checks this toolchain by itself
+TOOLCHAIN = "go1.27.3"  # the suite v1.7.0 requires 1.27; `go` fetches and checks this toolchain by itself
 KUBERNETES_VERSION = "v1.36.3"
 
 
@@ -41,7 +41,7 @@ class Program:
 _VERSION = "k8s.io/component-base/version"
 _KUBERNETES_LDFLAGS = f"-s -w -X {_VERSION}.gitVersion={KUBERNETES_VERSION} -X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=36"
 
-_SERVERS = (
+SERVERS = (
     Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
     Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", ldflags=_KUBERNETES_LDFLAGS),
     Program(
@@ -55,7 +55,7 @@ HELM = Program("helm", "helm", "helm.sh/helm/v4/cmd/helm", ldflags="-s -w -X hel
 def programs(release: Release) -> tuple[Program, ...]:
     """All that a run of the release's suite needs."""
     return (
-        *_SERVERS,
+        *SERVERS,
         *([Program("coredns", "coredns", ".")] if release.coredns else ()),
         Program("echo-basic", release.module, release.echo_basic),
         _suite(release),
@@ -160,7 +160,7 @@ def _build(go: str, program: Program, label: str) -> None:
 
 
 def _lines(command: list[str], folder: Path, environment: dict[str, str]) -> Iterator[str]:
-    """What `go` says (with -v, one line per package compiled); its last words when it fails."""
+    """Shows the output of `go` (with -v, one line per compiled package); its last lines if it fails."""
     last: list[str] = []
     with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

@@ -50,7 +50,7 @@ class Helm:
         self.env = {**os.environ, **home, "KUBECONFIG": str(cluster.kubeconfig)}
 
     async def run(self, *command: str, fails: bool = False) -> str:
-        """Returns what helm says, on standard output, or as its error if it is to fail."""
+        """Returns helm's standard output, or its error if it should fail."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(self.program, *command, env=self.env, stdout=pipe, stderr=pipe)
         output, errors = (stream.decode() for stream in await process.communicate())
@@ -148,7 +148,7 @@ async def replaced_under_load(cluster: Cluster, helm: Helm) -> bool:
 
 
 async def _warned(cluster: Cluster) -> bool:
-    """Whether the API server passes on what the webhook says of a policy's end; nothing is deleted."""
+    """Whether the API server forwards the webhook's warning about deleting a policy, in a dry run."""
     question = cluster.api.session.delete(cluster.api.server + POLICY, params={"dryRun": "All"})
     async with question as response:
         return response.status == 200 and "would be plaintext" in response.headers.get("Warning", "")

@@ -17,7 +17,7 @@ Check = Callable[[Cluster], Awaitable[None]]
 
 
 async def failed(cluster: Cluster, checks: Iterable[Check]) -> int:
-    """Runs one after the other, says how it went, and returns how many failed."""
+    """Runs the checks in order, prints their results, and returns the number of failures."""
     bad = 0
     for check in checks:
         begin, name = time.monotonic(), (check.__doc__ or "").rstrip(".")

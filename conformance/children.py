@@ -20,7 +20,7 @@ def die_with_parent() -> None:
 
 
 async def check(*command: str, stdin: str = "") -> str:
-    """Run a command to its end; what it said is the error if it fails."""
+    """Runs a command to its end; its output is the error if it fails."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.STDOUT)
     output, _ = await process.communicate(stdin.encode())

@@ -1,6 +1,6 @@
 """Runs a real etcd, kube-apiserver and kube-controller-manager, the Gateway API's CRDs and one node (node/README.md).
 
-Runs inside the namespaces that conformance.sandbox makes. What users of it need: `api` (as administrator), `apply`,
+Runs inside the namespaces that conformance.sandbox makes. Its interface: `api` (as administrator), `apply`,
 `start` (a program in the cluster's network), `service_account_kubeconfig`, `deployment_ready`, and the servers themselves.
 """
 
@@ -167,7 +167,7 @@ class Cluster:
         return server
 
     async def _watch_servers(self) -> None:
-        """Say it once when a program ends by itself: what follows would be hard to understand otherwise."""
+        """Reports once that a program has ended by itself, because later errors would be hard to understand otherwise."""
         told: set[int] = set()
         while True:
             for server in self.started:

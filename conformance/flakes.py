@@ -44,7 +44,7 @@ class History:
 
 
 def told(runs: Sequence[Run], log: Path | None) -> list[str]:
-    """What the last runs say, the newest of them in particular."""
+    """Summarizes the last runs, especially the newest."""
     recent = runs[-WITHIN:]
     lines = []
     for test in runs[-1].flaky:

@@ -121,7 +121,7 @@ async def left_alone(cluster: Cluster) -> None:
 
 
 async def recorded(cluster: Cluster) -> None:
-    """How backends are verified is written down in a ConfigMap of the controller's namespace."""
+    """A ConfigMap in the controller's namespace stores the verification of backends."""
 
     async def there() -> bool:
         found = await cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps")
@@ -145,7 +145,7 @@ async def changed_in_place(cluster: Cluster) -> None:
 
 
 async def taken_away(cluster: Cluster) -> None:
-    """What was made for a Gateway goes when the Gateway is given to another class."""
+    """A Gateway that moves to another class loses its proxies."""
     await cluster.api.patch(GATEWAYS.format("shop", "web"), {"spec": {"gatewayClassName": "another"}})
 
     async def gone() -> bool:
@@ -157,7 +157,7 @@ async def taken_away(cluster: Cluster) -> None:
 
 
 async def nothing_told(cluster: Cluster) -> None:
-    """The controller's admin address tells others in the cluster how it is, and nothing about the objects."""
+    """The controller's admin address shows others in the cluster its health, and nothing about the objects."""
     (pod,) = (await cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods"))["items"]
     address = f"http://{pod['status']['podIP']}:19000"
     expected = {"/readyz": 200, "/metrics": 200, "/api/objects": 421, "/": 421}
@@ -191,7 +191,7 @@ async def create_is_needed(cluster: Cluster) -> None:
 
 
 def requests(cluster: Cluster) -> Iterator[tuple[Right, int]]:
-    """What the controller has asked of the API server, and how it was answered."""
+    """The controller's requests to the API server, with their status."""
     for line in (cluster.logs / "kube-apiserver.log").read_text(errors="replace").splitlines():
         if line.startswith('{"kind":"Event"'):
             event = json.loads(line)

@@ -56,7 +56,7 @@ def gateway_class() -> Object:
 
 
 async def accepted(cluster: Cluster, seconds: float = 60) -> bool:
-    """Whether the controller has taken the class within this time: if not, there is no point in starting the suite."""
+    """Whether the controller has accepted the class within this time; if not, the suite cannot work."""
     for _ in range(int(seconds / 0.1)):
         conditions = (await cluster.api.get(_CLASS)).get("status", {}).get("conditions") or ()
         if any(condition["type"] == "Accepted" and condition["status"] == "True" for condition in conditions):
@@ -66,7 +66,7 @@ async def accepted(cluster: Cluster, seconds: float = 60) -> bool:
 
 
 async def supported_features(cluster: Cluster) -> list[str]:
-    """What the GatewayClass claims, which is what the suite will test."""
+    """The features that the GatewayClass claims, which the suite tests."""
     found = await cluster.api.get(_CLASS)
     return [feature["name"] for feature in found.get("status", {}).get("supportedFeatures") or ()]
 

@@ -19,7 +19,7 @@ from conformance.cluster import Cluster
 from conformance.servers import API_SERVER
 
 NAMESPACE = "selftest"
-# Tells what its own process is allowed to do, and the content of its Secret whenever it is asked.
+# Serves the permissions of its own process, and the content of its Secret.
 _SCRIPT = r"""
 import http.server, json, os, pathlib, socket
 

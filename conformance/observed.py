@@ -1,7 +1,7 @@
 """Tests on a real cluster that observations of proxies reach the status: `python -m conformance observe`.
 
 Two replicas of the controller and two proxies of one Gateway, which report to whichever replica they reach. One of the proxies
-is then kept from the backend: the policy's status says which one, and what happens to it.
+then loses the backend: the policy's status names the proxy and its failure.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ async def check_observed(cluster: Cluster, arguments: dict[str, Any]) -> int:
 
 
 async def untried(cluster: Cluster) -> None:
-    """Before there is traffic the status says that nothing has been tried."""
+    """Before traffic, the status reports that nothing has been tried."""
     await eventually(lambda: _says(cluster, "Unknown", "NotTried"), PATIENCE)
 
 
 async def succeeds(cluster: Cluster) -> None:
-    """Once both proxies have been used the status says that handshakes succeed."""
+    """After traffic through both proxies, the status reports that handshakes succeed."""
     for address in await _proxies(cluster):
         assert await _ask(address) == 200
     await eventually(lambda: _says(cluster, "True", "HandshakesSucceed"), PATIENCE)
 
 
 async def recorded(cluster: Cluster) -> None:
-    """How the backend is verified is written down, for the controllers after this one."""
+    """The record stores the verification of the backend for later controllers."""
 
     async def held() -> bool:
         with contextlib.suppress(ApiError):  # nothing is written yet
@@ -83,7 +83,7 @@ async def fails_from_one(cluster: Cluster) -> None:
 
 
 async def works_again(cluster: Cluster) -> None:
-    """Once it reaches the backend again the status says so."""
+    """The status reports when it reaches the backend again."""
     await _nft("delete table ip observed")
 
     async def told() -> bool:

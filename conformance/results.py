@@ -47,7 +47,7 @@ class Output:
 
 
 def verdict(output: Output, flaky: Sequence[str], code: int) -> tuple[list[str], int]:
-    """How it went, in words and as an exit code. `flaky`: what failed and then passed alone; `code`: the suite's own."""
+    """The result as text and as an exit code. `flaky`: what failed and then passed alone; `code`: the suite's own."""
     outcomes = [result.outcome for result in output.results.values()]
     lines = [", ".join(f"{outcomes.count(outcome)} {word}" for outcome, word in _WORDS.items())]
     lost = [test for test in output.failed() if test not in flaky]

@@ -51,7 +51,7 @@ class Run:
         return None
 
     def stop(self) -> None:
-        """Ask process 1 to end, which takes all others with it; insist after a while."""
+        """Signals process 1 to end, which ends all others; kills it after a while."""
         first = self.first_process
         with contextlib.suppress(ProcessLookupError):
             if first is not None:

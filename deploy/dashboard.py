@@ -78,7 +78,7 @@ def _rows() -> list[tuple[str, list[tuple[int, int, Panel]]]]:
         "lasthop_backend_tls_handshakes_total",
     )
     counts = [
-        _count("Verified", "Backends whose certificate is checked as their policy asks.", _modes('mode="Verified"')),
+        _count("Verified", "Backends whose certificate is checked as their policy requires.", _modes('mode="Verified"')),
         _count(
             "Failing",
             "Backends to which connections fail, at some endpoints at least.",
@@ -87,7 +87,7 @@ def _rows() -> list[tuple[str, list[tuple[int, int, Panel]]]]:
         ),
         _count(
             "Weakened",
-            "Verified less than before, which nobody has acknowledged.",
+            "Weaker verification than before, without an acknowledgement.",
             f"count(max by ({BACKEND}) (lasthop_backend_tls_weakened{{{CHOSEN}}} == 1))",
             bad=True,
         ),
@@ -104,7 +104,7 @@ def _rows() -> list[tuple[str, list[tuple[int, int, Panel]]]]:
         _panel(
             "timeseries",
             "Requests by class",
-            "Of all backends that are chosen; of streams, connections.",
+            "All selected backends; connections for streams.",
             (f"sum by (code) (rate({requests}{{{CHOSEN}}}[{RATE}]))", "{{code}}"),
             unit="reqps",
             stacking="normal",
@@ -119,7 +119,7 @@ def _rows() -> list[tuple[str, list[tuple[int, int, Panel]]]]:
         _panel(
             "timeseries",
             "Latency",
-            "Of all backends that are chosen.",
+            "All selected backends.",
             *(
                 (_latency(share, "lasthop_backend_request_duration_seconds", "gateway"), f"{name} {{{{gateway}}}}")
                 for share, name in ((0.5, "p50"), (0.99, "p99"))
@@ -202,13 +202,13 @@ def _rows() -> list[tuple[str, list[tuple[int, int, Panel]]]]:
         _panel(
             "timeseries",
             "Findings",
-            "What is wrong with the objects.",
+            "Problems of the objects.",
             ("max by (severity, reason) (lasthop_findings) > 0", "{{severity}} {{reason}}"),
         ),
         _panel(
             "timeseries",
             "Proxies",
-            "Connected to some replica, and reporting what they see.",
+            "Connected to a replica, and reporting observations.",
             ('sum by (gateway) (lasthop_xds_clients{gateway=~"$gateway"})', "{{gateway}} connected"),
             ('max by (gateway) (lasthop_proxies_reporting{gateway=~"$gateway"})', "{{gateway}} reporting"),
         ),
@@ -273,7 +273,7 @@ def dashboard() -> str:
     made = {
         "title": "Lasthop",
         "uid": "lasthop",
-        "description": "What gateways do on the last hop, and how backends are verified.",
+        "description": "Traffic of gateways on the last hop, and the verification of backends.",
         "tags": ["gateway-api", "lasthop"],
         "schemaVersion": 39,
         "editable": True,

@@ -106,7 +106,7 @@ def _replaced(text: str, old: str, new: str) -> str:
 
 
 def values(image: str, replicas: int) -> str:
-    """Returns values.yaml, which is also what users read to learn what there is."""
+    """Returns values.yaml, which also documents the values for users."""
     resources = yaml.safe_dump(yaml.safe_load(RESOURCES)["resources"])
     spread = yaml.safe_dump(yaml.safe_load(SPREAD)["topologySpreadConstraints"], sort_keys=False)
     return (
@@ -121,7 +121,7 @@ def values(image: str, replicas: int) -> str:
 def schema(texts: str) -> str:
     """Returns values.schema.json: helm refuses a value that does not exist or has another type."""
     properties = {name: _schema(name, value) for name, value in yaml.safe_load(texts).items()}
-    # `global` is what helm itself adds for the charts that a chart is part of.
+    # helm itself adds `global` for parent charts.
     known = _object({**properties, "global": {"type": "object"}})
     document = {"$schema": "http://json-schema.org/draft-07/schema#", **known}
     return json.dumps(document, indent=2) + "\n"
@@ -173,7 +173,7 @@ def crd_hook(names: list[str]) -> str:
 
 
 def notes() -> str:
-    """Returns what helm prints after an install or upgrade."""
+    """Returns the text that helm prints after an install or upgrade."""
     return _text("NOTES.txt")
 
 

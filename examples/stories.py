@@ -1,4 +1,4 @@
-"""What the folders beside this file need to be tried: certificates, and backends on this machine."""
+"""Provides the certificates and local backends for the examples beside this file."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _app(name: str) -> web.Application:
 
 @contextlib.asynccontextmanager
 async def _line_server(port: int, context: ssl.SSLContext | None) -> AsyncIterator[None]:
-    """Answers a line with another; ends connections with itself, also those on which nothing is said."""
+    """Answers each line with another; its end closes all connections, including silent ones."""
     connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -184,7 +184,7 @@ async def _line_server(port: int, context: ssl.SSLContext | None) -> AsyncIterat
             writer.transport.abort()
         if connections:
             await asyncio.wait(tuple(connections), timeout=5)
-        await asyncio.sleep(0)  # what is closed is gone a turn later
+        await asyncio.sleep(0)  # closed sockets disappear one iteration later
 
 
 class _Echo(asyncio.DatagramProtocol):

@@ -136,7 +136,7 @@ def machine(user: User) -> Iterator[Machine]:
 
 
 def pip_settings(listing: str) -> dict[str, str]:
-    """Returns what `pip config list` says as variables of the environment, which go before files there too."""
+    """Returns the output of `pip config list` as environment variables, which take precedence over files there too."""
     lines = sorted(listing.splitlines(), key=lambda line: line.startswith(":env:"))
     pairs = (line.split("=", 1) for line in lines)
     return {f"PIP_{key.rpartition('.')[2].upper().replace('-', '_')}": str(ast.literal_eval(value)) for key, value in pairs}
@@ -170,7 +170,7 @@ def _inside(bare: Machine) -> str:
 
 
 def demo(bare: Machine) -> None:
-    """Runs `make run`, asks for what it tells a reader to try, and ends it with Ctrl-C."""
+    """Runs `make run`, requests the URLs that it suggests, and ends it with Ctrl-C."""
     with bare.start("make", "run") as run:
         try:
             said = "".join(_shown(run, READY, NOT_READY))
@@ -186,7 +186,7 @@ def demo(bare: Machine) -> None:
 
 
 def expectations(said: str) -> list[tuple[str, int]]:
-    """Returns the URLs that `make run` tells a reader to try, with the status to expect."""
+    """Returns the URLs that `make run` suggests, with the expected status."""
     return [(url, int(status)) for url, status in re.findall(r"curl -i (\S+)\W+(\d{3})\b", said)]
 
 

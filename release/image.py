@@ -31,7 +31,7 @@ SLIM: Final = (
     *(f"path-exclude=/usr/share/{folder}/*" for folder in ("doc", "info", "locale", "man")),
     "path-include=/usr/share/doc/*/copyright",
 )
-"""What nobody reads in a container is left out, as in Debian's own slim images; licences stay."""
+"""The image omits documentation, as Debian's own slim images do; licences stay."""
 FORBIDDEN: Final = ("gcc", "cc", "g++", "clang", "tcc", "as", "ld", "make", "pip", "pip3", "curl", "wget")
 """Programs that the image must not have: what an intruder would build or fetch with."""
 
@@ -43,7 +43,7 @@ def storage() -> tuple[str, ...]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m release.image")
-    parser.add_argument("--base", default="", help="an image to build on; made from Debian's packages unless said")
+    parser.add_argument("--base", default="", help="an image to build on; default: built from Debian's packages")
     arguments = parser.parse_args()
     if reason := unready("image"):
         print(reason)

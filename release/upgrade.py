@@ -1,7 +1,7 @@
 """Upgrades a gateway on a folder from another version to this commit and back, under load: `make upgrade FROM=REF`.
 
 Each version is its wheel, in a virtual environment of its own or in place of the other one. No request may fail, and all
-statuses say what they said. `python -m conformance upgrade` does the same in a cluster.
+statuses stay unchanged. `python -m conformance upgrade` does the same in a cluster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ends a test that needs something which this machine lacks."""
+"""Skips or fails a test whose requirements this machine lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Backends that remember who came: one server on threads, speaking TLS with HTTP/1.1, HTTP/2 and WebSocket, or plaintext."""
+"""Backends that record their connections: one server on threads, speaking TLS with HTTP/1.1, HTTP/2 and WebSocket, or
+plaintext."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ CLIENT_HELLO = 0x16
 H2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 LONGEST = 30
 PATIENCE = 60.0
-"""Seconds to wait for what should happen at once. How long it takes is for benchmarks to say: a test on a busy machine must
-not fail because of it."""
+"""Seconds to wait for what should happen at once. Generous, because benchmarks measure durations: a test on a busy machine
+must not fail because of time."""
 
 
 T = TypeVar("T")
@@ -24,7 +25,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass
 class Connection:
-    """What a backend has seen of one connection; what TLS would tell is empty if the handshake failed."""
+    """Observations of one connection; the TLS fields are empty if the handshake failed."""
 
     first: bytes = b""
     """The first bytes on the wire."""
@@ -66,6 +67,7 @@ class Backend:
         client_or_400: bool = False,
         alert: int | None = None,
         delay: float = 0,
+        at: tuple[str, int] = ("127.0.0.1", 0),
     ) -> None:
         self.name = name
         self._delay, self._closing = delay, threading.Event()
@@ -75,7 +77,7 @@ class Backend:
         self.banner = banner
         self._local = threading.local()
         self._open: set[socket.socket] = set()
-        self._listening = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self._listening = socket.create_server(at, backlog=128)
         self.port: int = self._listening.getsockname()[1]
         self.context = context
         self._thread = threading.Thread(target=self._accept, daemon=True)
@@ -233,7 +235,7 @@ def backend(context: ssl.SSLContext | None = None, *, name: str = "backend", **s
 
 def until(condition: Callable[[], T | None], what: str = "") -> T:
     """Polls until the condition holds, and returns what it gave. A failing assertion or connection in it means "not yet".
-    Pauses grow, because questions keep from working whoever is waited for."""
+    Pauses grow, because polling takes CPU from the awaited process."""
     deadline, pause = time.monotonic() + PATIENCE, 0.005
     while True:
         last = time.monotonic() >= deadline

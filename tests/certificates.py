@@ -39,9 +39,11 @@ class Certificate:
         key_usage: str = "",
         path_length: int | None = None,
         sha1: bool = False,
+        organization: str = "",
     ) -> None:
         self.key = key or ec.generate_private_key(ec.SECP256R1())
-        self.subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        named = ((NameOID.ORGANIZATION_NAME, organization), (NameOID.COMMON_NAME, name))
+        self.subject = x509.Name([x509.NameAttribute(oid, value) for oid, value in named if value])
         signer = issuer or self
         builder = (
             x509.CertificateBuilder(signer.subject, self.subject, self.key.public_key(), x509.random_serial_number(), *valid)

@@ -116,10 +116,10 @@ class FakeApi:
         self.slow = 0.0
         """Seconds that every write takes."""
         self.lag = 0
-        """How much older than now a list claims to be, and is."""
+        """The age of lists, in revisions."""
         self.streams: dict[str, set[asyncio.Queue[Any]]] = {}
         self.beginning: Callable[[list[Any]], list[Any]] = lambda events: events
-        """What a watch begins with, made of what it should begin with."""
+        """Replaces the first events of a watch."""
         self.late: dict[str, list[Any]] = {}
         """By plural: events that its watches have not been sent yet."""
         self.forbidden: set[tuple[str, str]] = set()
@@ -127,7 +127,7 @@ class FakeApi:
         self.gates: dict[tuple[str, str], asyncio.Event] = {}
         """By (verb, plural): answers that are made at once, and sent when the event is set."""
         self.accepted: dict[tuple[str, str], set[str]] = {}
-        """By (verb, plural): the content types that were asked for."""
+        """Requested content types by (verb, plural)."""
         self.overlooked: set[tuple[str, str, str]] = set()
         """Resources that the next discovery misses."""
         self.discoveries = 0
@@ -318,7 +318,7 @@ class FakeApi:
         return {"apiVersion": f"{group}/{version}" if group else version, "kind": self.kinds.get(plural, plural), **obj}
 
     def _crd(self, name: str) -> Json:
-        """Returns the CRD that a test has put, or one for whatever is served."""
+        """Returns the CRD of the test, or one for the served kind."""
         if found := self.objects.get("customresourcedefinitions", {}).get(("", name)):
             return found
         versions = sorted(version for group, version, plural in self.served if f"{plural}.{group}" == name)

@@ -1,4 +1,4 @@
-"""Collects what is logged."""
+"""Collects log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what was counted."""
+"""Reads counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A proxy, its backends and the controller that hears of them, as a dialogue over a clock that the test moves."""
+"""A proxy, its backends and the controller that receives its reports, as a dialogue over a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class World:
         self.observations = Observations()
         self.tallies = {name: Tally(WEB, name, now=self.now) for name in proxies or ("",)}
         self.config = "first"
-        """How the hop is connected now."""
+        """The current connection of the hop."""
         self.connections: dict[tuple[str, str, str], list[int]] = {}
         """By configuration, proxy and address: how many were made, how many failed."""
         self.active = 0
         self.ejected: set[str] = set()
         self.states: list[HopState] = []
-        """What has been said of the hop, in order."""
+        """Events of the hop, in order."""
 
     def tally(self, proxy: str = "") -> Tally:
         return self.tallies[proxy or next(iter(self.tallies))]
@@ -101,7 +101,7 @@ class World:
 
     @property
     def state(self) -> HopState:
-        """What is known of the hop as it is connected now."""
+        """The state of the hop under its current configuration."""
         return self.observations.state(HOP, self.config)
 
     @property
@@ -110,6 +110,6 @@ class World:
 
     @property
     def healths(self) -> list[str]:
-        """What the hop's health was, in order, each change once."""
+        """The health of the hop over time, each change once."""
         found = ["untried", *(str(state.health) for state in self.states)]
         return [each for each, before in zip(found, ["", *found], strict=False) if each != before]

@@ -71,7 +71,7 @@ ODD_PEMS: st.SearchStrategy[bytes] = st.one_of(
     st.sampled_from([b"-----BEGIN CERTIFICATE-----\n" * 3, b"-----END CERTIFICATE-----", b"\xef\xbb\xbf"]),
     mutated_ders().map(lambda der: valid().pem.encode() + pem(der)),
 )
-"""What a `ca.crt` or a `tls.crt` may hold."""
+"""Possible contents of a `ca.crt` or a `tls.crt`."""
 
 
 @st.composite

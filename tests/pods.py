@@ -32,7 +32,7 @@ class Pods:
         self.opens = True
         """Whether ports are forwarded at all: something on the way may know no WebSockets."""
         self.denied: set[str] = set()
-        """What may not be done: `leases`, `pods`, `portforward`."""
+        """Forbidden actions: `leases`, `pods`, `portforward`."""
         self.forwarded: list[str] = []
         self.protocol = "v4.channel.k8s.io"
         self.url = ""

@@ -21,7 +21,7 @@ from tests.proxy.scrape import complete, write
 
 MONITORING: Final = Path(__file__).parents[1] / "deploy/monitoring"
 VERSION: Final = "v0.315.0"
-"""Of the module, which is Prometheus 3.15."""
+"""Version of the Go module, for Prometheus 3.15."""
 PACKAGE: Final = "github.com/prometheus/prometheus/cmd/promtool"
 
 

@@ -55,7 +55,7 @@ from tests.world import (
 NAMESPACES = st.sampled_from(["a", "b"])
 CAS = st.sampled_from(["good", "other", "weak", "expired", "early", "garbage", "empty", "absent"])
 CRLS = st.sampled_from([None, None, crl_pem("good"), crl_pem("good", -1), crl_pem("good", 30, 2), ""])
-"""Revocation lists: none, a good one, one out of date, one that is not valid yet, and what is no list."""
+"""Revocation lists: none, a valid one, one out of date, one that is not valid yet, and invalid content."""
 HOSTS = st.sampled_from(["x.example", "y.example", "*.example", "*.y.example"])
 TIMES = st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"])
 SECTIONS = st.sampled_from(["", "", "https", "plain", "udp", "nowhere"])
@@ -165,7 +165,7 @@ _ALLOWED_LISTENERS = st.sampled_from(
 
 @st.composite
 def _servers(draw: st.DrawFn, ports: tuple[int, ...]) -> dict[str, Any]:
-    """What a filter refers to."""
+    """The reference of a filter."""
     server = {"name": draw(SERVICES), "namespace": draw(NAMESPACES), "port": draw(st.sampled_from(ports))}
     return {**server, **draw(_SERVICE_KINDS)}
 

@@ -1,4 +1,4 @@
-"""Records of changes as tests need them: a chain of entries, with what happened to the record itself."""
+"""Builds records of changes for tests: a chain of entries, with incidents of the record itself."""
 
 from __future__ import annotations
 

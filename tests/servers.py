@@ -21,13 +21,13 @@ def answer(connection: socket.socket) -> None:
 
 
 def bad_request(connection: socket.socket) -> None:
-    """What a plaintext HTTP server says to a ClientHello."""
+    """The response of a plaintext HTTP server to a ClientHello."""
     connection.recv(65536)
     connection.sendall(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
 
 
 class Patient:
-    """Answers when it is told to, and knows whether it has been asked."""
+    """Responds on demand, and records whether it received a request."""
 
     def __init__(self) -> None:
         self.asked, self.told = threading.Event(), threading.Event()

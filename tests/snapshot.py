@@ -170,7 +170,7 @@ def _changes(kind: type) -> bool:
 
 
 def said(statuses: Mapping[Key, Status]) -> dict[Key, str]:
-    """Without what a backend has lost, which nobody who comes later can know."""
+    """Omits lost verification, which a later process cannot know."""
     return {key: "\n".join(_lines(msgspec.to_builtins(status))) for key, status in statuses.items()}
 
 

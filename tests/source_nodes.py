@@ -1,4 +1,4 @@
-"""The sources of Lasthop as nodes of syntax trees, for tests of what no module does."""
+"""The sources of Lasthop as nodes of syntax trees, for tests of rules over all modules."""
 
 from __future__ import annotations
 

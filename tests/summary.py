@@ -56,7 +56,7 @@ def _conditions(conditions: tuple[ConditionStatus, ...]) -> list[str] | str:
 
 
 def _untried(c: ConditionStatus) -> bool:
-    """What every backend is before there is traffic."""
+    """The state of every backend before traffic."""
     return (c.type, c.status, c.reason) == ("BackendConnected", "Unknown", "NotTried")
 
 

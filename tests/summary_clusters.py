@@ -77,7 +77,7 @@ def retry_budget(thresholds: Any) -> str:
 
 
 def _ejection(cluster: Any) -> dict[str, str]:
-    """How long bad endpoints are left out, where that is not usual."""
+    """The ejection time of failing endpoints, if it differs from the default."""
     length = cluster.outlier_detection.base_ejection_time.seconds
     usual = 0 if cluster.name.endswith("/udp") else EJECTED
     return {} if length == usual else {"ejection": f"{length} s" if length else "never"}

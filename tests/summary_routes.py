@@ -13,7 +13,7 @@ from envoy.extensions.filters.http.ext_authz.v3 import ext_authz_pb2
 from envoy.extensions.filters.http.stateful_session.v3 import stateful_session_pb2
 
 RETRIES = 1
-"""Of what was not sent, where a route says nothing."""
+"""Default retries of unsent requests."""
 CODES = {0: 301, 1: 302, 2: 303, 3: 307, 4: 308}
 FILTERS = {
     "envoy.filters.http.cors": cors_pb2.CorsPolicy,
@@ -40,7 +40,7 @@ def host_lines(host: Any) -> list[str] | dict[str, list[str]]:
 
 
 def _asked_first(host: Any) -> Iterator[str]:
-    """What the listener asks for, and that it leaves no filter of a route out."""
+    """The listener's servers; checks that all filters of routes are on."""
     found = dict(host.typed_per_filter_config)
     asking = [name for name in sorted(found) if name.startswith("lasthop.listener_auth")]
     assert not found or {*found} == {*asking, *FILTERS}
@@ -146,7 +146,7 @@ def _filters(route: Any) -> Iterator[str]:
 
 
 def ext_authz(per_route: Any) -> Any:
-    """The filter that a route has for every request, whatever it is like."""
+    """Returns the filter that a route applies to every request."""
     assert not per_route.xds_matcher.WhichOneof("matcher_type")
     action, found = composite_pb2.ExecuteFilterAction(), ext_authz_pb2.ExtAuthz()
     assert per_route.xds_matcher.on_no_match.action.typed_config.Unpack(action)

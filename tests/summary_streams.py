@@ -18,7 +18,7 @@ TRIES = 4
 
 
 def listener_lines(listener: Any) -> list[str]:
-    """A line for each name that can be asked for."""
+    """A line for each server name."""
     chains = [
         f"{', '.join(c.filter_chain_match.server_names) or 'any'}{_action(c)}{_clients(c)}" for c in listener.filter_chains
     ]

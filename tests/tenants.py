@@ -1,4 +1,4 @@
-"""A world of several tenants under one shared Gateway, and what each of them has of it."""
+"""A world of several tenants under one shared Gateway, and each tenant's part of the configuration."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TENANT = "evil"
 OLD, NEW = "2026-01-01T00:00:00Z", "2026-06-01T00:00:00Z"
 SHARED = "edge/web"
 UNUSED = ("8444/pass/*.p.example",)
-"""The name of a shared listener that nobody uses, so that whoever comes may."""
+"""The unused name of a shared listener, which any tenant may take."""
 _ALL = {"namespaces": {"from": "All"}}
 IMPORTS = {"group": MULTICLUSTER_API, "kind": "ServiceImport"}
 
@@ -211,7 +211,8 @@ Piece = tuple[Any, ...]
 
 
 def pieces(snapshot: Snapshot) -> dict[Piece, bytes]:
-    """What Envoy is told, by what can belong to one owner: virtual hosts and filter chains instead of tables and ports."""
+    """Envoy's configuration in parts that can belong to one owner: virtual hosts and filter chains instead of tables and
+    ports."""
     found: dict[Piece, bytes] = {}
     for (gateway, type_url, name), resource in snapshot.xds.items():
         where = (gateway.path, type_url.rpartition(".")[2], name)

@@ -37,7 +37,7 @@ def endpoint_bytes(editor: Editor, figures: Figures, say: Say) -> None:
 
 
 def unreferenced(editor: Editor, figures: Figures, say: Say) -> None:
-    say("an object that nobody references")
+    say("an object without references")
     before, cpu, began = sent(lasthop_get, editor.size), editor.system.cpu(), time.perf_counter()
     for count in range(UNREFERENCED):
         editor.writers[0].ca("nobody", f"not a certificate {count}")

@@ -133,7 +133,7 @@ class Editor:
 
     def shared_ca(self, numbers: range, name: str) -> float:
         """Edits the ConfigMap that these sets share: it does not fit, then fits. Returns the seconds that the latter took
-        to show. One host after the other is asked: what fails is tried again by the proxy, which takes a while each time."""
+        to show. It requests one host after the other, because the proxy retries failures, which takes time."""
         self.writers[0].ca(name, self._other)
         self._until(numbers[-1], lambda answer: answer.status == 503, "/close")
         self.quiet()
@@ -157,7 +157,7 @@ class Editor:
     # --- waiting ----------------------------------------------------------------------------------------------------
 
     def serves(self, numbers: Iterable[int]) -> float:
-        """Waits until each of these hosts is served by the TLS that its policy asks for; returns when."""
+        """Waits until each of these hosts is served with the TLS of its policy; returns the time."""
         for number in numbers:
             wanted = objects.sni(number, self._editions.get(number, 0))
             while not self._served(number, wanted):

@@ -42,7 +42,7 @@ class Ground:
 
     @contextlib.contextmanager
     def keeping(self, figures: Figures) -> Iterator[None]:
-        """Writes the figures, and what other processes took meanwhile, whatever happens."""
+        """Writes the figures and the CPU of other processes, even after an error."""
         others = Others()
         try:
             yield

@@ -41,7 +41,7 @@ def set_name(number: int) -> str:
 
 
 def host(number: int) -> str:
-    """Returns what clients ask the Gateway for."""
+    """Returns the hostname of clients' requests."""
     return f"{set_name(number)}.example"
 
 

@@ -1,8 +1,9 @@
 """Simulates proxies of one Gateway: each has its own connection and stream, and subscribes and acknowledges like Envoy.
 
 Run as `python -m bench.control.proxies SOCKET GATEWAY NUMBER`. Prints `ready` once each has all clusters, endpoints, listeners
-and routes; then, for each cluster that changes, a line when the last of them has it with its endpoints, which is when an Envoy
-would use it: the name and the time (of `time.perf_counter`, the same clock for all processes). Ends with its standard input.
+and routes. Then it prints a line for each changed cluster when the last proxy has it with its endpoints, because an Envoy
+would use it from then on. A line has the name and the time (`time.perf_counter`, the same clock for all processes). Ends with
+its standard input.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_len
 
 
 class Fleet:
-    """What all proxies have received."""
+    """The resources that all proxies have received."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -105,7 +106,7 @@ class Proxy:
 
 
 def _tables(listener: bytes) -> list[str]:
-    """Returns the route tables that a listener asks for."""
+    """Returns the route tables that a listener refers to."""
     found = []
     for chain in Listener.FromString(listener).filter_chains:
         for filter in chain.filters:

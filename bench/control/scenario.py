@@ -23,7 +23,7 @@ PROXIES_UP_TO = 1_000
 
 
 async def scenario(cluster: Cluster, arguments: dict[str, Any]) -> int:
-    """Both systems with `size` policies each. What was measured is kept even if something fails later."""
+    """Both systems with `size` policies each. Earlier figures survive a later failure."""
     size: int = arguments["size"]
     async with ground(cluster, arguments["home"], f"N={size:,}") as place:
         systems = [await make_lasthop(cluster, place.home, OURS, PORTS[0])]

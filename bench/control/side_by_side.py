@@ -15,11 +15,11 @@ from bench.rows import Row, judged
 Say = Callable[[str], None]
 BURST = 100
 SAMPLED = 50
-"""Hosts asked after a start, spread over all."""
+"""Number of hosts requested after a start, spread over all."""
 
 
 class Figures:
-    """What was measured of each system, by name and in the order of the editors: ours first."""
+    """Figures of each system by name, in the order of the editors: ours first."""
 
     def __init__(self, size: int, peer: str) -> None:
         self._size, self._peer = size, peer
@@ -38,7 +38,7 @@ class Figures:
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """How many edits of each kind; the peer's policy edits take 15 s each."""
+    """Number of edits; the peer's policy edits take 15 s each."""
 
     ours: int
     peer_policy: int

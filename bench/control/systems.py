@@ -24,7 +24,7 @@ STOP_WITHIN = 20.0
 
 
 class System:
-    """One controller. What differs between the two is given; nothing else knows which one it measures."""
+    """One controller. The fields contain all differences between the two systems; other code treats both alike."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class System:
         server: Server,
         ready: Callable[[], bool] | None = None,
     ) -> None:
-        """`ready` says whether it serves proxies, if it says so itself."""
+        """`ready` returns whether it serves proxies, if the system reports that."""
         self.name, self.namespace, self.port, self.gateway, self.ready = name, namespace, port, gateway, ready
         self._server = server
         self._proxies: list[int] = []
@@ -112,7 +112,7 @@ async def make_envoy_gateway(cluster: Cluster, namespace: str, port: int) -> Sys
 
 
 def lasthop_get(path: str) -> tuple[int, bytes]:
-    """Asks Lasthop's admin API; (0, b"") while nothing answers."""
+    """Queries Lasthop's admin API; returns (0, b"") without a response."""
     try:
         with urllib.request.urlopen(f"http://{ADMIN}{path}", timeout=20) as answer:
             return answer.status, answer.read()

@@ -1,9 +1,9 @@
 """Measures the proxy's CPU per request: `python -m bench.data`, with Lasthop's configuration and beside others.
 
 Every proxy has one worker on a core of its own, serves the same hosts from the same backends, and verifies their
-certificates by CA and name. They take turns in short rounds, in random order, so that whatever else the machine does falls
-on all; each round gives a ratio, and the median of all counts, with the interval in which it lies with 95 % confidence. Each
-round has new processes: ratios differ from start to start by some percent, which rounds of the same processes would not show.
+certificates by CA and name. They take turns in short rounds, in random order, so that the load of other processes affects all.
+Each round gives a ratio; the result is the median with its 95 % confidence interval. Each round has new processes: ratios
+differ from start to start by some percent, which rounds of the same processes would not show.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from bench.rows import write
 Costs = dict[str, list[float]]
 """Seconds of CPU for a request, by side and round."""
 WARM_UP = 0.6
-"""Seconds that a side serves a row before its round, which opens connections to the backend and fills caches: after 0.2,
-requests to 1,000 routes of a new process cost a tenth more than later."""
+"""Warm-up in seconds before a round, to open connections to the backend and fill caches. After 0.2 s, requests to 1,000 routes
+of a new process still cost a tenth more than later."""
 
 
 class Failed(RuntimeError):
-    """A side does not serve what it is asked for."""
+    """A side does not serve the expected response."""
 
 
 def cost(places: Places, row: Row, name: str, found: Side, length: float) -> float:
@@ -80,7 +80,7 @@ def interrupted(number: int, frame: FrameType | None) -> None:
 
 
 @click.command("data")
-@click.option("--rows", "wanted", default=",".join(ROWS), show_default=True, help="Which, separated by commas.")
+@click.option("--rows", "wanted", default=",".join(ROWS), show_default=True, help="Names, separated by commas.")
 @click.option("--sides", "against", default="", help="Others to compare with, by a part of their names; all by default.")
 @click.option("--rounds", default=10, show_default=True, type=click.IntRange(6), help="Of each side, for each row.")
 @click.option("--length", default=0.5, show_default=True, help="Seconds of a round, after half as many that are not counted.")

@@ -21,14 +21,14 @@ def emitted(run_dir: Path, admin: Path, pair: tuple[Path, Path]) -> Json:
     """Returns what the Envoy of a running Gateway is configured with, as a bootstrap that needs no control plane.
 
     `run_dir` is the `LASTHOP_RUN_DIR` of a `lasthop run` with one Gateway; `admin` is the new Envoy's socket; `pair` is the
-    certificate and the key of its listeners. Everything that reaches a request is as emitted; what Envoy asks the control
-    plane for (routes, endpoints, keys) is written where it is asked for.
+    certificate and the key of its listeners. All parts that affect a request are as emitted. Routes, endpoints and keys, which
+    Envoy would request from the control plane, are inline.
     """
     (bootstrap,) = run_dir.rglob("bootstrap-*.json")
     dump = json.loads(asyncio.run(Admin(bootstrap.parent / "admin.sock").config_dump()))
     found = as_static(json.loads(bootstrap.read_text()), dump)
     found["admin"]["address"] = {"pipe": {"path": str(admin)}}
-    # Of so many in a million, which is what `edge/proxy/observer.py` comes to at 10,000 requests a second.
+    # Sampled requests per million: the rate of `edge/proxy/observer.py` at 10,000 requests a second.
     found["layered_runtime"]["layers"][0]["static_layer"][SAMPLES_SHARE] = SAMPLED
     for listener in found["static_resources"]["listeners"]:
         for chain in listener["filter_chains"]:

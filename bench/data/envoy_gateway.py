@@ -7,8 +7,8 @@ translate` for such a Gateway, routes, policies and `Backend`s, as one file.
     gRPC        filters for gRPC-Web and statistics of methods, on a listener that has a GRPCRoute
     statistics  all, with Envoy's tags
 
-What it leaves to Envoy's defaults is left out here, too. In its favour its log goes to /dev/null and not to standard output,
-and gRPC has a listener of its own, so that only gRPC pays for its filters.
+It also omits the fields for which Envoy Gateway uses Envoy's defaults. In its favour its log goes to /dev/null and not to
+standard output, and gRPC has a listener of its own, so that only gRPC pays for its filters.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 bench.data.prices`.
 
 Envoy runs under valgrind (callgrind) with the configuration that Lasthop emits, and again without one of its settings: the
-difference is its price. Beside these, the hand-tuned configuration and Envoy Gateway's. Counted are the instructions in user
-space of the thread that handles requests, over connections that are open already; `--kind close` has a new connection to the
-backend for each request, `--large` answers of 1 MiB.
+difference is its price. Beside these, the hand-tuned configuration and Envoy Gateway's. It counts the user-space instructions
+of the thread that handles requests, over open connections. `--kind close` opens a new connection to the backend for each
+request, `--large` uses responses of 1 MiB.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _exact_names(config: Json) -> None:
 SETTINGS = (
     Setting("idle limit of a request, limit for its headers", _no_idle_limit),
     Setting("X-Forwarded-For, client's address", _managers("use_remote_address")),
-    Setting("retries of what never reached the backend", _no_retries),
+    Setting("retries of requests that never reached the backend", _no_retries),
     Setting("path normalisation", _managers("normalize_path", "merge_slashes", "path_with_escaped_slashes_action")),
     Setting("filters that routes can switch on", _router_only),
     Setting("overload manager, buffers by stream", _no_overload_manager),
@@ -141,7 +141,7 @@ SETTINGS = (
     Setting("ejection of endpoints", _clusters("outlier_detection")),
     Setting("breakers and retry budget", _clusters("circuit_breakers")),
     Setting("balancing by fewest requests", _clusters("lb_policy")),
-    Setting("what the log says of a policy", _clusters("metadata")),
+    Setting("the policy in the log", _clusters("metadata")),
     Setting("names as regular expressions", _exact_names),
     Setting("small buffers", _default_buffers),
 )
@@ -219,7 +219,7 @@ def variants(there: Places, ports: dict[str, int]) -> Iterator[tuple[str, Json]]
 @click.option("--rounds", default=2, show_default=True, type=click.IntRange(1))
 @click.option("--only", default="", help="Settings with these words in their names, separated by commas.")
 def main(kind: str, large: bool, rounds: int, only: str) -> None:
-    """What each setting costs a request, in instructions."""
+    """Measures the cost of each setting for a request, in instructions."""
     if not (shutil.which("valgrind") and shutil.which("callgrind_control")):
         sys.exit("valgrind is not installed; Debian and others have a package of that name")
     many = (20, 60) if large else (150, 400)

@@ -29,7 +29,7 @@ STARTED_WITHIN = 120.0
 PORTS = ("http", "http2", "grpc", "stream")
 """Of each side: HTTP/1.1, HTTP/2 without TLS, gRPC, which may all be the same port, and TLS."""
 RULES = 16
-"""Of one HTTPRoute: as many as it may have."""
+"""Matches of one HTTPRoute: the maximum."""
 
 
 class Side(NamedTuple):
@@ -38,7 +38,7 @@ class Side(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a side is started with, again and again."""
+    """The parameters of a side, for each of its starts."""
 
     config: str
     ports: dict[str, int]
@@ -53,8 +53,8 @@ Planned = Callable[[Places, int], Plan]
 
 
 def _lasthop(places: Places, routes: int) -> Plan:
-    """Plans to run what `lasthop run` emits, without the control plane, which would take all of the requests of each round's
-    first second for samples: it is told how many there are once a second, and rounds are shorter than that."""
+    """Plans to run the configuration of `lasthop run` without the control plane. That learns the rate of requests once a
+    second, so in such short rounds it would sample all requests."""
     ports = _ports()
     config = configured(places, ports, routes, places.home / "admin.sock")
     return Plan(json.dumps(config), ports, _envoy_command)

@@ -1,9 +1,9 @@
 """Configures Envoy by hand for these backends, for speed only.
 
-Left out, where Lasthop has it: statistics, access logs, path normalisation and other rules for what clients send, idle limits
-of requests, retries, ejection, overload protection, small buffers, words of its own for failures. TLS to backends is verified
-by CA and name all the same, and X-Forwarded-For is not left to clients. On request it has the same statistics as Lasthop, and
-the same protections, each by the setting that Envoy's documentation has for it.
+It omits these parts of Lasthop's configuration: statistics, access logs, path normalisation and other rules for requests, idle
+limits of requests, retries, ejection, overload protection, small buffers, readable error responses. TLS to backends is
+verified by CA and name all the same, and X-Forwarded-For is not left to clients. On request it has the same statistics as
+Lasthop, and the same protections, each by the setting that Envoy's documentation has for it.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def _compared(program: Path, static: dict[str, Any]) -> tuple[dict[str, tuple[st
 
 
 def _accepted(port: int, row: str) -> bool:
-    """Whether a request reaches the backend. A host that is not served at all says nothing about certificates."""
+    """Whether a request reaches the backend. A host that is not served proves nothing about certificates."""
     seen = status(port, row)
     assert seen in (200, 500, 502, 503), f"{row}: {seen}"
     return seen == 200

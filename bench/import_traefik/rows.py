@@ -36,7 +36,7 @@ ACCEPTED: Final = {
     "broken": set[str](),
     "TODO": set[str](),
 }
-"""What is accepted by each level, if the row's own CA is trusted."""
+"""The certificates that each level accepts, if the row's own CA is trusted."""
 SYSTEM: Final = ("no-ca", "missing-ca", DEFAULT)
 """Rows that Traefik has no CA for, and so uses the system's, which none of the certificates is of."""
 ASKING: Final = ("min-version-alone", "versions-equal", "cipher-unknown", "no-server-name", "skip", "ca-under-no-key", DEFAULT)

@@ -4,9 +4,9 @@
                       ^ delta ADS
     the virtual hosts that Lasthop emits
 
-All run at the same time and take turns. An edit counts from before its bytes are put together until an answer shows it; what
-Lasthop needs before that, from a saved file to bytes, is in `python -m bench`. Then what of an RDS edit is what, and what
-clients get in each way.
+All run at the same time and take turns. An edit lasts from before its encoding until a response shows it. `python -m bench`
+measures Lasthop's work before that, from the saved file on. Then what of an RDS edit is what, and what clients get in each
+way.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def command(sizes: str, edits: int, as_json: bool) -> None:
         click.echo(json.dumps({"others": cores, "edits": [dataclasses.asdict(row) for row in rows], "answers": answers}))
         return
     click.echo(
-        f"a virtual host: {found.pattern.ByteSize()} bytes, of which its retry policy {found.pattern.retry_policy.ByteSize()}"
+        f"a virtual host: {found.pattern.ByteSize()} bytes, including its retry policy of "
+        f"{found.pattern.retry_policy.ByteSize()}"
     )
     click.echo(f"{'hosts':>6}  {'way':52}{'bytes':>10}{'effective':>11}{'slowest':>9}{'CPU, ms':>9}{'KiB/host':>10}")
     for row in rows:

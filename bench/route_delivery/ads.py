@@ -1,4 +1,4 @@
-"""A delta ADS server that sends what it is told to, also types that Lasthop does not serve, from a thread of its own."""
+"""A delta ADS server in a separate thread that sends given resources, including types that Lasthop does not serve."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, Resource
 VIRTUAL_HOSTS = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
 SCOPES = "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration"
 WHOLE = {CLUSTER, LISTENER, VIRTUAL_HOSTS, SCOPES}
-"""Types of which an Envoy gets all that there is; of others, what it has named."""
+"""Types of which an Envoy gets all resources; of others, it gets the named ones."""
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 
 
@@ -39,7 +39,7 @@ class Ads:
         self._nonce = 0
         self.refusals: list[str] = []
         self.answered: set[str] = set()
-        """Types that Envoy has asked for and been sent."""
+        """Types that Envoy has requested and received."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -60,7 +60,7 @@ class Ads:
         self._thread.join()
 
     def put(self, resources: Iterable[Resource]) -> None:
-        """Takes what an Envoy gets that asks for it."""
+        """Sets the resources for Envoys that request them."""
         for each in resources:
             self._resources.setdefault(each.type_url, {})[each.name] = each
 
@@ -69,7 +69,7 @@ class Ads:
         self._held = set(type_urls)
 
     def push(self, resources: list[Resource]) -> tuple[int, Future[float]]:
-        """Sends resources of one type unasked; returns the bytes of that, and what will say when Envoy has confirmed it."""
+        """Pushes resources of one type; returns their size in bytes, and an event for Envoy's acknowledgement."""
         self.put(resources)
         confirmed: Future[float] = Future()
         body = self._response(resources[0].type_url, resources, confirmed)

@@ -1,4 +1,4 @@
-"""What clients get, by how routes are delivered, where a hostname is not just written as in the route."""
+"""Compares responses by delivery of routes, for hostnames that clients write in another form than the route."""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ class Delivery(Protocol):
     """The type that brings the hosts."""
 
     def listen(self, listener: Listener) -> None:
-        """Makes a listener ask for its routes in this way."""
+        """Makes a listener request its routes in this way."""
 
     def standing(self) -> list[Resource]:
-        """Returns what is there whatever the hosts are."""
+        """Returns the resources that are independent of hosts."""
 
     def changed(self, hosts: Iterable[VirtualHost]) -> list[Resource]:
         """Returns what has to be sent if these hosts are new or changed."""
@@ -74,7 +74,7 @@ class Vhds:
 
 
 class Srds:
-    """A scope for each host, with a table of its own; what a client has written into Host says which one is looked at."""
+    """One scope per host, with its own table; the client's Host header selects the scope."""
 
     holds = SCOPES
 
@@ -105,7 +105,7 @@ class Srds:
         scope.key.fragments.add().string_key = host.domains[0]
         table = scope.route_configuration
         table.name, table.ignore_port_in_host_matching = host.name, True
-        # Inside a scope Envoy looks for clusters unless it is told not to, and refuses all scopes if it misses one.
+        # Inside a scope Envoy validates clusters by default, and refuses all scopes if one is missing.
         table.validate_clusters.value = False
         table.virtual_hosts.append(host)
         return resource(SCOPES, host.name, encode(scope))

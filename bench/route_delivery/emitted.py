@@ -1,4 +1,4 @@
-"""What Lasthop emits for a folder of a few policies, and the same for as many hosts as are asked for."""
+"""Lasthop's configuration for a folder of a few policies, extended to any number of hosts."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from lasthop.engine.resolve.gateways.ports import PROBE, Probe
 LISTEN = 18080
 """In what is emitted; each Envoy gets a port of its own."""
 PATHS = ("/x", "/y")
-"""What a route of the edited host matches before and after an edit."""
+"""The match of the edited host's route, before and after an edit."""
 Variant = Callable[[VirtualHost], None]
 """Changes a host in place, to see what of it costs something."""
 
 
 class Emitted(NamedTuple):
     upstreams: list[Resource]
-    """Clusters and endpoints. There are none for most hosts: they take no part in an edit of a route."""
+    """Clusters and endpoints. Most hosts have none, because an edit of a route does not involve them."""
     listener: Listener
     table: str
     pattern: VirtualHost

@@ -72,7 +72,7 @@ class Way(NamedTuple):
     delivery: type[Rds | Vhds | Srds]
     variant: Variant = _as_emitted
     walks: bool = False
-    """Whether Envoy looks for unknown and deprecated fields, which Lasthop tells it not to."""
+    """Whether Envoy checks for unknown and deprecated fields; Lasthop disables that."""
     names: int = 1
     """Of each virtual host."""
 
@@ -128,8 +128,8 @@ def measure(home: Path, found: Emitted, size: int, edits: int) -> list[Row]:
 
 
 def _parts(size: int, proxy: Proxy, found: Emitted, edits: int) -> list[Row]:
-    """Returns what an RDS edit costs Envoy up to some point: a table that it has not asked for, which it receives and drops;
-    and the table that it has under another version, which it reads, checks and compares, and does not build."""
+    """Returns the cost of an RDS edit for Envoy up to two points. An unrequested table is only received and dropped. The
+    current table under another version is parsed, validated and compared, but not built."""
     (table,) = proxy.delivery.changed([found.host(EDITED, PATHS[0])])
     proxy.send([table])
     dropped, same = [], []

@@ -1,4 +1,4 @@
-"""An Envoy with a control plane of its own, and a client that asks it."""
+"""An Envoy with its own control plane, and a client."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Proxy:
         self.ads.close()
 
     def status(self, host: str, path: str = "/") -> int:
-        """Returns 0 if nobody listens."""
+        """Returns 0 without a listener."""
         try:
             return self.probe.ask(host, path).status
         except OSError:

@@ -31,7 +31,7 @@ LONGEST_BACKOFF = 10.0  # a kubelet goes up to 5 minutes: too long for a test
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a container needs of its pod."""
+    """The resources of the pod for its containers."""
 
     pod: Object
     folder: Path

@@ -49,7 +49,7 @@ class Images:
 
 
 def _shipped(root: Path) -> Image:
-    """Returns what deploy/Dockerfile says of the image, beside its files."""
+    """Returns the image's settings in deploy/Dockerfile."""
     env = {"PATH": f"/opt/lasthop/bin:{DEFAULT_PATH}", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
     return Image(entrypoint=(), env={**env, "LASTHOP_RUN_DIR": "/run/lasthop"}, user=65532, root=root)
 

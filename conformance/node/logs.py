@@ -18,7 +18,7 @@ def log_path(folder: Path, namespace: str, pod: str, container: str) -> Path:
 
 
 async def record(stream: asyncio.StreamReader, path: Path) -> None:
-    """Copy what a container says to its log, each line with the time it came."""
+    """Copies a container's output to its log, each line with its time."""
     with path.open("ab", buffering=0) as log:
         while True:
             try:

@@ -15,13 +15,13 @@ _NAMES = """
     BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE"""
 CAPABILITIES = {name: number for number, name in enumerate(_NAMES.split())}
 
-# What container runtimes leave to a container that says nothing.
+# The default capabilities of container runtimes.
 _RUNTIME_DEFAULT = """
     CHOWN DAC_OVERRIDE FSETID FOWNER MKNOD NET_RAW SETGID SETUID SETFCAP SETPCAP NET_BIND_SERVICE SYS_CHROOT KILL
     AUDIT_WRITE"""
 _DEFAULT = frozenset(_RUNTIME_DEFAULT.split())
 
-# Sysctls that a kubelet allows without being told to, as far as they belong to a network namespace.
+# Sysctls that a kubelet allows by default, as far as they belong to a network namespace.
 SAFE_SYSCTLS = frozenset(
     {
         "net.ipv4.ip_local_port_range",

@@ -84,7 +84,7 @@ class Volumes:
 
     async def _token(self, audience: str, seconds: int) -> str:
         metadata, account = self.pod["metadata"], self.pod["spec"].get("serviceAccountName", "default")
-        # Bound to the pod, as the kubelet asks: it ends with the pod, and reviewers see the pod's name in it.
+        # Bound to the pod, as the kubelet requests it: it ends with the pod, and reviewers see the pod's name in it.
         bound = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
         spec: dict[str, Any] = {"expirationSeconds": seconds, "boundObjectRef": bound}
         if audience:

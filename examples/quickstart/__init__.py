@@ -1,1 +1,1 @@
-"""The example that `make run` shows: one Gateway, three backends, two of which must not be trusted."""
+"""The example that `make run` shows: one Gateway and three backends, two of them untrustworthy."""

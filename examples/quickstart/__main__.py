@@ -35,7 +35,7 @@ async def main() -> int:
     certificates.ensure(HERE / "certs")
     gateway = gateway_address()
     try:
-        # A Gateway that an earlier Lasthop has left running is no obstacle: it is taken over.
+        # Takes over a gateway that an earlier Lasthop has left running.
         check_free(*gateway, "the Gateway", shared=True)
         check_free(*ADMIN, "Lasthop's admin page")
         async with backends(HERE / "certs"):
@@ -76,7 +76,7 @@ async def welcome_when_ready(gateway: tuple[str, int]) -> None:
             while not await answers(session, ready):  # noqa: ASYNC110 (another process is waited for)
                 await asyncio.sleep(0.1)
     except TimeoutError:
-        console.print(f"Lasthop is not ready after {READY_WITHIN} s; what it says above, and {ready}, tell why.")
+        console.print(f"Lasthop is not ready after {READY_WITHIN} s; the output above and {ready} show the reason.")
         return
     table = Table(title="Lasthop is running", title_justify="left", title_style="bold")
     table.add_column("Try", no_wrap=True)
@@ -98,7 +98,7 @@ async def answers(session: aiohttp.ClientSession, url: str) -> bool:
 
 
 def gateway_address() -> tuple[str, int]:
-    """As gateway.yaml has it now; what is wrong with the file is for Lasthop to say."""
+    """Reads the current gateway.yaml; Lasthop itself reports errors in the file."""
     try:
         documents = yaml.safe_load_all((HERE / "gateway.yaml").read_bytes())
         spec = next(document["spec"] for document in documents if document["kind"] == "Gateway")
@@ -118,7 +118,7 @@ def check_free(host: str, port: int, whose: str, *, shared: bool = False) -> Non
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise PortTaken(port, whose) from error
-            # Any other reason is for Lasthop to say.
+            # Lasthop itself reports any other reason.
 
 
 def shown(path: Path) -> Path:

@@ -14,13 +14,13 @@ DAYS = 90
 
 
 def ensure(folder: Path) -> None:
-    """The private keys of the two CAs are never written: nobody can sign anything else with them."""
+    """Never writes the private keys of the two CAs, so that they cannot sign anything else."""
     names = ("ca", "right", "wrong-name", "unknown-ca")
     if all(lasts(folder / f"{name}.crt") for name in names) and all((folder / f"{n}.key").exists() for n in names[1:]):
         return
     folder.mkdir(mode=0o700, exist_ok=True)
     ca = Issued("Lasthop demo CA")
-    stranger = Issued("A CA that nobody asked for")
+    stranger = Issued("An unknown CA")
     Issued("right.example", ca).write(folder, "right")
     Issued("old.example", ca).write(folder, "wrong-name")
     Issued("unknown-ca.example", stranger).write(folder, "unknown-ca")

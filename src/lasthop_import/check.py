@@ -34,7 +34,7 @@ def serving_mode(settings: ImportSettings) -> Settings:
 
 
 def check(result: ImportResult, now: float, mode: Settings = ON_A_HOST) -> ImportCheck:
-    """Returns what is wrong with the objects, and how each hop is verified."""
+    """Returns the findings of the objects, and the verification of each hop."""
     engine = engine_of(result, now, mode)
     found = mistakes(engine.findings(), {})
     return ImportCheck(
@@ -44,7 +44,7 @@ def check(result: ImportResult, now: float, mode: Settings = ON_A_HOST) -> Impor
 
 
 def with_check(result: ImportResult, settings: ImportSettings) -> ImportResult:
-    """Adds the findings of `lasthop check` that the report does not have yet."""
+    """Adds those findings of `lasthop check` that the report lacks."""
     reported = {note.target for note in result.notes if note.category in (Category.DECISION, Category.TODO)}
     notes = list(result.notes)
     for mistake in check(result, settings.now, serving_mode(settings)).errors:
@@ -62,7 +62,7 @@ def _suppressed(finding: Finding) -> bool:
 
 
 def engine_of(result: ImportResult, now: float, mode: Settings = ON_A_HOST) -> Engine:
-    """Returns an engine with the objects, and with what they refer to in the input."""
+    """Returns an engine with the objects, and with the input's objects that they refer to."""
     engine = Engine(mode, now=now)
     SYSTEM_STORE.set(engine.graph, SystemStore("/etc/ssl/system.pem", "unknown"))
     objects = {each.key: each.object for each in (*result.context, *result.admitted)}

@@ -1,4 +1,4 @@
-"""Copies Gateway API objects of the input, without what admission refuses."""
+"""Copies Gateway API objects of the input, without parts that admission refuses."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from lasthop.engine.plan import reasons
 from lasthop_import.documents import Document, mapping
 from lasthop_import.inputs import Inputs
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
-from lasthop_import.reader import IGNORED_ANNOTATIONS
+from lasthop_import.reader import IGNORED_ANNOTATIONS, UNREAD
 
 OLD: Final = ("gateway.envoyproxy.io/", "networking.gke.io/", "cloud.google.com/", "ingress.gcp.kubernetes.io/")
-"""Prefixes of annotations that only the old gateways know."""
+"""Prefixes of annotations that only the old gateways use."""
 
 
 def copied(inputs: Inputs, document: Document, spec: Json) -> Json | None:
-    """Returns an object with a changed spec. Unknown fields are listed and left out; an object that admission
-    refuses all the same is listed, and is not written."""
+    """Returns an object with a changed spec. It lists and omits unknown fields; if admission still refuses the object, it
+    lists it and does not write it."""
     found: Json = {
         "apiVersion": document.api_version,
         "kind": document.kind,
@@ -31,7 +31,7 @@ def copied(inputs: Inputs, document: Document, spec: Json) -> Json | None:
     unknown = [each for each in problems if each.reason == reasons.UNKNOWN_FIELD]
     for each in unknown:
         text = "Gateway API does not know the field, and it is not carried over"
-        inputs.notes.append(Note(Category.UNKNOWN, "unread-field", text, SourceRef(document, each.path)))
+        inputs.notes.append(Note(Category.UNKNOWN, UNREAD, text, SourceRef(document, each.path)))
         found = _without(found, each.path)
     refused = admit(found)[1] if unknown else problems
     fewer = without_listeners(found, refused)
@@ -52,11 +52,11 @@ def copied(inputs: Inputs, document: Document, spec: Json) -> Json | None:
 class FewerListeners(NamedTuple):
     gateway: Json
     refused: tuple[FieldProblem, ...]
-    """Why listeners are left out."""
+    """Reasons for omitted listeners."""
 
 
 def without_listeners(gateway: Json, problems: Sequence[FieldProblem]) -> FewerListeners:
-    """Returns a Gateway without the listeners that are refused by themselves; all of them if no other is left."""
+    """Returns a Gateway without its invalid listeners; with all of them if none is valid."""
     bad = [each for each in problems if each.path[:2] == ("spec", "listeners") and len(each.path) > 2]
     numbers = {each.path[2] for each in bad}
     listeners = mapping(gateway.get("spec")).get("listeners")
@@ -76,7 +76,7 @@ def _metadata(document: Document) -> Json:
 
 
 def _annotations(document: Document) -> dict[str, str]:
-    """Returns what others than the old gateway read: cert-manager and external-dns, for instance."""
+    """Returns the annotations for other programs than the old gateway, for instance cert-manager and external-dns."""
     found = document.metadata.get("annotations")
     return {
         name: value

@@ -1,7 +1,8 @@
-"""Decisions: the user's choices where an import may not choose. Kept as `decisions.yaml` in git, and read by the next import.
+"""Decisions: the user's choices in cases where an import must not choose. Users keep `decisions.yaml` in git, and the next
+import reads it.
 
-The file is only ever added to: what people write in it, comments and all, stays as it is. Each open question is appended once,
-as a commented entry that shows the possible answers.
+An import only appends to the file, so users' text and comments stay unchanged. It appends each open question once, as a
+commented entry with the possible answers.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ backends:
 
 
 class DecisionError(Exception):
-    """The file cannot be used. The message has its place and what to do."""
+    """The file is unusable. The message has the place and the remedy."""
 
 
 class CA(msgspec.Struct, frozen=True):
@@ -82,14 +83,14 @@ class Decision(msgspec.Struct, frozen=True):
 
     @property
     def names_trust(self) -> bool:
-        """Whether it has its own way to verify certificates, or waives verification."""
+        """Whether the decision itself specifies how to verify certificates, or waives verification."""
         return bool(self.ca or self.certificates or self.pins or self.waive == "All")
 
 
 class Decisions(msgspec.Struct, frozen=True):
     by_port: Mapping[str, Decision] = {}
     opened: Mapping[str, str] = {}
-    """Why each of these routes is served without the access control that it had, by `Ingress obs/grafana`."""
+    """The reason for serving each of these routes without its access control, by `Ingress obs/grafana`."""
     client_certificate: ObjectName | None = None
     no_client_certificate: bool = False
     files: Mapping[str, bytes] = {}
@@ -102,18 +103,18 @@ class Decisions(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True, order=True):
-    """Something that only a person can decide."""
+    """A question that only the user can decide."""
 
     port: str
     reason: str
     was: str
-    """The old level, and why."""
+    """The old level, with its reason."""
     hostname: str
-    """A guess, or what is known."""
+    """A guess, or a known fact."""
     answers: tuple[tuple[str, ...], ...]
     """Lines of YAML for each possible answer; the first is proposed."""
     key: str = "port"
-    """Or route; then `port` holds the name of an object."""
+    """For a route, `port` is the name of an object."""
 
 
 def read_decisions(name: str, content: bytes) -> Decisions:
@@ -123,6 +124,8 @@ def read_decisions(name: str, content: bytes) -> Decisions:
         raise DecisionError(f"{name}:{parsed.mistakes[0].line}: {parsed.mistakes[0].message}")
     if not parsed.documents:
         return Decisions()
+    if len(parsed.documents) > 1:
+        raise DecisionError(f"{name}:{parsed.spans[1].line}: this must be one document; remove the line ---")
     value = parsed.documents[0]
     if not isinstance(value, dict):
         raise DecisionError(f"{name}:1: this must be a mapping with the key backends")
@@ -130,9 +133,14 @@ def read_decisions(name: str, content: bytes) -> Decisions:
     reader = FieldReader(account, value)
     decisions: dict[str, Decision] = {}
     opened: dict[str, str] = {}
+    routes: set[str] = set()
     for entry in reader.children("backends"):
         if "route" in entry:
-            opened |= _opened(entry)
+            route = entry.text("route")
+            if route in routes:
+                _fail(entry, "route", f"there are two decisions for {route}; remove one")
+            routes.add(route)
+            opened |= _opened(entry, route)
             continue
         decision = _decision(entry)
         if decision.port in decisions:
@@ -144,8 +152,8 @@ def read_decisions(name: str, content: bytes) -> Decisions:
     return Decisions(decisions, opened, chosen, client == "none")
 
 
-def _opened(entry: FieldReader) -> dict[str, str]:
-    route, reason = entry.text("route"), entry.text("reason")
+def _opened(entry: FieldReader, route: str) -> dict[str, str]:
+    reason = entry.text("reason")
     if not entry.boolean("open"):
         return {}
     if not reason.strip():
@@ -154,16 +162,17 @@ def _opened(entry: FieldReader) -> dict[str, str]:
 
 
 def _client_certificate(reader: FieldReader, client: str) -> ObjectName:
-    if client.count("/") != 1:
+    namespace, slash, name = client.partition("/")
+    if not slash or not is_dns_subdomain(namespace) or not is_dns_subdomain(name):
         _fail(reader, "clientCertificate", "write namespace/name of a Secret, or none")
-    return ObjectName(*client.split("/"))
+    return ObjectName(namespace, name)
 
 
 def _check_account(account: Account) -> None:
     """Raises if a field is unknown or of the wrong type."""
     name = account.document.text.name
     for path in account.unread():
-        raise DecisionError(f"{name}:{account.document.line(path)}: there is no field {path[-1]} here")
+        raise DecisionError(f"{name}:{account.document.line(path)}: unknown field {path[-1]}")
     if account.notes and (source := account.notes[0].source):
         raise DecisionError(f"{name}:{source.document.line(source.path)}: {source.field} {account.notes[0].text}")
 
@@ -218,7 +227,7 @@ def _check_waiver(entry: FieldReader, decision: Decision) -> None:
 
 
 def _check_combination(entry: FieldReader, decision: Decision) -> None:
-    """Raises if one answer takes the meaning from another."""
+    """Raises if one answer makes another one meaningless."""
     if decision.waive == "All" and any((decision.ca, decision.certificates, decision.pins, decision.names)):
         _fail(entry, "waive", "All verifies nothing, so a CA, pin or name beside it has no meaning; remove one of them")
     if decision.ca and (decision.certificates or decision.pins):
@@ -236,7 +245,10 @@ def _ca(entry: FieldReader) -> CA | None:
     found += [CA(key) for key in ("system", "serviceCA") if key in ca and ca.boolean(key)]
     if len(found) != 1:
         _fail(entry, "ca", "names one of configMap, secret, clusterTrustBundle, file, system: true, serviceCA: true")
-    return found[0]
+    (chosen,) = found
+    if chosen.kind in kinds.values() and not (chosen.name and (chosen.kind == "file" or is_dns_subdomain(chosen.name))):
+        _fail(entry, "ca", f"{chosen.name!r} is not the name of a {chosen.kind}")
+    return chosen
 
 
 def _name(entry: FieldReader, value: str) -> Name:
@@ -249,7 +261,7 @@ def _name(entry: FieldReader, value: str) -> Name:
 
 def _expires(entry: FieldReader) -> str:
     value = entry.text("expires")
-    if value in ("", NEVER):
+    if value == NEVER or "expires" not in entry:
         return ""
     try:
         moment = datetime.fromisoformat(value)
@@ -267,7 +279,7 @@ def _fail(entry: FieldReader, key: str, text: str) -> None:
 
 
 def default_expiry(now: float, days: int) -> str:
-    """Returns the midnight after so many days, as decisions are written with it; `never` for 0."""
+    """Returns the midnight after this number of days, in the syntax of decisions; `never` for 0."""
     return rfc3339((now // DAY + 1 + days) * DAY) if days else NEVER
 
 
@@ -279,8 +291,7 @@ def appended(
     days: int,
     probed: Mapping[str, tuple[str, ...]] | None = None,
 ) -> str:
-    """Returns the file with the questions that it does not yet have, as comments; `decided` are entries in force, `probed` is
-    what was seen at a port."""
+    """Returns the file with new questions as comments; `decided` are entries in force, `probed` has observations by port."""
     added = [*decided]
     for question in sorted(questions):
         if f"{question.key}: {question.port} " not in text.replace("\n", " \n"):
@@ -302,6 +313,6 @@ def _commented(question: Question, expires: str, probed: tuple[str, ...]) -> str
 
 
 def entry(port: str, waive: str, reason: str, expires: str, was: str) -> str:
-    """Returns a decision in force, as the shortcuts of the command make them."""
+    """Returns a decision in force, for the shortcuts of the command."""
     quoted = msgspec.json.encode(reason).decode()
     return f"- port: {port}  # was {printable(was)}\n  waive: {waive}\n  reason: {quoted}\n  expires: {expires or NEVER}\n"

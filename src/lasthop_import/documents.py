@@ -1,4 +1,4 @@
-"""Reads texts as documents that know their place: several in a file, Lists, JSON, and OpenShift's Templates."""
+"""Reads texts as documents with their positions: several in a file, Lists, JSON, and OpenShift's Templates."""
 
 from __future__ import annotations
 
@@ -12,8 +12,15 @@ from lasthop.edge.admission.yaml import Span, field_lines, parse
 from lasthop_import.versions import converted
 
 MAX_VALUES: Final = 10_000_000
-"""Mappings, lists and scalars in a text: 100,000 objects. Files mode takes fewer; an import blocks nothing else."""
+"""Maximum mappings, lists and scalars in a text: some 100,000 objects. Files mode permits fewer; an import blocks nothing
+else."""
 CLUSTER_SCOPED: Final = frozenset(("Namespace", "IngressClass", "GatewayClass", "ClusterTrustBundle", "ClusterRole"))
+_KUSTOMIZE: Final = "holds no objects, and may patch others: import the output of kustomize build instead of this folder"
+_RENDERED: Final = {
+    **dict.fromkeys(("kustomization.yaml", "kustomization.yml", "Kustomization"), _KUSTOMIZE),
+    "Chart.yaml": "is part of a Helm chart: import the output of helm template instead of this folder",
+}
+"""Files of tools that write objects, and how to import these."""
 _PARAMETER = re.compile(r"\$\{\{?([A-Za-z0-9_]+)\}?\}")
 
 
@@ -48,7 +55,7 @@ class Document:
     def __init__(
         self, value: Json, text: SourceText, span: Span = NOWHERE, base: Path = (), namespace: str = "default"
     ) -> None:
-        """`namespace`: its namespace if it names none. An older version is converted if its shape is known."""
+        """`namespace`: default namespace. It converts older versions with a known schema."""
         self.value = value = converted(value)
         self.text = text
         self.span = span
@@ -119,6 +126,8 @@ class Unparsable(NamedTuple):
     file: str
     line: int
     message: str
+    hides: bool = True
+    """It may hide objects that restrict access or ask for TLS."""
 
 
 class ReadTexts(NamedTuple):
@@ -161,11 +170,14 @@ def _documents(text: SourceText, namespace: str) -> Iterator[Document | Unparsab
 def _document(text: SourceText, span: Span, base: Path, item: Any, namespace: str) -> Document | Unparsable:
     if not isinstance(item, dict):
         line = Document({}, text, span, base).line(())
-        return Unparsable(text.name, line, "not an object: write apiVersion, kind and metadata")
+        return Unparsable(text.name, line, "not an object: write apiVersion, kind and metadata", isinstance(item, list))
     document = Document(item, text, span, base, namespace)
+    if problem := _RENDERED.get(text.name.rpartition("/")[2]):
+        return Unparsable(text.name, document.line(()), problem)
     for field, found in (("apiVersion", document.api_version), ("kind", document.kind), ("metadata.name", document.bare_name)):
         if not found:
-            return Unparsable(text.name, document.line(()), f"{field} is missing or not a string, so this is not an object")
+            message = f"{field} is missing or not a string, so this is not an object"
+            return Unparsable(text.name, document.line(()), message, hides=bool(document.api_version or document.kind))
     return document
 
 

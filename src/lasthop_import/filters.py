@@ -32,21 +32,21 @@ def edited_headers(
 
 
 def note_variables(reader: FieldReader, key: str, whose: str, *values: Mapping[str, str]) -> None:
-    """Lists headers whose values have variables of Envoy, which are sent as they are written."""
+    """Lists headers whose values contain variables of Envoy, because the new gateway sends them literally."""
     if names := sorted({name for each in values for name, value in each.items() if "%" in value}):
-        text = f"{whose} in {', '.join(names)[:120]} are sent as they are written"
+        text = f"{whose} in {', '.join(names)[:120]} are sent literally"
         reader.note(Category.CHANGED, "header-variables", text, key)
 
 
 def allowed_origins(reader: FieldReader, found: CorsEdit, unreadable: Iterable[str] = ()) -> tuple[HTTPRouteFilter, ...]:
-    """Returns the CORS filter, and lists what it does not allow any more."""
+    """Returns the CORS filter, and lists the origins that it no longer allows."""
     if refused := [*unreadable, *found.refused]:
-        reader.note(Category.CANNOT, "cors", f"cannot be written, and is not allowed any more: {listed(refused)}")
+        reader.note(Category.CANNOT, "cors", f"cannot be expressed, and is no longer allowed: {listed(refused)}")
     return (found.filter,) if found.filter else ()
 
 
 def retried_codes(reader: FieldReader, key: str, conditions: Iterable[str]) -> tuple[int, ...]:
-    """Returns the status codes that are retried, and lists conditions that cannot be a reason."""
+    """Returns the status codes to retry, and lists conditions that Gateway API cannot express."""
     found = retried(conditions)
     if found.refused:
         reader.note(Category.CANNOT, "retry-on", f"cannot be a reason to retry: {listed(found.refused)}", key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final
 
@@ -28,7 +28,7 @@ WELL_KNOWN: Final = frozenset(
 CLASS_UNKNOWN: Final = "class-unknown"
 TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
-"""As Go's strconv.ParseBool, which most controllers use."""
+"""The values of Go's strconv.ParseBool, which most controllers use."""
 
 
 class Annotations:
@@ -45,7 +45,7 @@ class Annotations:
         return f"{self._prefix}{name}"
 
     def names(self) -> list[str]:
-        """Returns the annotations that are there and have the prefix, without it."""
+        """Returns the present annotations with the prefix, without it."""
         return [name.removeprefix(self._prefix) for name in self.reader.value if name.startswith(self._prefix)]
 
     def text(self, name: str, default: str = "") -> str:
@@ -53,7 +53,7 @@ class Annotations:
         return self.reader.text(self.key(name)).strip() or default
 
     def boolean(self, name: str, default: bool = False) -> bool:
-        """Returns a Go boolean. Anything else (`on`, `yes`) makes the controller use the default, and is listed."""
+        """Returns a Go boolean. Lists other values (`on`, `yes`), for which the controller uses the default."""
         value = self.text(name)
         if not value or value in (*TRUE, *FALSE):
             return value in TRUE if value else default
@@ -118,7 +118,7 @@ def class_of(document: Document) -> str:
 
 
 def claims(system: System, document: Document, controllers: Mapping[str, str]) -> bool:
-    """Returns whether an object is a system's. An Ingress whose IngressClass is known belongs to that controller."""
+    """Returns whether an object belongs to a system. An Ingress with a known IngressClass belongs to that controller."""
     if document.kind == INGRESS.kind and (controller := controllers.get(class_of(document))):
         return controller in system.controllers
     return system.claims(document)
@@ -137,26 +137,32 @@ def note_namesake(ingress: FieldReader, own: tuple[str, ...], other: tuple[str, 
     """Lists an Ingress whose annotations are those of a controller with a similar name."""
     names = [str(name) for name in ingress.document.annotations]
     if any(name.startswith(other) for name in names) and not any(name.startswith(own) for name in names):
-        text = f"its annotations are of another controller, and have no effect here; try `lasthop import {system}`"
+        text = f"its annotations belong to another controller, and have no effect here; try `lasthop import {system}`"
         ingress.note(Category.CHANGED, "other-controller", text, None, severity=NoteSeverity.HIGH)
 
 
 def ingresses_of(inputs: Inputs, settings: ImportSettings, *controllers: str, known: tuple[str, ...] = ()) -> list[Document]:
     """Returns the Ingresses of a controller, oldest first, and skips all others. `known`: classes that are its own without an
     IngressClass; "" among them means that an Ingress without a class is its own, too."""
-    documents = inputs.of(INGRESS)
+    return of_classes(inputs, settings, inputs.of(INGRESS), *controllers, known=known)
+
+
+def of_classes(
+    inputs: Inputs, settings: ImportSettings, documents: Sequence[Document], *controllers: str, known: tuple[str, ...] = ()
+) -> list[Document]:
+    """Returns the documents, of any kinds that have classes as Ingresses do, that are a controller's."""
     owners = _Classes(inputs, settings, controllers, known).owners(map(class_of, documents))
     for document in documents:
         name = class_of(document)
         if owners[name] is _Owner.OTHER:
-            inputs.skip(document, "other-class", f"{_class_text(name)}, which is not this controller's; see --ingress-class")
+            inputs.skip(document, "other-class", f"{_class_text(name)}, of another controller; see --ingress-class")
         elif owners[name] is _Owner.UNKNOWN:
             inputs.notes.append(class_unknown(document, owners))
     return [document for document in documents if owners[class_of(document)] is _Owner.OURS]
 
 
 def class_unknown(document: Document, classes: Iterable[str]) -> Note:
-    """Returns the note that asks for the controller of an Ingress."""
+    """Returns the note that the controller of an Ingress is unknown."""
     others = ", ".join(sorted(name or "none" for name in classes))
     text = f"{_class_text(class_of(document))}, and the input does not show its controller; classes: {others}; not imported"
     remedy = "Choose with --ingress-class NAME, or all; or add the IngressClasses to the input."
@@ -188,7 +194,8 @@ class _Classes:
                 self._owners[""] = self._owners[each.bare_name]
 
     def owners(self, names: Iterable[str]) -> dict[str, _Owner]:
-        """Returns the owner of each class. A class of unknown owner counts if it is the only one; several are a question."""
+        """Returns the owner of each class. A class with an unknown owner counts if it is the only one; for several, the user
+        decides."""
         owners = {name: self._owner(name) for name in names}
         unknown = [name for name, owner in owners.items() if owner is _Owner.UNKNOWN]
         if len(unknown) == 1 and _Owner.OURS not in self._owners.values():
@@ -209,7 +216,7 @@ class _Classes:
 
 
 def read_ingress(inputs: Inputs, document: Document) -> IngressObject:
-    """Reads all of an Ingress but its annotations."""
+    """Reads an Ingress except its annotations."""
     reader = inputs.open(document)
     spec, annotations = reader.child("spec"), reader.annotations()
     spec.ignore("ingressClassName")

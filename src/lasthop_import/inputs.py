@@ -13,7 +13,7 @@ from lasthop.base.api.kinds import KINDS, Kind
 from lasthop.base.api.meta import Key, Object
 from lasthop_import.documents import Document, mapping, mappings
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef, shown_value
-from lasthop_import.reader import Account, FieldReader
+from lasthop_import.reader import UNREAD, Account, FieldReader
 from lasthop_import.values import is_port
 
 INGRESS: Final = Kind("Ingress", "networking.k8s.io", ("v1",), "ingresses", Object)
@@ -33,7 +33,7 @@ class PortOfService(NamedTuple):
 
 class Inputs:
     def __init__(self, documents: Iterable[Document], hidden: Mapping[Key, str] | None = None) -> None:
-        """`hidden`: objects that exist, perhaps, and may not be read, and why."""
+        """`hidden`: objects that may exist but that the user may not read, with reasons."""
         self.documents = tuple(sorted(documents, key=lambda each: (each.kind, *each.age)))
         self.notes: list[Note] = []
         self.wanted: set[Key] = set()
@@ -53,11 +53,11 @@ class Inputs:
         return [each for each in self._by_kind.get((kind.group, kind.kind), ()) if each.api_version in kind.api_versions]
 
     def unread_versions(self, kind: Kind) -> list[Document]:
-        """Returns the objects of a kind in versions that are not read, so that their content is unknown."""
+        """Returns the objects of a kind in unsupported versions, whose content is unknown."""
         return [each for each in self._by_kind.get((kind.group, kind.kind), ()) if each.api_version not in kind.api_versions]
 
     def open(self, document: Document) -> FieldReader:
-        """Returns a reader of an object. All of its fields must be read, ignored or listed: what is not, is unknown."""
+        """Returns a reader of an object. The importer must read, ignore or list all of its fields; others count as unknown."""
         account = self._accounts.get(document)
         if account is None:
             account = self._accounts[document] = Account(document, self.notes)
@@ -67,7 +67,7 @@ class Inputs:
         return document in self._accounts
 
     def skip(self, document: Document, reason: str, text: str) -> None:
-        """Lists an object as one that is not of this gateway."""
+        """Lists an object that does not belong to this gateway."""
         self.notes.append(Note(Category.SKIPPED, reason, text, SourceRef(document)))
 
     def unknown(self) -> list[Note]:
@@ -75,7 +75,7 @@ class Inputs:
         return [
             Note(
                 Category.UNKNOWN,
-                "unread-field",
+                UNREAD,
                 "this importer does not know the field, and it is not carried over",
                 SourceRef(document, path),
                 "" if document.kind == "Secret" else shown_value(_value(document, path)),
@@ -97,7 +97,7 @@ class Inputs:
         return self.hidden.get(Key(kind, namespace, name), "is not in the input")
 
     def data(self, kind: str, namespace: str, name: str) -> dict[str, bytes] | None:
-        """Returns the content of a ConfigMap or Secret; None if it is not there."""
+        """Returns the content of a ConfigMap or Secret; None if it is missing."""
         found = self.find(kind, namespace, name)
         if found is None:
             return None
@@ -118,7 +118,7 @@ class Inputs:
             self.notes.append(note)
 
     def ports(self, namespace: str, name: str, protocol: str = "TCP") -> tuple[PortOfService, ...] | None:
-        """Returns the ports of a Service; None if it is not there."""
+        """Returns the ports of a Service; None if it is missing."""
         found = self.find("Service", namespace, name)
         if found is None:
             return None
@@ -147,7 +147,7 @@ class Inputs:
         return next((each for each in ports if port in (each.number, each.name)), None)
 
     def annotations(self, kind: str, namespace: str, name: str) -> dict[str, str]:
-        """Returns the annotations of an object that is not accounted for, as a Service."""
+        """Returns the annotations of an object without an account, for example a Service."""
         found = self.find(kind, namespace, name)
         return _texts(found.annotations) if found else {}
 

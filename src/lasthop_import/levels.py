@@ -23,7 +23,7 @@ class OldLevel(StrEnum):
     IP_NAME = "ip-name"
     """Chain, dates, and the endpoint's IP address as the name."""
     URI = "uri"
-    """Chain, dates, and a URI, as SPIFFE has it."""
+    """Chain, dates, and a URI, as in SPIFFE."""
     MESH = "mesh"
     """Mutual TLS with the certificates of a mesh."""
     PASSTHROUGH = "passthrough"
@@ -35,15 +35,14 @@ class OldLevel(StrEnum):
 
 
 class HopOutcome(StrEnum):
-    """The state of a hop on which the gateway makes no connection of its own."""
+    """The state of a hop without a connection of the gateway itself."""
 
     PASSTHROUGH = "passthrough"
     """The TLS is the client's own."""
     TODO = "TODO"
     """It fails closed until a decision is made. Readers of the report search for this word."""
     KEPT = "policy kept"
-    """Policies for ports by name are written as they were; which port has the name is in a Service that is not in the
-    input."""
+    """Policies for named ports are copied; the Service that maps names to ports is not in the input."""
     CLOSED = "closed"
     """The route answers 500, because its access control is lost, until a decision opens it."""
     DROPPED = "dropped"
@@ -55,7 +54,7 @@ class NewState(NamedTuple):
 
     how: Strength | HopOutcome
     by: str = ""
-    """How a verified hop identifies the certificate, as the report writes it: name, uri or pinned."""
+    """How a verified hop identifies the certificate, in the report's words: name, uri or pinned."""
 
     @property
     def strength(self) -> Strength | None:
@@ -72,7 +71,7 @@ class NewState(NamedTuple):
         return strength is None, strength is not Strength.PLAINTEXT, -(strength or 0), str(self)
 
     def __str__(self) -> str:
-        """As the report writes it: `waived: all`."""
+        """Returns the report's text: `waived: all`."""
         if isinstance(self.how, HopOutcome):
             return self.how
         if self.how.waived:
@@ -93,10 +92,10 @@ STRENGTH = {
     OldLevel.URI: 3,
     OldLevel.PASSTHROUGH: 3,
 }
-"""Compares what two levels check; of equals neither is weaker."""
+"""Compares the checks of two levels; equal ones are not weaker."""
 VERIFYING = frozenset({OldLevel.CHAIN, OldLevel.NAME, OldLevel.HOST_NAME, OldLevel.IP_NAME, OldLevel.URI})
 
 
 def over_believed(level: OldLevel, believed: OldLevel | None) -> bool:
-    """Returns whether its author will think that more was checked than really was."""
+    """Returns whether the author probably believes in more checks than the gateway performed."""
     return believed is not None and STRENGTH[believed] > STRENGTH[level]

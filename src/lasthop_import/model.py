@@ -1,7 +1,7 @@
 """Defines the common model: every importer returns it, and the writers see nothing else.
 
     Listener   where clients connect, with which certificate
-    Rule       which requests, what is done to them, and the hops that they take
+    Rule       which requests, their filters, and their hops
     Hop        a connection to a backend, with the level of its TLS
 
 Filters, timeouts, retries and sessions are the structs of `base/api/routes.py`, the target's own.
@@ -49,7 +49,7 @@ class TrustRef(msgspec.Struct, frozen=True):
 class InlineTrust(msgspec.Struct, frozen=True):
     pem: str
     origin: str
-    """Where it was written, for a comment."""
+    """Its place in the input, for a comment."""
 
 
 class FileTrust(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class SystemTrust(msgspec.Struct, frozen=True):
 
 
 class MissingTrust(msgspec.Struct, frozen=True):
-    """The object that the source names does not exist, or holds no CA."""
+    """The object in the source does not exist, or contains no CA."""
 
     what: str
 
@@ -82,21 +82,21 @@ class ServiceBackend(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     port: int | str | None
-    """As it is written: a number, or the name of a port; None: the only one."""
+    """As in the input: a number, or the name of a port; None: the only one."""
     protocol: str = "TCP"
     """Or UDP, which has no TLS."""
 
 
 class HostBackend(msgspec.Struct, frozen=True):
-    """A host outside, which becomes an XBackend."""
+    """An external host, which becomes an XBackend."""
 
     namespace: str
     name: str
-    """Of the object to write."""
+    """Name of the object to write."""
     hostname: str
     port: int
     protocol: str = ""
-    """As XBackend has it: HTTP11, H2C, GRPC."""
+    """A protocol of XBackend: HTTP11, H2C, GRPC."""
 
 
 class AddressBackend(msgspec.Struct, frozen=True):
@@ -130,16 +130,16 @@ class HopTLS(msgspec.Struct, frozen=True):
     why: str
     """The setting of the source that decides it, as `proxy-ssl-verify is off`."""
     believed: OldLevel | None = None
-    """The level that its author will assume, where that is higher."""
+    """The level that its author probably assumes, if it is higher."""
     believed_reason: str = ""
     """In kebab-case, as `grpc-not-verified`: goes with `believed`."""
     names: tuple[Name, ...] = ()
-    """Any one suffices. Of HOST_NAME the hostnames of the route, which may be wildcards."""
+    """Any one suffices. For HOST_NAME, the hostnames of the route, which may be wildcards."""
     sni: str = ""
     """The server name that was sent, if it was fixed; empty: none, or the request's Host."""
     trust: tuple[Trust, ...] = ()
-    """The CAs of the certificate's chain. Where nothing was checked: a CA that was configured all the same,
-    which the report offers."""
+    """The CAs of the certificate's chain. If nothing was checked: a CA that was configured nevertheless, which the report
+    proposes."""
     client_certificate: ObjectName | None = None
     options: TLSOptions = TLSOptions()
     was_plaintext: bool = False
@@ -147,13 +147,13 @@ class HopTLS(msgspec.Struct, frozen=True):
     cn_fallback: bool = False
     """The old gateway accepted a certificate whose only name is the CN."""
     sni_of_host: bool = False
-    """The SNI was the request's Host, as it always is for HOST_NAME."""
+    """The SNI was the request's Host, as always for HOST_NAME."""
     revocation: tuple[TrustRef | FileTrust, ...] = ()
-    """Revocation lists that certificates were looked up in."""
+    """Revocation lists that the old gateway checked."""
     shown_to_all: bool = False
-    """Of the client certificate: the old gateway showed it to all of its TLS backends, as a Gateway does."""
+    """Whether the old gateway presented the client certificate to all of its TLS backends, like a Gateway."""
     by_section: tuple[tuple[str, HopTLS], ...] = ()
-    """The TLS of the ports of a Service that is not in the input, by port name, as policies set it."""
+    """For a Service that is not in the input: the TLS of its ports by name, from policies."""
 
     @property
     def meaning(self) -> tuple[object, ...]:
@@ -271,10 +271,10 @@ class ImportedRule(msgspec.Struct, frozen=True):
     persistence: SessionPersistence | None = None
     name: str = ""
     refused: str = ""
-    """Why it cannot be written, as `the condition is negated`: its hops are listed, and nothing leads there."""
+    """Why it cannot be written, for example `the condition is negated`: the report lists its hops as unused."""
 
     closed: bool = False
-    """Its access control is lost, and nothing is sent until a decision opens it."""
+    """Its access control is lost, so it gets no traffic until a decision opens it."""
 
     @property
     def all_hops(self) -> tuple[ImportedHop, ...]:
@@ -335,7 +335,7 @@ class ClientValidation(msgspec.Struct, frozen=True):
     trust: tuple[TrustRef, ...]
     optional: bool = False
     revocation: tuple[TrustRef | FileTrust, ...] = ()
-    """Revocation lists that their certificates were looked up in."""
+    """Revocation lists for clients' certificates."""
 
 
 class ImportedListener(msgspec.Struct, frozen=True):
@@ -367,9 +367,9 @@ class Imported(msgspec.Struct, frozen=True):
     listeners: tuple[ImportedListener, ...] = ()
     rules: tuple[ImportedRule, ...] = ()
     hops: tuple[ImportedHop, ...] = ()
-    """Those of routes that are copied as they are, not made from rules."""
+    """Hops of routes that are copied, not built from rules."""
     objects: tuple[tuple[SourceRef, Json], ...] = ()
-    """Gateway API objects of the input, changed where they must be."""
+    """Gateway API objects of the input, with necessary changes."""
     gateways: tuple[ObjectName, ...] = ()
     """Gateways in `objects`, whose client certificate the writer may set."""
 

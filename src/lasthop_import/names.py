@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 LONGEST: Final = 63
-"""Characters of a name that is made here: some kinds take no more."""
+"""Maximum characters of a generated name: some kinds permit no more."""
 
 
 def slug(text: str) -> str:

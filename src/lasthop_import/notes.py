@@ -13,14 +13,14 @@ from lasthop_import.documents import Document
 
 
 class Category(StrEnum):
-    """In the order of the report."""
+    """Categories in the order of the report."""
 
     DECISION = "decision"
     """The import cannot choose; the hop fails closed until a decision is made."""
     TODO = "todo"
-    """Work for the reader of the report: something is missing from the output, and a placeholder is written."""
+    """A task for the user: the output lacks something and has a placeholder."""
     BELIEVED = "believed"
-    """The old gateway did less than its configuration seems to say."""
+    """The old gateway did less than its configuration suggests."""
     ACCESS_CONTROL = "access-control"
     """Authentication, authorization, IP lists, WAF or rate limits that are not carried over."""
     LOOSENED = "loosened"
@@ -28,13 +28,13 @@ class Category(StrEnum):
     TIGHTENED = "tightened"
     """The new gateway refuses what the old one accepted."""
     CANNOT = "cannot"
-    """There is no equivalent."""
+    """A setting without an equivalent."""
     UNKNOWN = "unknown"
     """A field or annotation that the importer does not know."""
     CHANGED = "changed"
     """The same purpose, another behaviour."""
     SKIPPED = "skipped"
-    """The object is not of this gateway."""
+    """The object does not belong to this gateway."""
 
 
 class NoteSeverity(StrEnum):
@@ -98,6 +98,8 @@ class Note(msgspec.Struct, frozen=True):
     severity: NoteSeverity | None = None
     everywhere: bool = False
     """The setting applies to the routes of all namespaces."""
+    hides_tls: bool = False
+    """The setting may have asked for TLS: of the routes that it concerns, those without TLS are closed."""
 
     @property
     def level(self) -> NoteSeverity:

@@ -1,4 +1,4 @@
-"""Translates versions and ciphers as OpenSSL, and so nginx and HAProxy, write them."""
+"""Translates OpenSSL's syntax of versions and ciphers, which nginx and HAProxy use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lasthop.engine.plan.tls_options import CIPHER_SUITES, TLSOptions
 class Translated(NamedTuple):
     options: TLSOptions
     lost_ciphers: bool = False
-    """The ciphers are an expression, or Envoy does not have them."""
+    """The ciphers are an expression, or Envoy does not support them."""
     old_versions: bool = False
     """TLS 1.0 or 1.1 was permitted."""
 

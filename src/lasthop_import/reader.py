@@ -1,8 +1,8 @@
-"""Reads the fields of an object and keeps account of them: fields that are never read are listed as unknown.
+"""Reads the fields of an object and records each read: fields that are never read are listed as unknown.
 
 A getter consumes the field with everything below it; `child` and `children` consume nothing by themselves, so that each field
-of a mapping is accounted for. `cannot` and its siblings consume a field and list it. A field of the wrong type is listed, and
-the default is used.
+of a mapping is accounted for. `cannot` and its siblings consume a field and list it. For a field of the wrong type, the getter
+lists it and returns the default.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ IGNORED_ANNOTATIONS: Final = (
     "deployment.kubernetes.io/",
     "field.cattle.io/",
 )
-"""Prefixes of annotations by which tools keep their own accounts."""
+"""Prefixes of annotations that tools use for their own bookkeeping."""
+UNREAD: Final = "unread-field"
+"""The reason of notes about fields that nothing has read."""
+WRONG_TYPE: Final = "wrong-type"
 T = TypeVar("T")
 D = TypeVar("D")
 _TYPES: Final = {str: "a text", bool: "true or false", int: "a number", dict: "a mapping", list: "a list"}
@@ -37,7 +40,7 @@ class Account:
         self.document = document
         self.read: set[Path] = set()
         self.asked: set[Path] = set()
-        """Mappings of which some field was asked for, also one that is not there: hundreds are not."""
+        """Mappings with at least one requested field, present or not. Most mappings have none."""
         self.notes = notes
 
     def unread(self) -> list[Path]:
@@ -95,7 +98,7 @@ class FieldReader:
     # --- values ------------------------------------------------------------------------------------------------------
 
     def raw(self, key: str) -> Any:
-        """Returns a field as it is, and consumes all of it."""
+        """Returns a field unchanged, and consumes all of it."""
         self.account.asked.add(self.path)
         if key in self.value:
             self.account.read.add((*self.path, key))
@@ -118,7 +121,7 @@ class FieldReader:
         return tuple(each for each in found if isinstance(each, str))
 
     def mapping(self, key: str) -> dict[str, Any]:
-        """Returns a mapping as it is, and consumes all of it."""
+        """Returns a mapping unchanged, and consumes all of it."""
         return self._typed(key, dict, {})
 
     def text_map(self, key: str) -> dict[str, str]:
@@ -175,8 +178,8 @@ class FieldReader:
         ]
 
     def annotations(self) -> FieldReader:
-        """Returns the annotations. Values that are not strings, which an API server refuses, are listed and read as YAML meant
-        them: `on` without quotes is true."""
+        """Returns the annotations. An API server refuses values that are not strings; the method lists them and reads them as
+        YAML 1.1: `on` without quotes is true."""
         found = self.document.metadata.get("annotations")
         path = ("metadata", "annotations")
         if not isinstance(found, dict):
@@ -195,7 +198,7 @@ class FieldReader:
     # --- accounts ----------------------------------------------------------------------------------------------------
 
     def ignore(self, *keys: str) -> None:
-        """Consumes fields that mean nothing to the new gateway, and whose loss has no effect."""
+        """Consumes fields that are irrelevant to the new gateway, so that their loss has no effect."""
         self.account.read.update((*self.path, key) for key in keys)
 
     def note(
@@ -208,7 +211,7 @@ class FieldReader:
         remedy: str = "",
         severity: NoteSeverity | None = None,
     ) -> None:
-        """Lists something about a field, or about this mapping."""
+        """Adds a note about a field, or about this mapping."""
         path = self.path if key is None else (*self.path, key)
         value = "" if key is None else shown_value(self.value.get(key))
         if key is not None:
@@ -216,12 +219,12 @@ class FieldReader:
         self.account.notes.append(Note(category, reason, text, SourceRef(self.document, path), value, remedy, "", severity))
 
     def cannot(self, key: str, text: str, reason: str = "no-equivalent", *, remedy: str = "") -> None:
-        """Consumes a field, if it is there, and lists it as one without an equivalent."""
+        """Consumes a field, if present, and lists it as one without an equivalent."""
         if key in self:
             self.note(Category.CANNOT, reason, text, key, remedy=remedy)
 
     def access_control(self, key: str, text: str, *, remedy: str = "") -> None:
-        """Consumes a field, if it is there, and lists it as access control that is not carried over."""
+        """Consumes a field, if present, and lists it as access control that is not carried over."""
         if key in self:
             self.note(Category.ACCESS_CONTROL, key.rpartition("/")[2], text, key, remedy=remedy)
 
@@ -241,7 +244,7 @@ class FieldReader:
         self.account.read.add(path)
         text = f"must be {_TYPES[wanted]}; it is not used"
         self.account.notes.append(
-            Note(Category.CANNOT, "wrong-type", text, SourceRef(self.document, path), shown_value(value), "Correct it.")
+            Note(Category.CANNOT, WRONG_TYPE, text, SourceRef(self.document, path), shown_value(value), "Correct it.")
         )
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ AUTO: Final = "auto"
 
 
 def detected(documents: Sequence[Document]) -> list[System]:
-    """Returns the systems that claim some of the objects, for `auto`."""
+    """Returns the systems to which some of the objects belong, for `auto`."""
     controllers = controllers_of(documents)
     return [
         system

@@ -96,6 +96,10 @@ class ImportResult(msgspec.Struct, frozen=True):
             (unknown, f"the input does not show whether {_counted(unknown, 'backend')} used TLS"),
             (closed, f"{_counted(closed, 'route')} with lost access control closed until you decide"),
             (dropped, f"{_counted(dropped, 'hop')} left out"),
+            (
+                any(each.hides for each in self.problems),
+                "part of the input cannot be read, and all routes are closed until then",
+            ),
         )
         return f"{'; '.join(text for applies, text in parts if applies)}."
 

@@ -194,7 +194,7 @@ def _service_port(inputs: Inputs, service: ServiceBackend) -> HopPort | Unresolv
         wanted = "no port is given, and it has not exactly one" if port is None else f"it has no {protocol} port {port}"
         return Unresolved(f"Service {namespace}/{name}: {wanted}")
     if isinstance(port, str) or port is None:
-        what = f"the number of port {port or 'of the hop'} is not known"
+        what = f"the number of {f'port {port}' if port else 'its port'} is not known"
         return Unresolved(f"Service {namespace}/{name} is not in the input, so {what}", "Add the Service to the input.")
     return Unresolved(f"{port} cannot be a port")
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from lasthop.base.api.documents import Json
-from lasthop.base.api.kinds import Kind
+from lasthop.base.api.kinds import KINDS, Kind
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Decisions
@@ -20,10 +20,12 @@ from lasthop_import.inputs import INGRESS, Inputs
 from lasthop_import.levels import HopOutcome, NewState, OldLevel
 from lasthop_import.model import Backend, HostBackend, Imported, ImportedRule, ServiceBackend
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.order import contested
 from lasthop_import.result import ImportResult, ReportRow
 from lasthop_import.rule_hops import PortGroup, RuleHop, rule_hop_notes, rule_hops
 from lasthop_import.settings import ImportSettings, Progress, System
-from lasthop_import.writer.access import AccessLoss, access_loss, closed_copy, closed_rule
+from lasthop_import.unread import weighed
+from lasthop_import.writer.access import AccessLoss, access_loss, closed_copy, closed_rule, unreadable
 from lasthop_import.writer.admission import admit_all
 from lasthop_import.writer.backends import keep_referenced, referenced, write_backends
 from lasthop_import.writer.client_certificates import of_gateways
@@ -39,6 +41,10 @@ from lasthop_import.writer.stage import StageOutput, WriterContext
 from lasthop_import.writer.traffic import write_budgets
 
 READ_ALONG: Final = ("Service", "EndpointSlice", "IngressClass", "ConfigMap", "Secret", "Namespace", "ClusterTrustBundle")
+
+POLICY_TARGETS: Final = frozenset(
+    (*(f"{protocol}Route" for protocol in ("HTTP", "GRPC", "TLS", "TCP", "UDP")), "Gateway", "ListenerSet")
+)
 
 NORMALIZED: Final = Note(
     Category.CHANGED,
@@ -72,20 +78,11 @@ def read(
         own = [each for each in documents if len(systems) == 1 or _may_read(system, systems, each, controllers)]
         inputs = Inputs(_only(own, settings), hidden)
         imported = imported.joined(system.read(inputs, settings))
-        notes += [*inputs.notes, *(_restricted(system, each) for each in inputs.unknown())]
+        notes += [weighed(system, settings, each) for each in (*inputs.notes, *inputs.unknown())]
         wanted |= inputs.wanted
         origins = dict.fromkeys(_seen(inputs), system.name) | origins
     notes += _left(systems, [each for each in documents if each not in origins])
     return SystemsRead(imported, tuple(notes), frozenset(wanted), origins)
-
-
-def _restricted(system: System, unread: Note) -> Note:
-    """Returns the note about an unread field. In the spec of a kind that restricts access, the field may be a restriction."""
-    source = unread.source
-    if source is None or source.document.kind not in system.restricting or len(source.path) != 2 or source.path[0] != "spec":
-        return unread
-    text = "this importer does not know the field, which may restrict access"
-    return msgspec.structs.replace(unread, category=Category.ACCESS_CONTROL, text=text)
 
 
 def _seen(inputs: Inputs) -> set[Document]:
@@ -127,21 +124,44 @@ def _left(systems: Sequence[System], documents: Sequence[Document]) -> list[Note
             notes.append(class_unknown(document, {class_of(each) for each in documents if each.kind == INGRESS.kind}))
         elif document.kind not in READ_ALONG:
             others.setdefault(document.kind, []).append(document)
-    return [*notes, *(_unread_kind(systems, unread) for _, unread in sorted(others.items()))]
+    return [*notes, *(note for _, unread in sorted(others.items()) for note in _unread_kind(systems, unread))]
 
 
-def _unread_kind(systems: Sequence[System], unread: Sequence[Document]) -> Note:
-    """Returns the note about a kind that no system reads. One of a system's own API groups is configuration that is lost."""
+def _unread_kind(systems: Sequence[System], unread: Sequence[Document]) -> Iterator[Note]:
+    """Yields the notes about a kind that no system reads: one for each object that may restrict access, one for all others.
+    A kind of a system's own API groups is configuration that is lost."""
+    owner = next((system for system in systems if unread[0].group in system.groups), None)
+    restricting = [each for each in unread if (owner and each.kind in owner.restricting) or _targets_gateways(each)]
+    for each in restricting:
+        text = f"kind {each.kind} is not read; it may restrict access"
+        yield Note(Category.ACCESS_CONTROL, "other-kind", text, SourceRef(each))
+    if unread[0].kind == "BackendTLSPolicy":
+        for each in unread:
+            text = (
+                "the import does not read it, and the new gateway obeys it wherever it is applied: its targets need TLS then"
+            )
+            remedy = "Decide whether to keep it, and compare it with the policies that are written."
+            source = SourceRef(each)
+            yield Note(Category.CHANGED, "policy-beside", text, source, remedy=remedy, severity=NoteSeverity.HIGH)
+    elif others := [each for each in unread if each not in restricting]:
+        yield _other_kind(owner, others)
+
+
+def _targets_gateways(document: Document) -> bool:
+    """Returns whether an object is a policy about Gateways or routes. Policies of any API group may restrict access."""
+    targets = (*mappings(document.spec.get("targetRefs")), *mappings([document.spec.get("targetRef")]))
+    return any(each.get("kind") in POLICY_TARGETS for each in targets)
+
+
+def _other_kind(owner: System | None, unread: Sequence[Document]) -> Note:
     names = sorted(each.path for each in unread)
     document = next(each for each in unread if each.path == names[0])
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     text = f"kind {document.kind} is not read: {', '.join(names[:3])}{more}"
-    owner = next((system for system in systems if document.group in system.groups), None)
     if owner is None:
         return Note(Category.SKIPPED, "other-kind", text, SourceRef(document))
-    category = Category.ACCESS_CONTROL if document.kind in owner.restricting else Category.CANNOT
     text = f"{text}; the kind is part of {owner.title}, and what it configures is lost"
-    return Note(category, "other-kind", text, SourceRef(document), severity=NoteSeverity.HIGH)
+    return Note(Category.CANNOT, "other-kind", text, SourceRef(document), severity=NoteSeverity.HIGH)
 
 
 def _other_version(systems: Sequence[System], document: Document) -> Note | None:
@@ -181,7 +201,8 @@ def write(
     context, imported, hops, split = _resolved(
         WriterContext(inputs, settings, decisions, reading.origins, systems[0]), reading
     )
-    lost = access_loss(imported, (*reading.notes, *auth_notes(hops, settings)), documents, decisions, settings)
+    found = (*reading.notes, *auth_notes(hops, settings), *unreadable(problems))
+    lost = access_loss(imported, found, documents, decisions, settings)
     placement = place_listeners(imported.listeners, settings)
     clients = of_gateways(hops, placement.gateways, decisions)
     policies = write_policies(context, hops, clients, progress)
@@ -215,6 +236,8 @@ def write(
         *(note for stage in stages for note in stage.notes),
         *external_hostnames(hops, policies.verdicts),
         *_unused_decisions(hops, imported, decisions),
+        *contested(imported.rules, reading.origins),
+        *_misaimed(inputs),
         *((NORMALIZED,) if imported.rules or imported.objects else ()),
         *admitted.notes,
         *(() if settings.in_cluster else shared_ports(admitted.written)),
@@ -266,6 +289,18 @@ def _unused_decisions(hops: Sequence[RuleHop], imported: Imported, decisions: De
     for name in (*(each for each in decisions.by_port if each not in ports), *sorted(decisions.opened.keys() - routes)):
         text = f"decisions.yaml has an entry for {name}, and no route of the input leads there"
         yield Note(Category.CHANGED, "decision-unused", text, remedy="Remove the entry, or correct its name.", target=name)
+
+
+def _misaimed(inputs: Inputs) -> Iterator[Note]:
+    """Yields a note for each policy of a port that its Service does not have: it verified nothing."""
+    for document in inputs.of(KINDS["BackendTLSPolicy"]):
+        for number, target in enumerate(mappings(document.spec.get("targetRefs"))):
+            section, service = target.get("sectionName"), str(target.get("name"))
+            ports = inputs.ports(document.namespace, service) if target.get("kind") == "Service" and section else None
+            if ports is not None and section not in {each.name for each in ports}:
+                text = f"Service {document.namespace}/{service} has no port {section}, so the policy verified nothing"
+                source = SourceRef(document, ("spec", "targetRefs", number, "sectionName"))
+                yield Note(Category.BELIEVED, "port-missing", text, source, remedy="Correct the name of the port.")
 
 
 def _services(imported: Imported) -> list[Document]:
@@ -336,4 +371,4 @@ def _row(rule_hop: RuleHop, verdict: PortVerdict) -> ReportRow:
 
 def _unresolved_backend(backend: Backend) -> str:
     kind = "Host" if isinstance(backend, HostBackend) else "Service"
-    return f"{kind} {backend.namespace}/{backend.name}:{backend.port}"
+    return f"{kind} {backend.namespace}/{backend.name}{'' if backend.port is None else f':{backend.port}'}"

@@ -88,6 +88,13 @@ class System(msgspec.Struct, frozen=True):
     """Kinds that may restrict access. Their routes are closed if the version, or a field of the spec, is not known."""
     other_groups: tuple[str, ...] = ()
     """API groups of the system that are not read."""
+    annotations: tuple[str, ...] = ()
+    """Prefixes of its annotations."""
+
+    def prefixes(self, settings: ImportSettings) -> tuple[str, ...]:
+        """Returns the prefixes of its annotations, with the one that an option names."""
+        named = (settings.flags.get(flag.key) for flag in self.flags if flag.metavar == "PREFIX")
+        return (*self.annotations, *(f"{each}/" for each in named if each))
 
     @property
     def groups(self) -> frozenset[str]:

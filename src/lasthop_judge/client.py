@@ -33,6 +33,15 @@ class ClientResponse(NamedTuple):
         return self.text if self.status is None else f"{self.status} {self.text}".strip()
 
 
+def accepts(address: tuple[str, int]) -> bool:
+    """Returns whether something listens there."""
+    try:
+        socket.create_connection(address, timeout=TIMEOUT).close()
+    except OSError:
+        return False
+    return True
+
+
 def ask(via: RouteType, address: tuple[str, int], hostname: str, path: str) -> ClientResponse:
     """Sends one request on a connection of its own. `path` is for HTTP; for gRPC, the canary's path means its method."""
     try:

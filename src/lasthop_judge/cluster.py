@@ -14,12 +14,23 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from pathlib import Path
 from typing import Final, TypeVar
 
-from lasthop.edge.kubernetes.client import Client, path_of
+from lasthop.edge.kubernetes import client as kubernetes
+from lasthop.edge.kubernetes.client import Client
 from lasthop.edge.kubernetes.errors import ApiError
 from lasthop_judge import backend
 from lasthop_judge.files import backend_config, curl, openssl
-from lasthop_judge.model import Case, GatewayRole, Json
-from lasthop_judge.objects import GATEWAY, LABEL, Listeners, RunSettings, gateways, listener_of, servings
+from lasthop_judge.model import CABundle, Case, GatewayRole, Json, Policy
+from lasthop_judge.objects import (
+    GATEWAY,
+    LABEL,
+    Listeners,
+    RunSettings,
+    backend_key,
+    gateways,
+    listener_of,
+    path_of,
+    servings,
+)
 from lasthop_judge.run import Progress
 from lasthop_judge.trial import JudgeError
 
@@ -52,10 +63,10 @@ def listener_ports(wanted: Iterable[tuple[GatewayRole, str]]) -> Listeners:
 async def gateway_class(client: Client, name: str) -> tuple[str, list[str]]:
     """Returns the controllerName of a GatewayClass, and the features that it claims."""
     try:
-        found = await client.get(path_of(GATEWAY, "v1", "gatewayclasses", name=name))
+        found = await client.get(kubernetes.path_of(GATEWAY, "v1", "gatewayclasses", name=name))
     except ApiError as error:
         if error.not_found:
-            raise JudgeError(f"there is no GatewayClass {name}; see: kubectl get gatewayclasses") from None
+            raise JudgeError(f"GatewayClass {name} does not exist; see: kubectl get gatewayclasses") from None
         raise
     features = [each["name"] for each in found.get("status", {}).get("supportedFeatures") or ()]
     return found["spec"]["controllerName"], features
@@ -113,7 +124,7 @@ class ClusterTestbed:
         for api in versions:
             group, _, version = api.rpartition("/")
             try:
-                resources = (await self._client.get(path_of(group, version, "").rstrip("/")))["resources"]
+                resources = (await self._client.get(kubernetes.path_of(group, version, "").rstrip("/")))["resources"]
             except ApiError as error:
                 if not error.not_found:
                     raise
@@ -229,7 +240,7 @@ class ClusterTestbed:
 
     def _path(self, api: str, kind: str, name: str, subresource: str = "") -> str:
         group, _, version = api.rpartition("/")
-        return path_of(group, version, _plural(kind), self.settings.namespace, name, subresource)
+        return kubernetes.path_of(group, version, _plural(kind), self.settings.namespace, name, subresource)
 
     async def _apply(self, documents: Iterable[Json]) -> None:
         async def applied(document: Json) -> None:
@@ -283,13 +294,17 @@ class ClusterTestbed:
     def address(self, role: GatewayRole, listener: str) -> tuple[str, int]:
         return self._addresses[role], self.settings.listeners[role, listener]
 
-    def repeat(self, case: Case, path: str) -> tuple[str, ...]:
-        key = f"{case.slug}.{case.all_services[0].name}.{case.port}"
-        port = self.settings.ports.get(key, 0)
-        forward = f"kubectl -n {self.settings.namespace} port-forward deployment/{BACKEND} {port}"
-        asked = curl(case, self.address(self.settings.gateway_of(case), listener_of(case)), path)
-        shown = openssl(case, "127.0.0.1", port)
-        return (*asked, *((forward, *shown) if shown else ()))
+    def repeat(self, case: Case, policy: Policy | None, service: str) -> tuple[str, ...]:
+        port = self.settings.ports.get(backend_key(case, service, case.port), 0)
+        kubectl = f"kubectl -n {self.settings.namespace}"
+        asked = curl(case, self.address(self.settings.gateway_of(case), listener_of(case)), path_of(service, case.port))
+        forward = (f"{kubectl} port-forward deployment/{BACKEND} {port}",) if port and policy else ()
+
+        def anchors(bundle: CABundle) -> str:
+            get = f"{kubectl} get {bundle.kind.lower()} {case.slug}-{bundle.name} -o jsonpath='{{.data.ca\\.crt}}'"
+            return f"{get} | base64 -d" if bundle.kind == "Secret" else get
+
+        return (*asked, *forward, *openssl(case, policy, port, anchors))
 
 
 async def _sent(subject: str, request: Callable[[], Awaitable[T]]) -> T:

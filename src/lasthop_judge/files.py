@@ -9,18 +9,25 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Final
 
-import yaml
-
 from lasthop_judge import backend
 from lasthop_judge.cases import ALL
 from lasthop_judge.certificates import Issuer
-from lasthop_judge.model import Case, GatewayRole, Json, RouteType, Serving
-from lasthop_judge.objects import API, RunSettings, hostname_of, listener_of, serving_document
+from lasthop_judge.model import CABundle, Case, GatewayRole, Json, Policy, RouteType, Serving
+from lasthop_judge.objects import (
+    API,
+    RunSettings,
+    as_yaml,
+    backend_key,
+    hostname_of,
+    listener_of,
+    path_of,
+    serving_document,
+)
 from lasthop_judge.trial import JudgeError
 
 LOOPBACK: Final = "127.0.0.1"
@@ -109,7 +116,7 @@ class FilesTestbed:
         """At once: a gateway never reads half a file."""
         path = self.folder / file
         new = path.with_name(f".{file}.new")
-        new.write_text(yaml.safe_dump_all(self._files[file].values(), sort_keys=False))
+        new.write_text(as_yaml([*self._files[file].values()]))
         new.rename(path)
 
     async def put(self, case: Case, documents: Sequence[Json]) -> None:
@@ -150,10 +157,18 @@ class FilesTestbed:
     def address(self, role: GatewayRole, listener: str) -> tuple[str, int]:
         return self.settings.bind, self.settings.listeners[role, listener]
 
-    def repeat(self, case: Case, path: str) -> tuple[str, ...]:
+    def repeat(self, case: Case, policy: Policy | None, service: str) -> tuple[str, ...]:
         address = self.address(self.settings.gateway_of(case), listener_of(case))
-        key = f"{case.slug}.{case.all_services[0].name}.{case.port}"
-        return (*curl(case, address, path), *openssl(case, LOOPBACK, self.settings.ports.get(key, 0)))
+        port = self.settings.ports.get(backend_key(case, service, case.port), 0)
+        found = self.folder.absolute() / _file(case)
+
+        def anchors(bundle: CABundle) -> str:
+            document = f"/^  name: {case.slug}-{bundle.name}$/,/^---$/"
+            if bundle.kind == "Secret":
+                return f"sed -n '{document}s/^  ca.crt: //p' {found} | base64 -d"
+            return f"sed -n '{document}{{s/^ *//;/BEGIN CERT/,/END CERT/p}}' {found}"
+
+        return (*curl(case, address, path_of(service, case.port)), *openssl(case, policy, port, anchors))
 
 
 @contextlib.contextmanager
@@ -193,9 +208,15 @@ def curl(case: Case, address: tuple[str, int], path: str) -> tuple[str, ...]:
     return (f"curl -v -H 'Host: {name}' http://{host}:{port}{path}",)
 
 
-def openssl(case: Case, host: str, port: int) -> tuple[str, ...]:
-    """Commands that show what the backend presents."""
-    if not case.policies or not port:
+def openssl(case: Case, policy: Policy | None, port: int, anchors: Callable[[CABundle], str]) -> tuple[str, ...]:
+    """Commands that verify the backend by the policy. `anchors` returns a command that prints a CA bundle."""
+    if not policy or not port:
         return ()
-    name = case.policies[0].hostname
-    return (f"openssl s_client -connect {host}:{port} -servername {name} -verify_hostname {name} -showcerts </dev/null",)
+    names = [each for each in policy.sans if "://" not in each] if policy.sans else [policy.hostname]
+    checked = f" -verify_hostname {names[0]}" if names else ""
+    parts = (*case.bundles, *(part for step in case.steps for part in step.put))
+    bundles = {part.name: part for part in parts if isinstance(part, CABundle) and part.key == "ca.crt"}
+    found = [anchors(bundles[ref.name]) for ref in policy.refs if ref.name in bundles]
+    given = " -CAfile ca.crt" if found else ""
+    shown = f"openssl s_client -connect {LOOPBACK}:{port} -servername {policy.hostname}{checked}{given}"
+    return (*([f"({'; '.join(found)}) > ca.crt"] if found else []), f"{shown} -verify_return_error -showcerts </dev/null")

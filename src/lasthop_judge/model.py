@@ -312,6 +312,12 @@ class Case:
         return self.services or (CaseService(ports=(CasePort("https", 443, self.serving),)),)
 
     @property
+    def only_refuses(self) -> bool:
+        """Whether a gateway that refuses everything would pass."""
+        expected = {self.expect, *(step.expect for step in self.steps)} - {Expected.IGNORED}
+        return bool(expected) and all(each.refused for each in expected)
+
+    @property
     def severities(self) -> tuple[FaultSeverity, ...]:
         """The severities of the faults that this case can find."""
         expected = {self.expect, *(step.expect for step in self.steps)} - {Expected.IGNORED}
@@ -346,7 +352,13 @@ class CaseVerdict:
     objects: tuple[Json, ...] = ()
     """Of a failing case."""
     unserved: bool = False
-    """Not run because the gateway did not serve the route, or because the environment failed."""
+    """Not run because the gateway did not serve the route or accepted no valid certificate, or because the environment
+    failed."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the requirement before all changes was met."""
+        return self.outcome is Outcome.PASS or any(fault.step for fault in self.faults)
 
     @property
     def severity(self) -> FaultSeverity | None:

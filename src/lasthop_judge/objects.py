@@ -8,6 +8,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import yaml
+
 from lasthop_judge.adapters import Adapter
 from lasthop_judge.cases.routes import MTLS
 from lasthop_judge.certificates import CA, Issuer, Recipe, leaf
@@ -312,6 +314,21 @@ class RunSettings:
 
     def mk(self, api: str, kind: str, name: str, **body: Any) -> Json:
         return {"apiVersion": api, "kind": kind, "metadata": {"name": str(name), "namespace": self.namespace}, **body}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines as a literal block, so that certificates can be copied."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def as_yaml(documents: Sequence[Json]) -> str:
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False)
 
 
 def gateways(settings: RunSettings, cases: Sequence[Case]) -> list[GatewayRole]:

@@ -191,7 +191,7 @@ CLIENT_CERTIFICATE: Final = Requirement(
     "Gateway v1, comment of tls.backend.clientCertificateRef",
 )
 
-_UNION: Final = f"{_GEP} of v1.7.0, BackendTLSPolicy is a union feature"
+_UNION: Final = f"{_GEP}, BackendTLSPolicy is a union feature"
 GRPC_ROUTE: Final = Requirement(
     "An implementation that claims support for `GRPCRoute` and `BackendTLSPolicy` MUST support the usage of a "
     "`BackendTLSPolicy` on a Backend being used by a `GRPCRoute`.",
@@ -212,10 +212,11 @@ TLS_ROUTE: Final = Requirement(
 # --- GEP-4274 -------------------------------------------------------------------------------------------------------
 
 TLS_ROUTE_CHECKS: Final = Requirement(
-    "Ensure that TLSRoute implementations can configure backend TLS connections with: * CA certificate validation * SNI "
-    "configuration * Hostname verification",
-    "GEP-4274, Goals",
+    f"{TLS_ROUTE.sentence} […] Ensure that TLSRoute implementations can configure backend TLS connections with: * CA "
+    "certificate validation * SNI configuration * Hostname verification",
+    f"{TLS_ROUTE.source}, and GEP-4274, Goals",
 )
+"""GEP-4274 is provisional: the duty is that of GEP-1897."""
 
 # --- GEP-4152 -------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from lasthop_judge.model import Case, CaseVerdict, Outcome
+from lasthop_judge.cases import ALL
+from lasthop_judge.model import Case, CaseVerdict, Expected, GatewayRole, Outcome, RouteType
 from lasthop_judge.objects import RunSettings
 from lasthop_judge.trial import Patience, Testbed, Trial
 
@@ -22,6 +23,37 @@ class CaseSelection:
     cases: tuple[Case, ...]
     """To be tried."""
     left_out: tuple[CaseVerdict, ...]
+
+
+def with_controls(cases: Sequence[Case]) -> tuple[Case, ...]:
+    """Adds a case with a valid certificate for each kind of route and Gateway that has only cases of refusals."""
+    missing = {_control_key(case) for case in cases if case.only_refuses}
+    missing -= {_control_key(case) for case in cases if _is_control(case)}
+    found = {_control_key(case): case for case in reversed(ALL) if _is_control(case)}
+    return (*cases, *(case for key, case in found.items() if key in missing))
+
+
+def _is_control(case: Case) -> bool:
+    return case.expect is Expected.PASSES and not case.optional
+
+
+def _control_key(case: Case) -> tuple[RouteType, GatewayRole]:
+    return case.via, case.role
+
+
+def _controlled(verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
+    """Withdraws refusals that prove nothing: a gateway that refuses valid certificates too has verified nothing."""
+    accepting = {_control_key(each.case) for each in verdicts if _is_control(each.case) and each.accepted}
+    return [
+        dataclasses.replace(each, outcome=Outcome.NOT_RUN, why=_proves_nothing(each.case), unserved=True)
+        if each.outcome is Outcome.PASS and each.case.only_refuses and _control_key(each.case) not in accepting
+        else each
+        for each in verdicts
+    ]
+
+
+def _proves_nothing(case: Case) -> str:
+    return f"refused, but no valid certificate was accepted either ({case.via}), so it proves nothing"
 
 
 def choose(cases: Sequence[Case], claimed: Collection[str] | None, settings: RunSettings) -> CaseSelection:
@@ -45,15 +77,16 @@ async def judge(
     """Returns the verdicts in the order of the cases. The objects already exist."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(AT_ONCE))
     turns, done = asyncio.Semaphore(AT_ONCE), 0
+    unserved: set[RouteType] = set()
 
     async def tried(case: Case) -> CaseVerdict:
         nonlocal done
         async with turns:
-            verdict = await Trial(testbed, settings, case, patience).run()
+            verdict = await Trial(testbed, settings, case, patience, unserved).run()
         done += 1
         progress("Judging", done, len(chosen.cases))
         return verdict
 
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(tried(case)) for case in chosen.cases]
-    return [*(task.result() for task in running), *chosen.left_out]
+    return [*_controlled([task.result() for task in running]), *chosen.left_out]

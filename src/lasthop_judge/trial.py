@@ -22,6 +22,7 @@ from lasthop_judge.model import (
     GatewayRole,
     Json,
     Outcome,
+    Policy,
     RouteType,
     Serving,
     StatusCheck,
@@ -63,8 +64,8 @@ class Patience:
     """After a change at run time."""
     status: float = 20.0
     pooled: float = 20.0
-    """After a change, until the backend ends connections from before it: a certificate is verified “before the connection is
-    made”, so requests over those are noted and no fault."""
+    """The time after a change until the backend ends older connections. GEP-1897 requires verification “before the connection
+    is made”, so requests over those are noted and not a fault."""
 
 
 class JudgeError(Exception):
@@ -106,8 +107,8 @@ class Testbed(Protocol):
 
     def address(self, role: GatewayRole, listener: str) -> tuple[str, int]: ...
 
-    def repeat(self, case: Case, path: str) -> tuple[str, ...]:
-        """Returns commands by which a reader repeats the case."""
+    def repeat(self, case: Case, policy: Policy | None, service: str) -> tuple[str, ...]:
+        """Returns commands by which a reader repeats a request of the case, while its objects and the backend exist."""
         ...
 
 
@@ -142,8 +143,14 @@ class _Phase:
 
 
 class Trial:
-    def __init__(self, testbed: Testbed, settings: RunSettings, case: Case, patience: Patience) -> None:
+    def __init__(
+        self, testbed: Testbed, settings: RunSettings, case: Case, patience: Patience, unserved: set[RouteType]
+    ) -> None:
+        """`unserved` are the kinds of routes that another trial has waited for in vain; all trials of a run share it."""
         self.testbed, self.settings, self.case, self.patience = testbed, settings, case, patience
+        self._unserved = unserved
+        self._policy_now = next(iter(case.policies), None)
+        self._service = case.all_services[0].name
         self._notes: list[str] = []
         self._seen = 0
         """The backend's clock when it was last read."""
@@ -161,7 +168,7 @@ class Trial:
                 raise rejected
             await self._served()
             for phase, change in self._phases():
-                step = phase.title
+                step, self._service = phase.title, phase.service
                 if change:
                     await self._change(change)
                 await self._judge(phase)
@@ -185,10 +192,14 @@ class Trial:
             why,
             tuple(self._notes),
             round(time.monotonic() - begun, 2),
-            self.testbed.repeat(case, path_of(case.all_services[0].name, case.port)) if failed_case else (),
+            self._repeat() if failed_case else (),
             tuple(self.settings.documents(case)) if failed_case else (),
             unserved,
         )
+
+    def _repeat(self) -> tuple[str, ...]:
+        again = f"# lasthop judge … --keep --cases '^{self.case.id}$', and then:"
+        return (again, *self.testbed.repeat(self.case, self._policy_now, self._service))
 
     def _phases(self) -> list[tuple[_Phase, Step | None]]:
         case, patience = self.case, self.patience
@@ -215,21 +226,42 @@ class Trial:
 
     async def _served(self) -> None:
         """Waits until the gateway serves the case's route, and until its status is of the present generation."""
-        case, deadline = self.case, time.monotonic() + self.patience.first
+        case = self.case
+        deadline = time.monotonic() + (0 if case.via in self._unserved else self.patience.first)
         while case.via is not RouteType.UDP and not (answer := await self._ask_canary()).backend.startswith("canary."):
             if time.monotonic() > deadline:
+                self._unserved.add(case.via)
                 raise _Unserved(f"{_kind(case.via)} to a backend without a policy is not served: {answer.shown}")
             await asyncio.sleep(PAUSE)
+        self._unserved.discard(case.via)
         if case.via.stream:
+            await self._listening()
             await asyncio.sleep(STREAM_SETTLE)
         if not self.testbed.has_status:
             return
-        deadline = min(deadline, time.monotonic() + self.patience.refused)
+        deadline = time.monotonic() + min(self.patience.first, self.patience.refused)
         for policy in self.case.policies:
             while not await self._current(policy.name):
                 if time.monotonic() > deadline:
                     return  # an implementation without status is judged by traffic
                 await asyncio.sleep(PAUSE)
+
+    async def _listening(self) -> None:
+        """Waits for the listener of a stream, which is not that of the canary. A gateway may leave it closed if the policy has
+        no CA."""
+        case, loop = self.case, asyncio.get_running_loop()
+        if case.via is RouteType.UDP:
+            return
+        address = self.testbed.address(self.settings.gateway_of(case), listener_of(case))
+        deadline = time.monotonic() + self.patience.refused
+        while not await loop.run_in_executor(None, client.accepts, address):
+            if time.monotonic() > deadline:
+                known = {bundle.name for bundle in case.bundles}
+                if all(ref.name in known for policy in case.policies for ref in policy.refs):
+                    raise _Unserved(f"the listener of {_kind(case.via)} accepts no connection")
+                self._notes.append("the listener accepts no connection")
+                return
+            await asyncio.sleep(PAUSE)
 
     async def _current(self, policy: str) -> bool:
         if not (found := await self._policy(policy)):
@@ -245,6 +277,7 @@ class Trial:
         for gone in step.remove:
             await self.testbed.remove(case, settings.of(case, gone))
         for part in step.put:
+            self._policy_now = part if isinstance(part, Policy) else self._policy_now
             await self.testbed.put(case, settings.of(case, part))
         for port, serving in step.serve:
             await self._serve(port, serving)

@@ -74,7 +74,7 @@ def controller(api: ApiServer, folder: Path, port: int) -> Server:
     return Server("lasthop", command, folder / "controller.log", env)
 
 
-async def test_edits_are_warned_of_and_refused_where_an_operator_says_so() -> None:
+async def test_edits_give_warnings_and_are_refused_by_an_operators_rule() -> None:
     with short_directory() as folder:
         async with api_server(folder) as api:
             port = free_port()

@@ -56,7 +56,7 @@ def test_case(case: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Non
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: str(path.relative_to(HERE).with_suffix("")))
-def test_what_is_kept_of_objects_in_a_cluster_is_enough(case: Path, tmp_path: Path) -> None:
+def test_the_kept_parts_of_objects_in_a_cluster_suffice(case: Path, tmp_path: Path) -> None:
     documents, _, expected = case.read_text().partition(LINE)
     assert outcome(documents, case.parent / "_base.yaml", tmp_path, in_cluster=True) == expected
 

@@ -23,7 +23,7 @@ def used_reasons() -> set[str]:
 
 
 MAKERS = ("true", "failed", "unknown", "Condition")
-"""What makes a condition; its first argument is the type."""
+"""Functions that build a condition; their first argument is the type."""
 
 
 def condition_types() -> set[str]:

@@ -29,7 +29,7 @@ BY_WORD = {
     "root": re.compile(r"^(sudo|systemctl|journalctl) "),
     "release": re.compile(r"^make "),
 }
-"""Commands that say so themselves, and need no mark."""
+"""Commands that explain themselves, and need no mark."""
 
 MARK = re.compile(r"<!-- not run: (\w+) -->")
 FENCE = re.compile(r"^ *```(\w*)")
@@ -41,7 +41,7 @@ class Command(NamedTuple):
     line: int
     text: str
     shown: tuple[str, ...] = ()
-    """What the page says that it prints."""
+    """The output on the page."""
     skipped: str = ""
 
 

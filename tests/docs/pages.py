@@ -20,7 +20,7 @@ YEAR = (NOW - DAY, NOW + 365 * DAY)
 CA = Certificate("docs CA", ca=True, valid=YEAR)
 SERVER = Certificate("docs", CA, sans=dns("www.example"), valid=YEAR)
 LOCAL_FILES = {"ca.crt": CA.pem, "tls.crt": SERVER.pem, "tls.key": SERVER.key_pem}
-"""What stands in the files that a page has its readers make, by the key that they become."""
+"""Contents of the files that readers of a page create, by their key."""
 
 Document = dict[str, Any]
 

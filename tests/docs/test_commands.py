@@ -66,11 +66,11 @@ def test_the_commands_of_a_page_run_as_written(page: str, walk: subprocess.Popen
         assert "\nMISSING: " not in each["output"], where
 
 
-def test_what_is_not_run_has_a_known_reason_and_is_the_smaller_part() -> None:
+def test_commands_that_are_not_run_have_a_known_reason_and_are_the_minority() -> None:
     skipped = Counter(each.skipped for each in COMMANDS if each.skipped)
     assert set(skipped) == set(REASONS)
     assert sum(skipped.values()) < len(COMMANDS) / 2
-    assert skipped["tools"] <= 6 and skipped["release"] <= 8
+    assert skipped["tools"] <= 3 and skipped["release"] <= 8
 
 
 def test_every_mark_stands_above_a_block_of_commands() -> None:

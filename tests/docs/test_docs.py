@@ -108,7 +108,7 @@ def test_every_path_of_the_admin_address_is_explained() -> None:
     assert explained == set(re.findall(r'web\.(?:get|post)\("([^"]+)"', Path(app.__file__).read_text()))
 
 
-def test_files_mode_names_every_kind_and_says_which_are_not_served() -> None:
+def test_files_mode_documents_every_kind_and_marks_unsupported_ones() -> None:
     text = (DOCS / "files-mode.md").read_text().partition("## What it may contain")[2].partition("\n## ")[0]
     served, _, unserved = text.partition("is admitted and not served")[0].rpartition("\n\n")
     for kind in KINDS.values():
@@ -166,7 +166,7 @@ BESIDE_THE_HOW_TO = frozenset(
 
 
 def base_of(block: Block, folder: Path) -> list[Document]:
-    """What a page says that its examples stand beside: the how-to's first block, or the folder that the tutorial makes."""
+    """The objects that a page's examples extend: the how-to's first block, or the tutorial's folder."""
     if block.page == HOW_TO or block.page.name in BESIDE_THE_HOW_TO:
         return next(blocks(HOW_TO)).documents
     if block.page == TUTORIAL:

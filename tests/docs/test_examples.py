@@ -171,7 +171,7 @@ def test_each_backend_sees_the_certificate_that_is_meant_for_it(run: Callable[[s
     assert example.get("/erp").status == 200
 
 
-def test_guardrails_refuse_what_the_operator_does_not_permit(run: Callable[[str], Running]) -> None:
+def test_guardrails_refuse_forbidden_connections(run: Callable[[str], Running]) -> None:
     example = run("guardrails")
     assert example.becomes("/", 200).body == "Hello from shop\n"
     assert (example.get("/wiki").status, example.get("/erp").status) == (500, 500)

@@ -1,4 +1,4 @@
-"""The examples of docs/moving-in.md are what the importers make of them: before the decisions, and after."""
+"""The importers produce the examples of docs/moving-in.md: before the decisions, and after."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_a_link_to_a_file_brings_it_and_one_to_a_folder_leads_to_its_page(tmp_pa
         ("a.html", '<a href="https://gateway-api.sigs.k8s.io/">a link is followed, not loaded</a><img src="x.png">', []),
     ],
 )
-def test_what_a_browser_would_load_from_elsewhere_is_found(file: str, text: str, found: list[str], tmp_path: Path) -> None:
+def test_resources_from_other_origins_are_found(file: str, text: str, found: list[str], tmp_path: Path) -> None:
     (tmp_path / file).write_text(text)
     assert site.loaded_from_elsewhere(tmp_path) == found
 

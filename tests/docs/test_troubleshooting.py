@@ -14,7 +14,7 @@ FAILURES = sorted({part for row in ROWS.values() if row.fate is not Fate.WORKING
 
 
 @pytest.mark.parametrize("words", FAILURES)
-def test_what_a_failing_backend_is_said_to_do_is_explained(words: str) -> None:
+def test_failures_of_a_backend_are_explained(words: str) -> None:
     assert words in PAGE.read_text()
 
 

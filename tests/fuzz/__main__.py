@@ -59,7 +59,7 @@ async def _try(found: Harness, documents: list[Document]) -> str:
 
 
 async def _smaller(documents: list[Document]) -> list[Document]:
-    """What is left when every object that the failure does not need is taken away, each time with a new Envoy."""
+    """Removes every object that the failure does not need, each time with a new Envoy."""
     for candidate in list(documents):
         fewer = [document for document in documents if document is not candidate]
         async with harness() as found:

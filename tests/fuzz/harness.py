@@ -1,4 +1,4 @@
-"""A controller in this process, a real Envoy, a neighbour whose objects never change, and what is checked after every edit."""
+"""A controller in this process, a real Envoy, a neighbour whose objects never change, and the checks after every edit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OWN = "own.shop.example"
 
 
 class Failed(Exception):
-    """What is not as it should be."""
+    """A violation of an expectation."""
 
 
 class _Feed(ObjectSource):
@@ -105,7 +105,7 @@ class Harness:
         """Lets the tenant have exactly these objects; raises `Failed` for what comes of it."""
         objects: dict[Key, Object | None] = dict.fromkeys(self._tenant)
         for document in documents:
-            # What cannot be decoded is refused where objects are read, long before this.
+            # Admission has already refused objects that cannot be decoded.
             with contextlib.suppress(msgspec.ValidationError):
                 obj = decode(document["kind"], self._here(document))
                 objects[Key(document["kind"], obj.metadata.namespace, obj.metadata.name)] = obj

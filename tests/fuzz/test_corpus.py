@@ -1,4 +1,4 @@
-"""What the fuzzer once found stays fixed, with a real Envoy; and the fuzzer finds what is there to be found."""
+"""Earlier findings of the fuzzer stay fixed, with a real Envoy; and the fuzzer finds planted faults."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def route(**rule: Any) -> dict[str, Any]:
     return {"kind": "HTTPRoute", "metadata": metadata, "spec": spec}
 
 
-async def test_what_is_not_checked_and_envoy_refuses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unchecked_configuration_that_envoy_refuses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_syntax, "PATH", http_syntax.HEADER_VALUE)
     async with harness() as found:
         with pytest.raises(Failed, match="refused by Envoy"):
             await found.show([route(matches=[{"path": {"value": "/a?b"}}], backendRefs=[{"name": "a", "port": 443}])])
 
 
-async def test_what_raises_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_exception_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_syntax, "MAX_WEIGHT", 1 << 40)
     monkeypatch.setattr(http_syntax, "MAX_WEIGHTS", 1 << 50)
     refs = [{"name": "a", "port": 443, "weight": 1 << 35}, {"name": "b", "port": 443}]

@@ -1,5 +1,5 @@
-"""The objects that every history is about: a Gateway, and hops to four Services in two namespaces. Texts of histories refer to
-them by tokens, so that a history shows only what it is about."""
+"""The objects of every history: a Gateway, and hops to four Services in two namespaces. Texts of histories refer to
+them by tokens, so that a history stays short."""
 
 from __future__ import annotations
 

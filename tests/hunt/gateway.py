@@ -43,7 +43,7 @@ OBSERVED = {"HandshakesSucceed", "HandshakeFailed", "ConnectionsSucceed", "Conne
 
 
 class Violation(Exception):
-    """What must not be."""
+    """A violation of a rule."""
 
 
 class Site:
@@ -130,7 +130,7 @@ class Site:
             time.sleep(PAUSE)
 
     def _tightened(self) -> None:
-        """What was plaintext by right and is forbidden now must end, soon."""
+        """Plaintext that was permitted and is now forbidden must end soon."""
         began = time.monotonic()
         while plain := self._plaintext() & self.oracle.forbidden:
             if time.monotonic() - began > self._patience:

@@ -1,4 +1,4 @@
-"""Makes up histories: texts are edited, broken, moved and mended, and processes end, lose their state and start again."""
+"""Generates histories: texts are edited, broken, moved and mended, and processes end, lose their state and start again."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Edit(msgspec.Struct, frozen=True, omit_defaults=True):
     to: str = ""
     """The name that it gets."""
     odd: Odd | None = None
-    """What takes the place of the file."""
+    """The replacement of the file."""
     names: tuple[str, ...] = ()
     """Services (namespace/name) that readable policies in the text name."""
     unknown: Concerned = ()
@@ -57,7 +57,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     process: Ending = ""
     """kill and term: the edits are made while it is down, and it is started again."""
     lose: Loss = ""
-    """What is lost of the state directory meanwhile."""
+    """The lost part of the state directory."""
     folder: Literal["", "away", "back"] = ""
     whole: bool = False
     """Every text is good now, and the state equals that of a fresh start."""

@@ -1,7 +1,7 @@
-"""Writes texts of policies: good ones in all their spellings, and broken ones in every way that was thought of.
+"""Writes texts of policies: good ones in all their spellings, and broken ones in every known way.
 
-`GOOD` are read as policies. Of `NAMED` at least the Services that they are meant to name are concerned; `HIDDEN` may
-name any Service, because nobody can tell where the broken part ends.
+`GOOD` are read as policies. `NAMED` concern at least the Services that they should name; `HIDDEN` may name any Service,
+because the end of the broken part is unknown.
 """
 
 from __future__ import annotations
@@ -154,11 +154,14 @@ NAMED: dict[str, Breakage] = {
     # Namespaces.
     "namespace": swap("  namespace:", "  namspace:", "  Namespace:", "  nameSpace:", "  name-space:", "namespace:"),
     "metadata": swap("metadata:", "Metadata:", "metdata:", "meta:"),
+    "name": swap("metadata:\n  name:", "metadata:\n  generateName:", "metadata:\n  nam:", "metadata:\n  name: 5 #"),
     "namespace is a list": swap("  namespace: ", "  namespace:\n  - "),
     # Kinds and versions.
     "kind": _kind(
         *("BackendTLSConfig", "BackendTlsPolicy", "backendtlspolicy", "BackendTLSPolicies", "BackendTLSPolcy", "BackendTLS"),
         *("XBackendTLSPolicy", "BackendTLSPolicyList", "|\n  BackendTLSPolicy", "[BackendTLSPolicy]", "{BackendTLSPolicy: }"),
+        *("BackendTLSPol\u0456cy", "\u0412ackendTLSPolicy", "Backend\u200bTLSPolicy", "Backend\u00adTLSPolicy"),
+        *("Backend-TLS-Policy", "Backend TLS Policy", "backendtlspolicies.gateway.networking.k8s.io"),
         *("BackendTLSPolicy2", '"BackendTLSPolicy "', "BackenTLSPolicy", "BackendTLSPolicyConfig", "BackendTLSRoute"),
     ),
     "Kind": swap("kind: BackendTLSPolicy", "Kind: BackendTLSPolicy", "kinds: BackendTLSPolicy", "kind:\n- BackendTLSPolicy"),
@@ -178,12 +181,19 @@ NAMED: dict[str, Breakage] = {
     "target with odd characters": lambda text, r: _retargeted(
         text, '  - group: ""\n    kind: Service\n    name: "{}' + r.choice((" ", "\u00a0", "\u200b", "\\n", "\\t")) + '"\n'
     ),
+    "target with its surroundings": lambda text, r: _retargeted(
+        text,
+        '  - group: ""\n    kind: Service\n    name: '
+        + r.choice(("shop/{}", "service/{}", "{}.shop.svc.cluster.local", "{}.shop", "'{}:443'", "https://{}:443/"))
+        + "\n",
+    ),
+    "target of another namespace": lambda text, r: _from_elsewhere(text, r.choice(("namespace", "nameSpace", "namspace"))),
     "target is a mapping": swap('  - group: ""\n    kind', '    group: ""\n    kind'),
     "spec": swap("\nspec:", "\nSpec:", "\nspecs:", "\nstatus:"),
     # Fields.
     "field": swap("hostname: api.example", "hostnme: api.example", "hostname: 'not a name'", "hostname: []"),
     "mode": swap("  validation:", "  mode: Lenient\n  validation:"),
-    # What some parsers read.
+    # Spellings that some parsers accept.
     "merge": lambda text, r: text.replace("\nspec:", "\nspec:\n  <<: &x {}", 1),
     "anchor": lambda text, r: text.replace("name: ca", "name: &x ca") + "status: *x\n",
     "tag": swap("kind: BackendTLSPolicy", "kind: !!str BackendTLSPolicy", "kind: !policy BackendTLSPolicy"),
@@ -192,6 +202,12 @@ NAMED: dict[str, Breakage] = {
     "mark inside": lambda text, r: FILLER.format("beside") + "---\n\ufeff" + text,
     "in a ConfigMap": lambda text, r: FILLER.format("beside").replace("data: {}", "data:\n  a: b") + indented(text, "  "),
     "in a template": lambda text, r: listed(text, kind="Template", items="objects").replace("v1", "template.example/v1", 1),
+    "in a text": lambda text, r: (
+        r.choice(("--- |\n", "--- >\n", "- |\n", "apiVersion: v1\nkind: List\nitems:\n- |\n")) + indented(text)
+    ),
+    "in a key": lambda text, r: "? |\n" + indented(text) + ": x\n",
+    "split in two": swap("\nspec:", "\n---\nspec:", "\n...\nspec:"),
+    "after many mistakes": lambda text, r: "a: 1\na: 2\n---\n" * 600 + text.replace("kind: B", "kind: b"),
     "end of documents": lambda text, r: FILLER.format("beside") + "...\n" + text,
 }
 
@@ -209,6 +225,13 @@ def _retargeted(text: str, target: str) -> str:
     listed, _, tail = rest.partition("  validation:")
     names = [line.partition("name: ")[2] for line in listed.splitlines() if "name: " in line]
     return f"{head}  targetRefs:\n{''.join(target.format(name) for name in names)}  validation:{tail}"
+
+
+def _from_elsewhere(text: str, field: str) -> str:
+    """A policy of another namespace, whose targets name theirs."""
+    namespace = text.partition("  namespace: ")[2].partition("\n")[0]
+    moved = text.replace(f"  namespace: {namespace}\n", "  namespace: elsewhere\n", 1)
+    return moved.replace("    kind: Service\n", f"    kind: Service\n    {field}: {namespace}\n")
 
 
 def _capital(text: str) -> str:
@@ -236,6 +259,7 @@ JSON_NAMED: dict[str, Callable[[str], str]] = {
     "json kind twice": lambda text: text.replace(
         '"kind": "BackendTLSPolicy"', '"kind": "BackendTLSPolicy", "kind": "ConfigMap"', 1
     ),
+    "json escaped": lambda text: text.replace('"kind": "BackendTLSPolicy"', '"kind": "Backend\\u0054LSPolcy"', 1),
     "json items": lambda text: text.replace('"items"', '"Items"', 1),
     "json list of lists": lambda text: "[" + text + "]",
 }

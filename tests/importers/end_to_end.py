@@ -1,4 +1,4 @@
-"""The same certificates through an old gateway, and through Lasthop with what `lasthop import` makes of its configuration.
+"""The same certificates through an old gateway, and through Lasthop with the imported configuration.
 
 backend with one certificate after another  <──  the old program, a host for each row of the table
                                             <──  Lasthop with the imported objects, the same hosts
@@ -42,7 +42,7 @@ CERTIFICATES = {
 
 
 def status(port: int, row: str) -> int:
-    """Returns the status of a request to a row's host; 0 while nobody listens."""
+    """Returns the status of a request to a row's host; 0 without a listener."""
     connection = http.client.HTTPConnection(ADDRESS, port, timeout=15)
     with contextlib.closing(connection), contextlib.suppress(ConnectionRefusedError):
         connection.request("GET", "/", headers={"Host": f"{row}.test"})

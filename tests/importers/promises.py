@@ -186,7 +186,7 @@ def assert_repeatable(system: str, outcome: Outcome, seed: int) -> None:
     """Checks that the same documents in any order give the same bytes."""
     shuffled = list(outcome.documents)
     random.Random(seed).shuffle(shuffled)
-    again = run_documents(system, tuple(shuffled), outcome.settings, outcome.decisions)
+    again = run_documents(system, tuple(shuffled), outcome.settings, outcome.decisions, outcome.result.problems)
     assert render(again.result.objects) == render(outcome.result.objects)
     assert report_of(again) == report_of(outcome)
     assert [row.order for row in again.result.rows] == [row.order for row in outcome.result.rows]
@@ -212,7 +212,7 @@ def assert_decisions_close_all_questions(system: str, outcome: Outcome) -> None:
 
 
 def shared_ports(outcome: Outcome) -> set[str]:
-    """Returns the Gateways that the report says cannot have their ports on one host."""
+    """Returns the Gateways whose ports conflict on one host, from the report."""
     return {note.target for note in outcome.result.notes if note.reason == "port-shared"}
 
 
@@ -230,7 +230,7 @@ def manner(new: NewState, allow_waivers: bool) -> str:
 
 
 def assert_audit_agrees(outcome: Outcome) -> ImportCheck:
-    """Checks that the audit of the objects says of each hop what the last column of the report says. The input must be whole:
+    """Checks that the audit of the objects agrees with the last column of the report for each hop. The input must be whole:
     Services with endpoints, and all Secrets."""
     # Gateways on the same port are looked at as if each had an address of its own, as the report asks for.
     found = check(outcome.result, outcome.settings.now, ADDRESSES if shared_ports(outcome) else ON_A_HOST)

@@ -1,4 +1,4 @@
-"""Which Mapping a request gets to: as Emissary's rules say (emissary_oracle.py), and as the imported objects do.
+"""Compares the Mapping for a request by Emissary's rules (emissary_oracle.py) with the route of the imported objects.
 
 A difference is allowed only if the report has a line about it.
 """
@@ -88,7 +88,7 @@ def _shares(answer: RequestAnswer) -> dict[str, float]:
 
 
 def _differs(imported: Imported, expected: oracle.Outcome, found: RequestAnswer) -> bool:
-    """Whether an answer is another one than Emissary's, and no line of the report says so."""
+    """Whether an answer differs from Emissary's without a line of the report."""
     wanted = {name: share / 100 for name, share in expected.shares}
     if wanted:
         if found.action is RequestAction.FORWARD:

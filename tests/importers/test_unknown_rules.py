@@ -1,4 +1,4 @@
-"""What the input does not show may restrict access or ask for TLS: its routes stay closed, and its hops fail closed."""
+"""Settings outside the input may restrict access or require TLS: its routes stay closed, and its hops fail closed."""
 
 from __future__ import annotations
 
@@ -303,3 +303,238 @@ def test_hop_of_a_route_that_admission_refuses_is_dropped() -> None:
     outcome = run_text("ingress-nginx", f"{refused}{SERVICE}")
     assert set(_outcomes(outcome).values()) == {HopOutcome.DROPPED}
     assert outcome.result.exit_code() == 1
+
+
+FIELDS = {
+    "contour": "virtualhost: {fqdn: shop.example.org},",
+    "emissary": "prefix: /,",
+    "ingress-nginx": "",
+    "istio": "gateways: [edge/edge],",
+    "nginx": "host: shop.example.org,",
+    "traefik": "entryPoints: [web],",
+}
+"""Text of the object with the routes, behind which a field may stand."""
+ANNOTATIONS = {
+    "contour": "projectcontour.io",
+    "ingress-nginx": "nginx.ingress.kubernetes.io",
+}
+
+
+def _with_unknown(system: str, name: str) -> Outcome:
+    """Imports the routes with an unknown field, or annotation where Ingresses are configured by these."""
+    if system in ANNOTATIONS:
+        old, new = "name: shop,", f'name: shop, annotations: {{{ANNOTATIONS[system]}/{name}: "x"}},'
+    else:
+        old, new = FIELDS[system], f"{FIELDS[system]} {name}: x,"
+    assert old in ROUTES[system]
+    return run_text(system, f"{ROUTES[system].replace(old, new, 1)}{SERVICE}", flags={"istio-outside-mesh": ["all"]})
+
+
+@pytest.mark.parametrize("system", sorted(FIELDS))
+def test_unknown_setting_is_never_exit_0(system: str) -> None:
+    outcome = _with_unknown(system, "novelty")
+    assert outcome.result.exit_code() == 3
+    assert HopOutcome.CLOSED not in _outcomes(outcome).values()
+
+
+@pytest.mark.parametrize("name", ["newAuthPolicy", "ip-blocklist", "jwt_realm", "internalOnly", "allowedCIDRs", "snippet"])
+@pytest.mark.parametrize("system", sorted(FIELDS))
+def test_unknown_setting_whose_name_looks_like_a_restriction_closes_its_route(system: str, name: str) -> None:
+    assert set(_outcomes(_with_unknown(system, name)).values()) == {HopOutcome.CLOSED}
+
+
+@pytest.mark.parametrize(
+    ("system", "old", "new"),
+    [
+        ("contour", "[{services", "[{conditions: [{port: 5}], services"),
+        ("istio", "[{route", "[{match: [{novelty: x}], route"),
+        ("gke", "[{backendRefs", "[{matches: [{novelty: x}], backendRefs"),
+    ],
+)
+def test_unknown_condition_of_a_match_closes_its_route(system: str, old: str, new: str) -> None:
+    """The route without the condition would take more requests."""
+    text = ROUTES[system].replace(old, new, 1)
+    outcome = run_text(system, f"{text}{SERVICE}", flags={"istio-outside-mesh": ["all"]})
+    assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
+
+
+def test_unknown_annotation_of_another_program_is_a_warning() -> None:
+    routes = ROUTES["ingress-nginx"].replace("name: shop,", "name: shop, annotations: {cert-manager.io/auth: x},", 1)
+    assert run_text("ingress-nginx", f"{routes}{SERVICE}").result.exit_code() == 0
+
+
+@pytest.mark.parametrize("kind", ["AuthPolicy", "RateLimitPolicy"])
+@pytest.mark.parametrize("target", ["HTTPRoute, name: shop", "Gateway, name: edge, namespace: edge"])
+def test_policy_of_another_program_about_a_route_closes_it(kind: str, target: str) -> None:
+    extra = _object(kind, "kuadrant.io", "v1", spec=f"{{targetRef: {{group: gateway.networking.k8s.io, kind: {target}}}}}")
+    outcome = _import("envoy-gateway", extra)
+    assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
+    assert outcome.result.exit_code() == 3
+
+
+def test_each_object_of_an_unread_restricting_kind_closes_its_own_targets() -> None:
+    second = GATEWAY_API.partition("---")[2].replace("name: shop,", "name: second,", 1).replace("shop.example", "two.example")
+    extra = "".join(
+        _object("AuthPolicy", "kuadrant.io", "v1", spec=f"{{targetRef: {{kind: HTTPRoute, name: {name}}}}}", name=name)
+        for name in ("shop", "second")
+    )
+    outcome = _import("envoy-gateway", f"{second}{extra}")
+    assert len(outcome.result.closed) == 2
+
+
+def test_policy_about_one_route_closes_no_other_route_to_a_service_of_its_name() -> None:
+    """The Service web has the name of the route, and route shop leads there, too."""
+    web = GATEWAY_API.partition("---")[2].replace("name: shop,", "name: web,", 1).replace("shop.example", "web.example")
+    spec = "{targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: web}], basicAuth: {}}"
+    extra = _object("SecurityPolicy", "gateway.envoyproxy.io", "v1alpha1", spec=spec)
+    outcome = _import("envoy-gateway", f"{web}{extra}")
+    assert [each.port for each in outcome.result.closed] == ["HTTPRoute shop/web"]
+
+
+@pytest.mark.parametrize(
+    ("system", "old", "new", "extra"),
+    [
+        ("ingress-nginx", "name: shop,", "name: shop, annotations: {nginx.ingress.kubernetes.io/auth-tls-secret: a/b},", ""),
+        ("nginx", "action:", "policies: [{name: extra}], action:",
+         _object("Policy", "k8s.nginx.org", "v1", spec="{ingressMTLS: {clientCertSecret: ca}}")),
+        ("nginx", "host: shop", "internalRoute: true, host: shop", ""),
+    ],
+    ids=("without TLS", "in a route", "mesh only"),
+)  # fmt: skip
+def test_restriction_of_clients_that_has_no_listener_closes_its_route(system: str, old: str, new: str, extra: str) -> None:
+    outcome = run_text(system, f"{ROUTES[system].replace(old, new, 1)}{SERVICE}{extra}")
+    assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
+
+
+@pytest.mark.parametrize(
+    ("system", "extra"),
+    [
+        ("emissary", _object("Module", "getambassador.io", "v3alpha1", spec="{config: {lua_scripts: x}}", name="ambassador")),
+        ("istio", _object("ServiceRoleBinding", "rbac.istio.io", "v1alpha1", "shop")),
+        ("istio", _object("Policy", "authentication.istio.io", "v1alpha1", "shop")),
+        ("ingress-nginx", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ingress-nginx-controller, namespace: edge}\n"
+         "data: {novel-auth: x}\n"),
+    ],
+)  # fmt: skip
+def test_setting_of_the_whole_gateway_that_may_restrict_closes_routes(system: str, extra: str) -> None:
+    assert set(_outcomes(_import(system, extra)).values()) == {HopOutcome.CLOSED}
+
+
+def test_harmless_settings_of_the_ingress_nginx_config_map_close_nothing() -> None:
+    config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ingress-nginx-controller, namespace: edge}\n"
+    outcome = _import("ingress-nginx", f"{config}data: {{allow-snippet-annotations: 'true', server-tokens: 'false'}}\n")
+    assert HopOutcome.CLOSED not in _outcomes(outcome).values()
+
+
+def test_client_certificates_of_an_openshift_router_close_routes() -> None:
+    route = "apiVersion: route.openshift.io/v1\nkind: Route\nmetadata: {name: shop, namespace: shop}\n"
+    spec = "spec: {host: shop.example.org, to: {kind: Service, name: web}}\n---\n"
+    router = _object("IngressController", "operator.openshift.io", "v1", "edge", "{clientTLS: {clientCA: {name: ca}}}")
+    outcome = run_text("openshift", f"{route}{spec}{SERVICE}{router}")
+    assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
+
+
+def test_client_validation_of_contour_without_a_ca_is_open_work() -> None:
+    secure = "virtualhost: {fqdn: shop.example.org, tls: {secretName: site, clientValidation: {}}}"
+    text = ROUTES["contour"].replace("virtualhost: {fqdn: shop.example.org}", secure)
+    assert "client-ca-missing" in {note.reason for note in run_text("contour", f"{text}{SERVICE}").result.open()}
+
+
+@pytest.mark.parametrize("spec", ["{}", "{compress: {}, stripPrefix: {prefixes: [/a]}}"])
+def test_route_with_a_middleware_that_traefik_refuses_is_left_out(spec: str) -> None:
+    routes = ROUTES["traefik"].replace("kind: Rule,", "kind: Rule, middlewares: [{name: extra}],")
+    outcome = run_text("traefik", f"{routes}{SERVICE}{_object('Middleware', 'traefik.io', 'v1alpha1', spec=spec)}")
+    assert set(_outcomes(outcome).values()) == {HopOutcome.DROPPED}
+
+
+def _twice(system: str, old: str, first: str, second: str) -> Outcome:
+    """Imports the routes in two classes, each with a host of its own."""
+    other = ROUTES[system].replace("name: shop,", "name: other,", 1).replace("shop.example", "other.example")
+    return run_text(system, f"{ROUTES[system].replace(old, first, 1)}{other.replace(old, second, 1)}{SERVICE}")
+
+
+@pytest.mark.parametrize(
+    ("system", "old", "new"),
+    [
+        ("ingress-nginx", "spec:", "spec:\n  ingressClassName: %s"),
+        ("nginx", "host:", "ingressClassName: %s, host:"),
+        ("envoy-gateway", "gatewayClassName: eg", "gatewayClassName: %s"),
+    ],
+)
+def test_objects_of_several_unknown_classes_are_a_question(system: str, old: str, new: str) -> None:
+    if system == "envoy-gateway":
+        gateway = (GATEWAY_API % "one").replace("name: shop", "name: other").replace("name: edge", "name: second")
+        outcome = run_text(system, f"{GATEWAY_API % 'two'}{gateway}{SERVICE}")
+    else:
+        outcome = _twice(system, old, new % "public", new % "internal")
+    assert {note.reason for note in outcome.result.open()} == {"class-unknown"}
+    assert outcome.result.exit_code() == 3
+    assert outcome.result.rows == ()
+
+
+def test_virtual_server_of_another_class_than_the_ingresses_is_a_question() -> None:
+    ingress = ROUTES["ingress-nginx"].replace("shop.example", "other.example").replace("spec:", "spec:\n  ingressClassName: a")
+    server = ROUTES["nginx"].replace("host:", "ingressClassName: b, host:")
+    outcome = run_text("nginx", f"{ingress}{server}{SERVICE}")
+    assert {note.reason for note in outcome.result.open()} == {"class-unknown"}
+
+
+def test_ingress_route_of_another_class_is_skipped() -> None:
+    outcome = _twice("traefik", "namespace: shop}", "namespace: shop}",
+                     "namespace: shop, annotations: {kubernetes.io/ingress.class: internal}}")  # fmt: skip
+    assert [row.source.object for row in outcome.result.rows] == ["IngressRoute shop/shop"]
+
+
+def test_internal_load_balancer_of_gke_is_never_published_beside_a_public_one() -> None:
+    classed = "name: {0}, annotations: {{kubernetes.io/ingress.class: {1}}},"
+    texts = [
+        ROUTES["ingress-nginx"].replace("name: shop,", classed.format(name, name)).replace("shop.example", f"{name}.example")
+        for name in ("gce", "gce-internal")
+    ]
+    outcome = run_text("gke", f"{''.join(texts)}{SERVICE}")
+    assert [row.source.object for row in outcome.result.rows] == ["Ingress shop/gce"]
+    assert outcome.result.exit_code() == 3
+    alone = run_text("gke", f"{texts[1]}{SERVICE}")
+    assert [row.source.object for row in alone.result.rows] == ["Ingress shop/gce-internal"]
+    assert {note.reason for note in alone.result.open()} == {"internal-load-balancer"}
+
+
+def test_two_systems_that_serve_the_same_requests_are_open_work() -> None:
+    both = f"{ROUTES['contour']}{ROUTES['traefik']}{SERVICE}"
+    assert {note.reason for note in run_text("auto", both).result.open()} == {"systems-conflict"}
+    apart = f"{ROUTES['contour']}{ROUTES['traefik'].replace('shop.example', 'other.example')}{SERVICE}"
+    assert run_text("auto", apart).result.exit_code() == 0
+
+
+@pytest.mark.parametrize("tls", ['{enable: "true"}', "true", "{enabled: true}"])
+def test_hop_whose_tls_cannot_be_read_is_never_plaintext(tls: str) -> None:
+    text = f"{ROUTES['nginx'].replace('port: 80}', f'port: 80, tls: {tls}}}')}{SERVICE}"
+    outcome = run_text("nginx", text)
+    assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
+    assert outcome.result.exit_code() == 3
+
+
+def test_condition_of_the_wrong_type_closes_its_route() -> None:
+    routes = ROUTES["istio"].replace("http: [{route", "http: [{match: [{uri: /admin}], route")
+    outcome = run_text("istio", f"{routes}{SERVICE}", flags={"istio-outside-mesh": ["all"]})
+    assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
+
+
+def test_unknown_field_of_a_backend_tls_policy_is_never_plaintext() -> None:
+    extra = _object("BackendTLSPolicy", "gateway.networking.k8s.io", "v1", spec="{targetSelectors: [{kind: Service}]}")
+    assert set(_outcomes(_import("envoy-gateway", extra)).values()) == {HopOutcome.CLOSED}
+
+
+@pytest.mark.parametrize("system", ["ingress-nginx", "traefik", "contour", "nginx", "emissary"])
+def test_policy_that_only_the_new_gateway_obeys_is_named(system: str) -> None:
+    spec = "{targetRefs: [{group: '', kind: Service, name: web}]}"
+    outcome = _import(system, _object("BackendTLSPolicy", "gateway.networking.k8s.io", "v1", spec=spec))
+    assert "policy-beside" in {note.reason for note in outcome.result.open()}
+
+
+@pytest.mark.parametrize("system", ["envoy-gateway", "gke"])
+def test_policy_for_a_port_that_its_service_does_not_have_is_named(system: str) -> None:
+    targets = "{targetRefs: [{group: '', kind: Service, name: web, sectionName: htttps}], "
+    validation = "validation: {hostname: web.example, wellKnownCACertificates: System}}"
+    outcome = _import(system, _object("BackendTLSPolicy", "gateway.networking.k8s.io", "v1", spec=targets + validation))
+    assert {note.reason for note in outcome.result.open()} == {"port-missing"}

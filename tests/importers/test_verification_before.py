@@ -33,7 +33,7 @@ ACCEPTED = {"chain": CHAIN, "unverified": set(CERTIFICATES), "name": {GOOD}}
 class OldGateway(NamedTuple):
     system: str
     levels: dict[str, str]
-    """What the report says of each row."""
+    """Returns the report's old level of each row."""
     objects: Sequence[Json]
     command: Callable[[Path, int, int], list[str]]
     """Gets a folder, a port and that of the backend."""

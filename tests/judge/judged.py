@@ -29,7 +29,7 @@ PATIENCE = Patience(first=90, passes=45, refused=20, change=60, status=30, poole
 
 
 class LasthopTestbed(FilesTestbed):
-    """A folder whose statuses the running gateway tells."""
+    """A folder whose statuses come from the running gateway."""
 
     has_status = True
 

@@ -22,7 +22,7 @@ BRIEF = Patience(first=60, passes=3, refused=1.5, change=3, status=3)
 CASES = {case.id: case for case in ALL}
 AT_ONCE = 4
 CONTROL = "names/exact"
-"""Passes whatever is planted."""
+"""Passes with any planted fault."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ AFTER_VALIDATION = f"""
 
 
 def checks(change: str) -> str:
-    """Changes what Envoy is told to check."""
+    """Changes the checks in Envoy's configuration."""
     return AFTER_VALIDATION.replace("CHANGE", change)
 
 

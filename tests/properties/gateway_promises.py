@@ -27,7 +27,7 @@ Objects = dict[Key, Object]
 
 
 def check_clients(objects: Objects, snapshot: Snapshot) -> None:
-    """Where a Gateway asks for clients' certificates, nobody comes in without one that a CA it names has signed."""
+    """A Gateway that requests client certificates admits only clients with one of its CAs."""
     for (gateway, type_url, _), resource in snapshot.xds.items():
         obj: Any = objects.get(gateway)
         if type_url != LISTENER or obj is None:
@@ -72,7 +72,7 @@ def granted(objects: Objects, kind: str, source: str, into: str, to: str) -> boo
 
 
 def _text(obj: Any, name: str) -> str | None:
-    """What a Secret or ConfigMap has under a key."""
+    """Returns the value of a key in a Secret or ConfigMap."""
     found = dict(obj.data).get(name) if obj is not None else None
     return found.decode() if isinstance(found, bytes) else found
 
@@ -81,7 +81,7 @@ UNSENT = {"connect-failure", "refused-stream", "reset-before-request"}
 
 
 def check_retries(objects: Objects, snapshot: Snapshot) -> None:
-    """What nobody asked to be tried again is tried again only if it was not sent, and there where it was to go."""
+    """By default, only unsent requests are retried, and only to the same backend."""
     asked = [
         rule.retry.attempts
         for obj in objects.values()
@@ -105,7 +105,7 @@ def check_retries(objects: Objects, snapshot: Snapshot) -> None:
 
 
 def check_tracing(objects: Objects, snapshot: Snapshot) -> None:
-    """Requests of a Gateway are told to whom the oldest policy of its namespace that names it says, and to nobody else."""
+    """Spans of a Gateway's requests go only to the collector of the oldest policy of its namespace that names it."""
     for (gateway, type_url, _), resource in snapshot.xds.items():
         listener = listener_pb2.Listener.FromString(resource.body) if type_url == LISTENER else listener_pb2.Listener()
         for chain in (chain for chain in listener.filter_chains if chain.filters):
@@ -183,7 +183,7 @@ def check_revocation(found: Any, trusted: list[Any], waives: str = "") -> None:
 
 
 def check_upgrades(snapshot: Snapshot) -> None:
-    """Upgrades pass the filters that requests pass, and all that is told of their connections is the ALPN: never a name."""
+    """Upgrades pass the filters that requests pass, and their connections differ only in ALPN, never in names."""
     for (_, type_url, _), resource in snapshot.xds.items():
         listener = listener_pb2.Listener.FromString(resource.body) if type_url == LISTENER else listener_pb2.Listener()
         for chain in (chain for chain in listener.filter_chains if chain.filters):

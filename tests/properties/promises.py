@@ -41,7 +41,7 @@ from tests.world import NOW, STORE, key
 Text = BackendTLSPolicy | RejectedPolicy
 
 EXEMPT = ("passthrough", "udp")
-"""Hops in which no policy has a say: the client's own TLS, and what cannot carry any."""
+"""Hops without policies: the client's own TLS, and protocols that cannot carry TLS."""
 
 
 def texts(objects: Objects) -> list[Text]:
@@ -51,7 +51,8 @@ def texts(objects: Objects) -> list[Text]:
 
 
 def sections(obj: Text, service: Key) -> list[str]:
-    """Which sections of a Service a text names; of one that cannot be read, those that its last good text does not."""
+    """Returns the sections of a Service that a text names; for an unreadable text, only those that its last good text does not
+    name."""
     if obj.metadata.namespace != service.namespace:
         return []
     targets = obj.spec.target_refs if isinstance(obj, BackendTLSPolicy) else obj.targets
@@ -63,7 +64,7 @@ def sections(obj: Text, service: Key) -> list[str]:
 
 
 def named_by_policy(objects: Objects, service: Key, port_name: str) -> list[Text]:
-    """Every policy that means this port, in whatever state it is."""
+    """Yields every policy that names this port, valid or not."""
     means = {"", port_name}
     return [obj for obj in texts(objects) if means.intersection(sections(obj, service))]
 
@@ -129,7 +130,7 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
 
 
 def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str, now: datetime) -> None:
-    """The same of an XBackend, which asks for TLS itself."""
+    """The same for an XBackend, which configures TLS itself."""
     *_, namespace, own_name, port, protocol = name.split("/")
     cluster = snapshot.clusters()[gateway, name]
     backend = objects.get(Key("XBackend", namespace, own_name))
@@ -216,7 +217,7 @@ STRICTEST = BackendTLSProfile(
 
 
 def profiles_of(objects: Objects, gateway: Key) -> list[BackendTLSProfile]:
-    """What operators say of this Gateway; where a profile is named and not there, nothing may be taken for permitted."""
+    """Returns the operator's rules for this Gateway; with a missing profile, nothing is permitted."""
     return [spec.backend_tls if spec else STRICTEST for spec in profile_specs(objects, gateway)]
 
 
@@ -232,7 +233,7 @@ def profile_specs(objects: Objects, gateway: Key) -> list[Any]:
 
 
 def check_verification(objects: Objects, policy: Any, context: Any) -> Any:
-    """What is checked is what the policy or XBackend asks for, and never less but for a waiver, which is returned."""
+    """The checks are those of the policy or XBackend; only a waiver, which is returned, may reduce them."""
     validation: Any = (policy.spec.tls if isinstance(policy, XBackend) else policy.spec).validation
     refs = validation.ca_certificate_refs
     ours: dict[str, list[Any]] = {"PinSet": [], "VerificationWaiver": [], "WellKnownCACertificates": []}

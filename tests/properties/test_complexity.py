@@ -86,7 +86,7 @@ EDITS: dict[str, tuple[Edit, set[str]]] = {
     "policy deleted": (lambda: {Key("BackendTLSPolicy", "a", NAME): None}, {CLUSTER, ENDPOINTS}),
     "CA ConfigMap": (lambda: keyed(mk_config_map(f"a/{NAME}", ca_pem("rotated"))), {CLUSTER, ENDPOINTS}),
     "endpoints": (lambda: keyed(mk_slice(f"a/{NAME}", NAME, ["10.0.0.2"])), {ENDPOINTS}),
-    "an object nobody references": (lambda: keyed(mk_config_map("a/unrelated", "x")), set()),
+    "an object without references": (lambda: keyed(mk_config_map("a/unrelated", "x")), set()),
 }
 
 
@@ -296,7 +296,7 @@ def expiring(size: int) -> Controller:
 
 
 def steps(controller: Controller, edit: dict[Key, Object | None]) -> int:
-    """How many functions are entered and generators resumed by one edit, from the batch to what is told to people."""
+    """Counts the function calls and resumed generators of one edit, from the batch to its reports."""
     count = 0
     cached = vars(times)["_of_second"].__wrapped__.__code__  # runs once in a second, whichever edit comes first in it
 
@@ -323,7 +323,7 @@ def test_an_edit_among_many_objects_that_have_findings_takes_as_many_steps_as_am
     assert steps(small, edits[1]) == steps(large, edits[1])
 
 
-def test_a_finding_that_comes_or_goes_is_told_in_as_many_steps_among_many_as_among_few() -> None:
+def test_a_finding_costs_equal_steps_among_many_and_among_few() -> None:
     edits = [keyed(mk_policy(f"a/{NAME}", NAME, "api.example", [ca])) for ca in ("missing", NAME)]
     small, large = expiring(SMALL), expiring(LARGE)
     for edit in edits:

@@ -1,6 +1,6 @@
 """No deprecated field of Envoy's messages is used.
 
-Envoy is told not to look for these itself (`edge/proxy/launch.py`), so here is the only place that does.
+Lasthop disables Envoy's own check (`edge/proxy/launch.py`), so only this test finds them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tests.properties.promises import walk
 from tests.random_world import EDITS, Edit
 
 NEWER = {("envoy.config.cluster.v3.CircuitBreakers.Thresholds.RetryBudget", BUDGET_INTERVAL)}
-"""What Envoy 1.39 knows and xds-protos does not."""
+"""Fields of Envoy 1.39 that xds-protos lacks."""
 KEPT = {"envoy.config.cluster.v3.Cluster.respect_dns_ttl"}
-"""Of STRICT_DNS. What Envoy has instead is another type of cluster, which is no field to be exchanged."""
+"""Of STRICT_DNS. Envoy's replacement is another type of cluster, not another field."""
 
 
 @slow(50)

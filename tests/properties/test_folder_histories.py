@@ -1,5 +1,5 @@
-"""Whatever happens to a folder, and in whatever episodes: what is in force in the end is what a start on the same folder, with
-the same last good contents, comes to; and without those, a start differs only where a last good content is in force."""
+"""After any events of a folder, the final configuration equals that of a start on the same folder with the same last good
+contents. A start without those differs only if a last good content is in force."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def uncounted(obj: T) -> T:
 
 
 class Living:
-    """A loader on a folder, and what it has said so far."""
+    """A loader on a folder, with its findings so far."""
 
     def __init__(self, root: Path, state: Path | None) -> None:
         self._folder, self._allowed, self._state = root / "folder", [root], state
@@ -210,7 +210,7 @@ def test_a_start_without_state_differs_only_where_a_last_good_content_is_in_forc
         older = {key for each in living.last.not_applied for key in each.objects}
         local = {each.object for each in living.last.findings if each.reason == "LocalFile" and each.object}
         apart = living.contested | cold.contested | older | local
-        # What a broken file names is refused by a cold start; with a last good content, only what that did not name.
+        # A cold start refuses targets that a broken file names; with a last good content, only targets that this did not name.
         refused = living.rejected | cold.rejected
         namespaces = {key for key in (*living.objects, *cold.objects) if key.kind == "Namespace"} if older else set()
         apart |= refused | namespaces
@@ -221,7 +221,7 @@ def test_a_start_without_state_differs_only_where_a_last_good_content_is_in_forc
 
 
 def test_histories_are_rich_enough_to_mean_something() -> None:
-    """Each of these must come up, or the properties say little."""
+    """Each of these must occur, or the properties prove little."""
     seen: set[str] = set()
 
     @settings(max_examples=120, deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -111,7 +111,7 @@ def settled(*changes: dict[Key, Object | None]) -> tuple[Engine, Snapshot]:
 
 
 def others(snapshot: Snapshot) -> tuple[dict[Any, Resource], dict[Key, Any]]:
-    """What is served and said for everybody but the tenant."""
+    """Configuration and reports of all other tenants."""
     served = {
         key: resource
         for key, resource in snapshot.xds.items()

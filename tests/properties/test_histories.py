@@ -1,9 +1,9 @@
 """After any history, configuration and reports equal those of a fresh start on the same input.
 
-What is remembered outside the graph (marks of plaintext ports, refusals, what proxies have confirmed, problems that were told)
-may help on the way, and must leave nothing behind. Three things are remembered on purpose: while not every policy is known,
-which ports were plaintext before (test_promises has that); for a few seconds, what a proxy that has gone had; and that a
-Service has lost its policy, which is a finding and decides nothing.
+State outside the graph (marks of plaintext ports, refusals, acknowledgements of proxies, reported problems) must not affect
+the final result. Three things are remembered on purpose: while not every policy is known, which ports were plaintext before
+(test_promises has that); for a few seconds, what a proxy that has gone had; and that a Service has lost its policy, which is a
+finding and decides nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def crds(release: str) -> CrdVersions:
 
 
 class Inputs:
-    """What an engine has been told, so that another can be told the same."""
+    """The inputs of an engine, to replay them to another one."""
 
     def __init__(self) -> None:
         self.objects: dict[Key, Object | None] = dict(BASE)
@@ -176,7 +176,7 @@ class Site(Sink):
             self.controller.disconnected(name)
 
     def rest(self) -> None:
-        """Until nobody has anything to say."""
+        """Repeats until no part has more output."""
         for _ in range(200):
             self.controller.settle()
             if not (any([proxy.take() for proxy in list(self.proxies.values())]) or self.controller.engine.unsettled):
@@ -209,7 +209,7 @@ class Proxy:
         has after a refused one: the server cannot know what is left of it."""
 
     def take(self) -> bool:
-        """Whether it had anything to say."""
+        """Returns whether it had output."""
         busy = False
         known = self._controller.fleet.gateways.get(self._gateway)
         cache = known.cache if known else Cache()

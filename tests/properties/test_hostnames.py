@@ -1,4 +1,4 @@
-"""Hostnames, against what they stand for: sets of names. All pairs are tried; there are few enough."""
+"""Compares hostnames with the sets of names that they match, for all pairs."""
 
 from __future__ import annotations
 

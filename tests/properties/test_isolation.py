@@ -1,7 +1,7 @@
 """The objects of one tenant, however odd, change only what that tenant's objects serve (promise 7).
 
-The tenant's objects bypass admission: an API server with the loosest bundle that Lasthop knows has almost no patterns, and
-whoever may write a folder writes what they like. Only what cannot be decoded into its kind at all is left out.
+The tenant's objects bypass admission: an API server with the loosest bundle that Lasthop knows has almost no patterns, and the
+author of a folder is unrestricted. The tests omit only objects that cannot be decoded into their kind.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _pem(body: bytes, label: str = "CERTIFICATE") -> str:
 
 
 def bundles(draw: random.Random) -> str:
-    """Certificates as somebody's tool might have written them."""
+    """Certificates as foreign tools might write them."""
     der = bytearray(_der())
     match draw.randrange(7):
         case 0:
@@ -190,7 +190,7 @@ class Arena:
 
 
 def differing(before: dict[Any, Any], after: dict[Any, Any]) -> dict[Any, Any]:
-    """What others had and have not any more, or otherwise. A name that nobody had is the tenant's to take."""
+    """Returns the parts of others that are missing or different now. The tenant may take an unused name."""
     return {key: (found, after.get(key)) for key, found in before.items() if found != after.get(key)}
 
 
@@ -214,7 +214,7 @@ CHUNKS = 4
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_whatever_a_tenant_writes_others_have_the_same_bytes_as_before(chunk: int) -> None:
+def test_no_object_of_a_tenant_changes_the_bytes_of_others(chunk: int) -> None:
     """Fixed seeds, so that it never fails by chance."""
     for seed in range(chunk, SEEDS, CHUNKS):
         attempt(attack_of(random.Random(seed)))
@@ -224,7 +224,7 @@ def test_whatever_a_tenant_writes_others_have_the_same_bytes_as_before(chunk: in
 
 
 class Bomb:
-    """Stands where a value should be, and raises whatever is done with it: every bug that there could be."""
+    """Replaces a value and raises on any use, to simulate every possible bug."""
 
     def _raise(self, *_: Any) -> Any:
         raise RuntimeError("boom")
@@ -260,8 +260,8 @@ def bombs() -> list[tuple[Key, tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_a_bug_in_whatever_a_tenant_wrote_is_a_bug_for_that_tenant_alone(chunk: int) -> None:
-    """It is closed, says so on its own object, and is a finding; nothing of the others is."""
+def test_a_crash_on_a_tenants_object_affects_that_tenant_alone(chunk: int) -> None:
+    """The object is closed, and its own status and a finding report that; other objects have neither."""
     found = bombs()
     random.Random(1).shuffle(found)
     for key, path in found[chunk:SEEDS:CHUNKS]:
@@ -275,7 +275,7 @@ HOST = f"{VICTIMS[0]}.example"
 
 
 def routes_of_others(snapshot: Snapshot) -> list[bytes] | None:
-    """What others have under the hostname, in the order in which it is tried; None where it is no list."""
+    """Returns the routes of others under the hostname in order of precedence; None if it has no list."""
     bodies = [resource.body for (_, type_url, _), resource in snapshot.xds.items() if type_url == ROUTES]
     tables = map(route_pb2.RouteConfiguration.FromString, bodies)
     (host,) = (host for table in tables for host in table.virtual_hosts if HOST in host.domains)

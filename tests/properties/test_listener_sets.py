@@ -1,4 +1,4 @@
-"""ListenerSets in random worlds: they add to a Gateway what it lets them add, and take nothing from anybody.
+"""ListenerSets in random worlds: they add to a Gateway only permitted listeners, and take nothing from other owners.
 
 The oracle reads the objects by itself and naively; it shares no code with `resolve`.
 """
@@ -60,7 +60,7 @@ def sets(objects: Objects) -> dict[Key, ListenerSet]:
 
 @slow(60)
 @given(EDITS)
-def test_a_listener_set_that_is_not_let_in_changes_nothing_that_envoy_is_told(edits: list[Edit]) -> None:
+def test_a_denied_listener_set_does_not_change_envoys_configuration(edits: list[Edit]) -> None:
     objects = world_after(edits)
     shut_out = {k for k, v in sets(objects).items() if not allowed(objects, v)}
     _, found = PREPARED.edited(objects)
@@ -96,7 +96,7 @@ def _judged(listener: object) -> object:
 
 @slow(60)
 @given(EDITS)
-def test_of_listeners_that_want_the_same_only_the_first_is_accepted(edits: list[Edit]) -> None:
+def test_only_the_first_of_conflicting_listeners_is_accepted(edits: list[Edit]) -> None:
     objects = world_after(edits)
     _, found = PREPARED.edited(objects)
     for gateway_key, gateway in objects.items():
@@ -153,7 +153,7 @@ def _listeners(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 _FRONTENDS = st.sampled_from([{}, {}, {"tls": {"frontend": FRONTEND}}])
-"""Of which one asks for certificates of clients, whose CA is missing."""
+"""One of them requests client certificates, and its CA is missing."""
 
 
 @slow(300)

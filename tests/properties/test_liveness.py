@@ -53,7 +53,7 @@ def named_hops(snapshot: Snapshot) -> set[tuple[Key, str]]:
 
 
 def expected(objects: Objects, gateway: Key, name: str) -> str | None:
-    """How a hop must be served: "plaintext", or the SNI of the policy that rules it; None where the case is not plain."""
+    """Returns the expected connection of a hop: "plaintext", or the SNI of its policy; None for ambiguous cases."""
     *_, kind, namespace, service_name, port, _ = name.split("/")
     group, kind = (MULTICLUSTER_API, kind) if kind == "ServiceImport" else ("", "Service")
     service = objects.get(Key(kind, namespace, service_name))
@@ -129,7 +129,7 @@ def plainly_good(objects: Objects, policy: BackendTLSPolicy, rules: list[Any]) -
 
 
 def unserved(objects: Objects, snapshot: Snapshot) -> tuple[int, list[str]]:
-    """How many hops the oracle knows an answer for, and which of them are not served so."""
+    """Returns the number of hops with an expectation, and those that differ from it."""
     known, missing = 0, []
     clusters = snapshot.clusters()
     for gateway, name in sorted(named_hops(snapshot)):
@@ -146,7 +146,7 @@ def unserved(objects: Objects, snapshot: Snapshot) -> tuple[int, list[str]]:
 
 @slow(150)
 @given(EDITS)
-def test_whatever_is_valid_and_permitted_is_served(edits: list[Edit]) -> None:
+def test_valid_and_permitted_objects_are_served(edits: list[Edit]) -> None:
     objects, _, snapshot = walk(edits)
     assert unserved(objects, snapshot)[1] == []
 

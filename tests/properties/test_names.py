@@ -34,7 +34,7 @@ def test_a_key_is_read_as_it_was_written(key: Key) -> None:
 
 
 @given(st.sampled_from(["", "-", "refused", "HTTPRoute", "HTTPRoute ", " shop/web"]))
-def test_what_is_no_key_is_none(text: str) -> None:
+def test_invalid_keys_are_none(text: str) -> None:
     assert Key.parse(text) is None
 
 
@@ -56,7 +56,7 @@ def test_a_hop_whose_configuration_is_not_known_is_no_connection(hop: Hop) -> No
     assert Connection.parse_stat(f"cluster.{hop.name}.ssl.handshake") is None
 
 
-def test_stats_of_other_clusters_are_no_connections() -> None:
+def test_stats_of_other_clusters_are_not_connections() -> None:
     assert Connection.parse_stat("cluster.xds.upstream_cx_total") is None
 
 

@@ -57,7 +57,7 @@ def test_silence_ends_everything(events: list[tuple[object, ...]]) -> None:
 
 
 @given(st.lists(EVENTS, max_size=60))
-def test_only_what_has_failed_is_said_to_fail_and_only_what_has_worked_to_work(events: list[tuple[object, ...]]) -> None:
+def test_only_observed_failures_and_successes_are_reported(events: list[tuple[object, ...]]) -> None:
     world = play([*events, ("wait", 10.0)])
     for config in ("first", "second", "third"):
         tried = {(key[2], counts[0] > 0, counts[1] > 0) for key, counts in world.connections.items() if key[0] == config}
@@ -69,7 +69,7 @@ def test_only_what_has_failed_is_said_to_fail_and_only_what_has_worked_to_work(e
 
 
 @given(st.lists(st.sampled_from(("succeeds", "fails")), min_size=20, max_size=200), st.sampled_from((0.2, 1.0, 4.0)))
-def test_what_is_said_changes_seldom_whatever_a_backend_does(outcomes: list[str], pause: float) -> None:
+def test_reports_change_seldom_for_any_behaviour_of_a_backend(outcomes: list[str], pause: float) -> None:
     """A failure needs 5 s, and each return takes longer than the last."""
     world = World()
     for outcome in outcomes:

@@ -38,7 +38,7 @@ spec: {backendTLS: {waivers: Allow}}
 
 
 def _folder(root: Path, text: str) -> Path:
-    """The text wherever somebody else may write one: a reason, a subject, values that are refused, keys, kinds, file names."""
+    """Places a text in all fields that others may write: a reason, a subject, refused values, keys, kinds, file names."""
     subject = text.replace("\x00", "")[:60] or "x"
     try:
         ca = Certificate(subject, ca=True, valid=(NOW - 2 * DAY, NOW + DAY))

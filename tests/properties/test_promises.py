@@ -66,8 +66,8 @@ _IMPORT = {"group": MULTICLUSTER_API, "kind": "ServiceImport", "name": "s0"}
 
 @slow(150)
 @given(EDITS)
-def test_no_plaintext_to_a_targeted_port_and_never_a_weaker_check_than_asked(edits: list[Edit]) -> None:
-    """And what else must hold of all that Envoy is told."""
+def test_no_plaintext_to_a_targeted_port_and_never_a_weaker_check_than_required(edits: list[Edit]) -> None:
+    """Further promises about Envoy's whole configuration."""
     objects, engine, snapshot = walk(edits)
     for promise in (
         *(check, private_keys_travel_only_as_secrets, everything_that_is_named_is_there),
@@ -92,7 +92,7 @@ _SOUND = st.builds(
     st.sampled_from(["", "https"]),
     TIMES,
 )
-"""Policies with which nothing is wrong, and which differ in the name that they ask for: it tells which one is in force."""
+"""Valid policies with different names, which show the one in force."""
 CLAIMS = st.lists(
     st.tuples(st.one_of(_SOUND, policies(), rejected_policies()), DELETE, st.just(True)), min_size=1, max_size=20
 )
@@ -101,7 +101,7 @@ CLAIMS = st.lists(
 
 @slow(60)
 @given(CLAIMS)
-def test_whatever_policies_meet_at_a_port_or_miss_it_nothing_weaker_is_served(edits: list[Edit]) -> None:
+def test_no_combination_of_policies_at_a_port_serves_anything_weaker(edits: list[Edit]) -> None:
     objects, _, snapshot = walk(edits)
     check(objects, snapshot)
 
@@ -113,7 +113,7 @@ _SIDE = st.lists(
     min_size=1,
     max_size=20,
 )
-"""Edits of what Gateways tell and ask besides serving routes, and of policies."""
+"""Edits of Gateways' telemetry and authorization, and of policies."""
 
 
 _BESIDE_ROUTES = Prepared(BESIDE_ROUTES, STORE)
@@ -137,7 +137,7 @@ def test_the_world_without_routes_has_a_collector_and_a_server_that_a_listener_a
 @slow(60)
 @given(EDITS)
 def test_retries_and_ejection_change_nothing_of_how_backends_are_verified(edits: list[Edit]) -> None:
-    """Whatever operators say of them: the same clusters with the same TLS, and routes that lead to the same clusters."""
+    """For any rules of operators: the same clusters with the same TLS, and routes to the same clusters."""
     objects, engine, snapshot = walk(edits)
     before = _ways(snapshot)
     for retries, ejection in ((0, 0), (10, 3600)):
@@ -150,7 +150,7 @@ def test_retries_and_ejection_change_nothing_of_how_backends_are_verified(edits:
 
 
 def _ways(snapshot: Snapshot) -> Any:
-    """How clusters are connected to, and which of them each route leads to."""
+    """Returns the TLS of clusters, and the clusters of each route."""
     sockets = {name: cluster.transport_socket for name, cluster in snapshot.clusters().items()}
     routes = {}
     for name, resource in snapshot.xds.items():
@@ -250,7 +250,7 @@ def _check_frozen(objects: Objects, snapshot: Snapshot, frozen: set[tuple[str, .
 
 
 def _named_ports(objects: Objects) -> set[tuple[str, ...]]:
-    """(namespace, Service, port) of all that some policy names, in whatever state it is; with the kind, if it is another."""
+    """Returns (namespace, Service, port) of all targets of policies, valid or not; with the kind, if it is not Service."""
     return {
         (*(() if name.kind == "Service" else (name.kind,)), name.namespace, name.name, str(port.port))
         for name, obj in objects.items()
@@ -265,7 +265,7 @@ def _plaintext_ports(snapshot: Snapshot) -> set[tuple[str, ...]]:
 
 
 def _plaintext(snapshot: Snapshot) -> set[tuple[tuple[str, ...], str]]:
-    """Service ports that are spoken to in plaintext where a policy could say otherwise; none can of an XBackend."""
+    """Returns the plaintext Service ports that a policy could target; policies cannot target an XBackend."""
     names = [
         name.rpartition("/")
         for (_, name), c in snapshot.clusters().items()
@@ -326,8 +326,8 @@ def connections_go_where_their_listener_may_send_them(_objects: Objects, snapsho
 
 
 def no_request_goes_around_the_server_that_its_rule_asks(objects: Objects, snapshot: Snapshot) -> int:
-    """Whatever state that server, its policy or its grant is in: a route asks it, and fails if it cannot, or answers 500.
-    Returns how many routes ask. The rules of a route of a random world all ask the same."""
+    """For any state of the server, its policy or its grant: a route queries it, and fails without a decision, or answers 500.
+    Returns the number of routes with a server. The rules of a route of a random world all ask the same."""
     asking = 0
     for (gateway, type_url, _), resource in snapshot.xds.items():
         hosts = route_pb2.RouteConfiguration.FromString(resource.body).virtual_hosts if type_url == ROUTES else ()
@@ -365,8 +365,8 @@ def _named(found: Any) -> tuple[str, str]:
 
 
 def no_request_goes_around_the_servers_that_its_listener_asks(objects: Objects, snapshot: Snapshot) -> None:
-    """Every virtual host asks what the listener with the most specific hostname asks, in its order, and what no other listener
-    of the port asks; each server fails closed, and a route is chosen anew, with all its own filters."""
+    """Every virtual host queries the servers of the listener with the most specific hostname, in order, and no servers of
+    other listeners. Each server fails closed, and the route is chosen again, with all its own filters."""
     for (gateway, type_url, name), resource in snapshot.xds.items():
         table = name.removeprefix(f"{gateway.path}/").split("/")
         for host in route_pb2.RouteConfiguration.FromString(resource.body).virtual_hosts if type_url == ROUTES else ():
@@ -379,7 +379,7 @@ def no_request_goes_around_the_servers_that_its_listener_asks(objects: Objects, 
             assert found in possible or (not found and not forwards), (name, host.name)
             routes_on = {"envoy.filters.http.cors", "lasthop.external_auth", "envoy.filters.http.stateful_session"}
             assert not found or routes_on <= {*host.typed_per_filter_config}
-            assert not found or host.routes[-1].match.prefix == "/", "what no route takes is asked about too"
+            assert not found or host.routes[-1].match.prefix == "/", "requests without a route are authorized too"
 
 
 def _possible_servers(objects: Objects, gateway: Key, table: list[str], domain: str) -> list[tuple[str, ...]]:
@@ -426,7 +426,7 @@ MANNERS = {"Plaintext": "plaintext", "Passthrough": "passthrough", "Udp": "udp",
 
 @slow(60)
 @given(EDITS)
-def test_the_audit_says_what_envoy_has(edits: list[Edit]) -> None:
+def test_the_audit_matches_envoys_configuration(edits: list[Edit]) -> None:
     _, engine, snapshot = walk(edits)
     clusters = {name: cluster for (_, name), cluster in snapshot.clusters().items()}
     programmed = {
@@ -436,12 +436,12 @@ def test_the_audit_says_what_envoy_has(edits: list[Edit]) -> None:
     }
     has = set()
     for hop in (Hop(*member) for member in engine.stages.members(CLUSTERS)):
-        # Nobody can reach what stands behind a Gateway that serves nothing.
+        # No client reaches the backends of a Gateway that serves nothing.
         found = clusters.get(hop.name) if hop.gateway.path in programmed else None
         spoken = hop.protocol.value if hop.protocol.value in EXEMPT else "plaintext"
         manner = "nothing" if found is None else "TLS" if tls_context(found) else spoken
         has.add((hop.gateway.path, hop.backend.path, hop.port, manner))
-    # What no ReferenceGrant permits has no cluster.
+    # References without a ReferenceGrant have no cluster.
     has |= {(gateway.path, to.path, port, "nothing") for gateway, to, port in engine.stages.members(REFUSALS)}
     assert {(r.gateway.path, r.backend.path, r.port, MANNERS.get(r.mode, "TLS")) for r in engine.hops()} == has
     assert {r.gateway.path for r in engine.hops() if r.waives} == {

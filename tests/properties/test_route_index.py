@@ -79,7 +79,7 @@ def _value(value: ValueMatch) -> Document:
 
 
 def scan(listed: list[Match], numbers: list[int], request: Request) -> int | None:
-    """What Envoy does with a list of routes: the first that matches."""
+    """Returns the first matching route of a list, like Envoy."""
     return next((number for number in numbers if fits(listed[number], request)), None)
 
 
@@ -104,7 +104,7 @@ def test_the_list_and_the_tree_choose_the_route_that_the_spec_chooses(
         assert by_the_tree(listed, request) == by_the_list
 
 
-def test_of_equally_old_routes_the_first_by_namespace_and_name_as_one_text_wins() -> None:
+def test_the_first_by_namespace_and_name_wins_among_equally_old_routes() -> None:
     """A hyphen sorts before the slash: `a-b/r` before `a/r`."""
     rule = {"matches": [{"path": {"type": "PathPrefix", "value": "/"}}]}
     documents = [

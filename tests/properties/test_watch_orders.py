@@ -1,4 +1,5 @@
-"""In whatever order watches and lists are answered, no port is plaintext while an older policy than its route names it."""
+"""For any order of responses to watches and lists: no port is plaintext while a policy that is older than its route names
+it."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ LIVES: Final = {
     "plain": ("service", "route"),
     "plain, route first": ("route", "service"),
 }
-"""What is done to a name, one after the other, each acknowledged before the next."""
+"""The writes to a name in order; each is acknowledged before the next."""
 STEPS: Final = st.one_of(
     st.tuples(st.just("live"), st.integers(0, 2)),
     st.tuples(st.sampled_from(PLURALS), st.integers(1, 4)),

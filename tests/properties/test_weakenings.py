@@ -1,5 +1,5 @@
-"""Whatever is edited, in whatever order: a backend that was verified and is plaintext now is an error of every route to it,
-and one that never was anything else is none."""
+"""For any edits in any order: a backend that was verified and is now plaintext is an error of every route to it; one that was
+always plaintext is not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class History:
     def __init__(self) -> None:
         self.verified: set[Address] = set()
         self.asked: set[Address] = set()
-        """Had a policy at some time, or was refused: nobody knows for what."""
+        """It had a policy at some time, or was refused for an unknown reason."""
 
     def look(self, engine: Engine) -> None:
         hops = [hop for hop in engine.hops() if not hop.outside]

@@ -1,4 +1,4 @@
-"""A client that speaks just enough HTTP/2 (RFC 9113, RFC 7541) to ask many things on one connection."""
+"""A minimal HTTP/2 client (RFC 9113, RFC 7541) that sends many requests over one connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lasthop run` on a folder, as a process of its own, and what one can do to it and learn from it."""
+"""Runs `lasthop run` on a folder as a separate process, and controls and queries it."""
 
 from __future__ import annotations
 

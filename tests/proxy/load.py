@@ -1,4 +1,4 @@
-"""Clients that never stop asking, and what they were answered when."""
+"""Clients that send requests continuously, and their responses with times."""
 
 from __future__ import annotations
 

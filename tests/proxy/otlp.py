@@ -1,4 +1,4 @@
-"""An OTLP receiver: takes spans over gRPC, with or without TLS, and remembers them with what came along."""
+"""An OTLP receiver: receives spans over gRPC, with or without TLS, and stores them with their metadata."""
 
 from __future__ import annotations
 

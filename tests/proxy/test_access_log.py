@@ -19,7 +19,7 @@ def entry(gateway: Lasthop, name: str) -> dict[str, Any]:
     return found
 
 
-def test_a_wrong_name_is_logged_with_both_names_and_not_told_to_the_client(
+def test_a_wrong_name_is_logged_with_both_names_and_hidden_from_the_client(
     gateway: Lasthop, serve: Callable[..., Backend]
 ) -> None:
     served = serve(issued("old.example"))
@@ -63,7 +63,7 @@ def test_a_reference_without_a_grant_is_logged_with_the_remedy(gateway: Lasthop)
     assert "ReferenceGrant" in entry(gateway, "log-grant")["why"]
 
 
-def test_a_request_that_no_route_matches_is_told_so(gateway: Lasthop) -> None:
+def test_a_request_without_a_matching_route_gets_a_clear_body(gateway: Lasthop) -> None:
     assert gateway.get("nobody-has-this-name") == (404, "No route of this gateway matches the request.\n")
 
 
@@ -80,7 +80,7 @@ def test_a_request_that_succeeds_is_not_logged(gateway: Lasthop, serve: Callable
     assert gateway.entries("log-good") == []
 
 
-def test_what_clients_send_is_cut_before_it_is_written(gateway: Lasthop) -> None:
+def test_texts_of_clients_are_cut_before_they_are_written(gateway: Lasthop) -> None:
     gateway.load("log-long.yaml", *docs.hop("log-long", 9, docs.policy("log-long", "api.example", "not-there")))
     odd = ("\u200b" * 2_000).encode().decode("latin-1")
     assert gateway.get("log-long", headers={"x-request-id": odd}).status == 500
@@ -97,7 +97,7 @@ def demanding() -> ssl.SSLContext:
     return context
 
 
-def test_a_backend_that_does_not_answer_is_told_in_one_sentence_and_logged_in_words(
+def test_a_silent_backend_gets_a_fixed_sentence_and_a_readable_log_line(
     gateway: Lasthop, serve: Callable[..., Backend]
 ) -> None:
     names = {

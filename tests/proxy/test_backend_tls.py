@@ -1,4 +1,4 @@
-"""docs/backend-tls.md, row by row: which protocol a backend gets, for every kind of route on every kind of listener.
+"""docs/backend-tls.md, row by row: the protocol to a backend, for every kind of route on every kind of listener.
 
 There are four Services: one without a policy, one with a valid and one with an invalid policy, and one without a policy whose
 port says TLS; every row reaches all of them.
@@ -230,7 +230,7 @@ def test_the_statuses_agree(world: World) -> None:
     assert lasthop.conditions("BackendTLSPolicy", "invalid")["Accepted"][0] == "False"
 
 
-def test_the_log_says_why_a_connection_came_to_nothing(world: World) -> None:
+def test_the_log_explains_why_a_connection_failed(world: World) -> None:
     assert ask(world, Row("TCPRoute", "TLS, Terminate", ("", "", "")), "invalid") == ""
 
     def logged() -> Document | None:

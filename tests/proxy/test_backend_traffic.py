@@ -1,4 +1,4 @@
-"""XBackendTrafficPolicy: retry budgets, and sessions that a backend asks for."""
+"""XBackendTrafficPolicy: retry budgets, and sessions that a backend configures."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_sessions_of_a_policy_are_kept_for_every_rule_by_itself(gateway: Lasthop
     assert "x-own" in of_rule and "set-cookie" not in of_rule
 
 
-def test_of_two_policies_the_older_one_applies_until_it_is_gone(gateway: Lasthop, three: list[Echo]) -> None:
+def test_the_older_of_two_policies_applies_until_it_is_deleted(gateway: Lasthop, three: list[Echo]) -> None:
     def session(name: str, created: str) -> Document:
         wanted = {"type": "Header", "header": {"name": name}}
         return docs.traffic_policy(name, "traffic", created=created, sessionPersistence=wanted)

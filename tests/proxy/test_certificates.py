@@ -1,4 +1,4 @@
-"""What Lasthop itself decides about certificates, one hop a case. What the specification demands is in tests/judge."""
+"""Lasthop's own rules for certificates, one hop per case. tests/judge has the rules of the specification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listeners that ask clients for a certificate (GEP-91): who is let in, and that nobody is where the CA cannot be read."""
+"""Listeners that request client certificates (GEP-91): the admitted clients, and none with an unreadable CA."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def site(module_own: Callable[..., Lasthop]) -> Iterator[Site]:
     "port, let_in",
     [("default", {"alice"}), ("partners", {"bob"}), ("missing", set()), ("insecure", "all"), ("silent", "all")],
 )
-def test_who_is_let_in(site: Site, port: str, let_in: set[str] | str) -> None:
+def test_the_admitted_clients(site: Site, port: str, let_in: set[str] | str) -> None:
     clients = {"alice": ALICE, "bob": BOB, "expired": OLD, "self-signed": SELF_SIGNED, "nothing": None}
     found = {name for name, own in clients.items() if visit(site[1][port], own) == 500}
     assert found == (set(clients) if let_in == "all" else let_in)
@@ -92,7 +92,7 @@ def test_grpc_over_tls_with_a_client_certificate(site: Site) -> None:
     assert call(lasthop, "calls.test", port=ports["default"], tls=nobody).code is grpc.StatusCode.UNAVAILABLE
 
 
-def test_another_ca_holds_for_whoever_comes_next_and_none_closes_the_port(site: Site) -> None:
+def test_another_ca_applies_to_the_next_client_and_without_one_the_port_closes(site: Site) -> None:
     lasthop, ports = site
     lasthop.write("clients.yaml", docs.config_map("clients", PARTNERS.pem))
     until(lambda: (visit(ports["default"], ALICE), visit(ports["default"], BOB)) == (None, 500), "the new CA holds")

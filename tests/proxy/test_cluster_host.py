@@ -78,7 +78,7 @@ async def test_a_selector_of_an_xbackend_leads_to_pods_that_are_ready() -> None:
                             await asyncio.sleep(0.05)
 
 
-async def test_a_gateway_of_a_cluster_runs_on_this_host_and_says_so_in_its_status() -> None:
+async def test_a_gateway_of_a_cluster_runs_on_this_host_and_its_status_reports_it() -> None:
     port = free_port()
     with contextlib.closing(Backend(certs.issued())) as backend:
         async with serving(FakeApi()) as api:

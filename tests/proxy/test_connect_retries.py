@@ -205,7 +205,7 @@ def test_a_request_that_was_sent_is_not_sent_again(gateways: Gateways) -> None:
     assert sorted(head.split()[0] for head in taken) == ["GET", "POST", "PUT"]
 
 
-def test_a_client_cannot_ask_for_retries(gateways: Gateways) -> None:
+def test_a_client_cannot_request_retries(gateways: Gateways) -> None:
     with taker() as only:
         name = "not-asked"
         gateways.lasthop.load(f"{name}.yaml", *backend(name, only.port), docs.route(name, docs.to(name)))
@@ -288,7 +288,7 @@ def test_retries_do_not_multiply_what_a_failing_backend_is_asked(gateways: Gatew
 
 
 @pytest.mark.parametrize("way", ["http/1.1", "TCPRoute"])
-def test_an_endpoint_that_keeps_failing_is_not_asked_for_a_while(
+def test_an_endpoint_that_keeps_failing_gets_no_requests_for_a_while(
     gateways: Gateways, serve: Callable[..., Backend], way: str
 ) -> None:
     name = "ejected" if way == "http/1.1" else "tcp-ejected"
@@ -308,7 +308,7 @@ def test_an_endpoint_that_keeps_failing_is_not_asked_for_a_while(
     until(left_out, "it is left out")
 
 
-def test_who_resets_requests_is_not_ejected(gateways: Gateways, serve: Callable[..., Backend]) -> None:
+def test_an_endpoint_that_resets_requests_is_not_ejected(gateways: Gateways, serve: Callable[..., Backend]) -> None:
     """Clients can ask for what a backend resets, and would have half of its endpoints ejected."""
     name = "resetting"
     running = [serve(with_alpn(issued(), "h2"), resets=True) for _ in range(2)]

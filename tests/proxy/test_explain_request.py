@@ -197,7 +197,7 @@ TARGETS = [
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_path_ends_where_it_is_said_to_end(world: World, target: str) -> None:
+def test_the_end_of_a_path_is_as_documented(world: World, target: str) -> None:
     got = sent(world.lasthop.port, "GET", target.partition("#")[0], "edits.test", [])
     answer = world.lasthop.explained("GET", f"http://127.0.0.1:{world.lasthop.port}{target}", "Host: edits.test")
     assert told(answer) == got, answer
@@ -231,7 +231,7 @@ HEADERS = [
 
 
 @pytest.mark.parametrize("host, target, headers", HEADERS)
-def test_host_and_headers_lead_where_they_are_said_to_lead(world: World, host: str, target: str, headers: list[str]) -> None:
+def test_host_and_headers_lead_to_the_documented_backend(world: World, host: str, target: str, headers: list[str]) -> None:
     got = sent(world.lasthop.port, "GET", target, host, headers)
     url = f"http://127.0.0.1:{world.lasthop.port}{target}"
     answer = world.lasthop.explained("GET", url, f"Host: {host}", *headers)

@@ -121,7 +121,7 @@ def test_grpc_who_is_denied_hears_it_from_the_server(gateway: Lasthop, backend: 
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_body_is_told_whole_or_refused(
+def test_a_body_is_forwarded_whole_or_refused(
     gateway: Lasthop, backend: Echo, http_server: Echo, grpc_server: AuthServer, protocol: str
 ) -> None:
     name = f"body-{protocol.lower()}"
@@ -154,7 +154,7 @@ def test_a_browser_may_ask_about_cors_without_being_anybody(gateway: Lasthop, ba
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("flaw", ["wrong certificate", "plaintext server", "invalid policy", "missing bundle", "nobody"])
-def test_what_nobody_can_be_asked_about_is_refused(
+def test_requests_without_a_reachable_authorization_server_are_refused(
     gateway: Lasthop, backend: Echo, serve: Callable[..., Backend], protocol: str, flaw: str
 ) -> None:
     """`serve` sees to it that no server with TLS ever hears plaintext."""
@@ -197,9 +197,7 @@ def test_a_policy_that_breaks_or_mends_takes_effect_at_once(
         assert ask(gateway, f"{name}.test", headers=PASS).status == status
 
 
-def test_without_a_grant_nobody_is_asked_and_with_one_somebody_is(
-    gateway: Lasthop, backend: Echo, serve: Callable[..., Backend]
-) -> None:
+def test_a_server_is_queried_only_with_a_grant(gateway: Lasthop, backend: Echo, serve: Callable[..., Backend]) -> None:
     server = serve(issued(), name="foreign")
     written = [
         docs.namespace("auth"),

@@ -1,4 +1,4 @@
-"""GRPCRoutes with a real Envoy and real gRPC servers: which call goes where, and what a client hears when it cannot."""
+"""GRPCRoutes with a real Envoy and real gRPC servers: the backend of each call, and the client's status if it fails."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_an_http_route_and_a_grpc_route_share_a_hostname(gateway: Lasthop, serve
         assert connection.getresponse().status == 500, "the HTTPRoute's, whose backend does not exist"
 
 
-def test_what_cannot_be_served_is_unavailable_with_words_for_the_client(gateway: Lasthop, servers: dict[str, Server]) -> None:
+def test_calls_that_cannot_be_served_get_unavailable_with_a_message(gateway: Lasthop, servers: dict[str, Server]) -> None:
     unknown = {"type": "ExtensionRef", "extensionRef": {"group": "x.example", "kind": "Filter", "name": "x"}}
     gateway.load(
         "grpc-refused.yaml",
@@ -149,7 +149,7 @@ def test_a_policy_verifies_a_grpc_backend_and_every_failure_is_unavailable(gatew
     until(lambda: call(gateway, "grpc-invalid.test").code is OK, "the mended policy serves")
 
 
-def test_a_backend_without_http_2_is_said_to_lack_it_by_the_log_and_by_probe(gateway: Lasthop, tls: Server) -> None:
+def test_the_log_and_probe_report_a_backend_without_http_2(gateway: Lasthop, tls: Server) -> None:
     with http_server(Certificate("backend", CA, sans=dns("api.example")).server_context()) as port:
         policy = docs.policy("grpc-h1", "api.example", "grpc-ca")
         documents = hop("grpc-h1", port, policy)

@@ -147,7 +147,7 @@ def test_ctrl_c_drains_whatever_sigterm_would_do(lasthop: Lasthop) -> None:
     assert not left(lasthop)
 
 
-def test_what_was_left_is_drained_when_nobody_comes_in_time(
+def test_left_proxies_are_drained_without_a_successor_in_time(
     own: Callable[..., Lasthop], serve: Callable[..., Backend]
 ) -> None:
     lasthop = serving(own("--concurrency", "1", "--handover", "1"), serve)
@@ -181,7 +181,7 @@ def test_stop_drains_a_gateway_that_would_leave_its_proxies(lasthop: Lasthop) ->
     assert lasthop.envoys() == []
 
 
-def test_systemd_is_told_when_ready_reloads_and_stops(own: Callable[..., Lasthop], serve: Callable[..., Backend]) -> None:
+def test_systemd_is_notified_of_ready_reload_and_stop(own: Callable[..., Lasthop], serve: Callable[..., Backend]) -> None:
     made = own("--concurrency", "1")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(made.root / "notify"))

@@ -95,7 +95,7 @@ def escaped(name: str, text: str) -> None:
     assert not odd, (name, odd)
 
 
-def test_what_strangers_write_is_escaped_and_bounded_everywhere(shop: Lasthop) -> None:
+def test_untrusted_text_is_escaped_and_bounded_everywhere(shop: Lasthop) -> None:
     for _ in range(3):
         assert [shop.get(name).status for name in ("subject", "names", "other-names")] == [200, 200, 503]
     for _ in range(3 * LEAVES):

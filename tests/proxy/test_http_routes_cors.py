@@ -1,4 +1,4 @@
-"""CORS: what upstream's HTTPRouteCORS expects, and what the spec says besides."""
+"""CORS: the expectations of upstream's HTTPRouteCORS, and further rules of the spec."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_each_host_is_answered_by_its_most_specific_listener_alone(running: Last
     assert {host: who(running, host) for host in hosts} == hosts
 
 
-def test_what_a_listener_does_not_serve_does_not_fall_to_a_wider_one(running: Lasthop) -> None:
+def test_requests_that_a_listener_does_not_serve_never_reach_a_wider_one(running: Lasthop) -> None:
     running.load(
         "routes.yaml",
         attached("any", [], sectionName="any"),

@@ -1,5 +1,4 @@
-"""Random routes with real Envoy: every request is answered by the rule that the spec chooses, and `explain request` says
-which one that is."""
+"""Random routes with real Envoy: the rule that the spec selects serves every request, and `explain request` names it."""
 
 from __future__ import annotations
 

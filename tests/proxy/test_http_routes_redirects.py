@@ -93,7 +93,7 @@ def test_an_https_listener_leads_back_to_itself_unless_a_scheme_is_given(redirec
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_a_redirect_has_the_code_that_is_asked_for(redirecting: tuple[Lasthop, int], code: int) -> None:
+def test_a_redirect_has_the_configured_code(redirecting: tuple[Lasthop, int], code: int) -> None:
     assert ask(redirecting[0], "codes.test", f"/{code}/x", method="POST").status == code
 
 

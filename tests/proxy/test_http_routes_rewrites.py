@@ -1,4 +1,4 @@
-"""Rewrites and header edits: what the backend sees and what the client gets, at the rule, at the backend, and at both."""
+"""Rewrites and header edits, as the backend and the client receive them: at the rule, at the backend, and at both."""
 
 from __future__ import annotations
 

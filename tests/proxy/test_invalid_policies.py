@@ -99,7 +99,7 @@ def hops(gateway: Lasthop) -> Iterator[dict[str, Backend]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_invalid_policy_answers_500_and_nobody_connects_to_the_backend(
+def test_an_invalid_policy_answers_500_without_a_connection_to_the_backend(
     gateway: Lasthop, hops: dict[str, Backend], name: str
 ) -> None:
     for headers in ({}, {"connection": "upgrade", "upgrade": "websocket"}):
@@ -108,9 +108,7 @@ def test_an_invalid_policy_answers_500_and_nobody_connects_to_the_backend(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_status_says_what_is_wrong_on_the_policy_and_on_the_route(
-    gateway: Lasthop, hops: dict[str, Backend], name: str
-) -> None:
+def test_the_status_of_policy_and_route_reports_the_problem(gateway: Lasthop, hops: dict[str, Backend], name: str) -> None:
     case = CASES[name]
     policy, route = gateway.conditions("BackendTLSPolicy", name), gateway.conditions("HTTPRoute", name)
     assert policy["Accepted"][:2] == ("False", case.accepted)

@@ -1,4 +1,4 @@
-"""Filters of listeners with a real Envoy: servers that are asked before a route is chosen, by that listener and no other."""
+"""Filters of listeners with a real Envoy: only the listener with the filter queries its servers, before it chooses a route."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_several_servers_are_asked_in_order_and_the_first_that_denies_decides(si
     assert site.http.asked(GUARDED)[-1]["headers"]["x-user"] == "anna"
 
 
-def test_what_a_server_adds_decides_on_the_route_whose_own_filters_act_and_the_host_stays(site: Site) -> None:
+def test_headers_that_a_server_adds_select_the_route_with_its_filters_and_the_host_stays(site: Site) -> None:
     site.guard(external_auth("HTTP", "auth-http"))
     known = {"matches": [{"path": {"value": "/a"}, "headers": [{"name": "x-role", "value": "admin"}]}]}
     asking = {**rule("/a", external_auth("GRPC", "auth-grpc"), to=[to("main")]), **known}

@@ -1,5 +1,5 @@
-"""/metrics after real traffic: what it counts is what happened, its names are as Prometheus wants them, and alert rules and
-dashboard use nothing that is not there."""
+"""/metrics after real traffic: its counts are correct, its names follow Prometheus' rules, and alert rules and dashboard use
+only existing metrics."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_upgrades_count_for_their_backend(scraped: tuple[Lasthop, Scrape]) -> No
     (lasthop.folder / "upgraded.yaml").unlink()
 
 
-def test_what_does_not_exist_any_more_has_no_series(scraped: tuple[Lasthop, Scrape]) -> None:
+def test_removed_objects_have_no_series(scraped: tuple[Lasthop, Scrape]) -> None:
     lasthop, _ = scraped
     (lasthop.folder / "lost.yaml").unlink()
 

@@ -1,4 +1,4 @@
-"""What happened on the wire, after real traffic to real backends: condition, finding, audit and figures, as clients saw it."""
+"""After real traffic to real backends, condition, finding, audit and figures agree with the clients' results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def hop(path: str, port: int, hostname: str = "api.example", **settings: Any) ->
 
 
 def connected(gateway: Lasthop, name: str, status: str, words: str = "") -> Condition:
-    """The condition, once it has that status and says those words: counters, which know less, may come before the log."""
+    """Returns the condition once it has that status and text: counters, with fewer details, may arrive before the log."""
 
     def found() -> Condition | None:
         said = gateway.conditions("BackendTLSPolicy", name)["BackendConnected"]
@@ -63,7 +63,7 @@ def connected(gateway: Lasthop, name: str, status: str, words: str = "") -> Cond
 
 
 def seen(gateway: Lasthop, name: str, protocol: str = "auto") -> Document | None:
-    """What is known of a hop, by /api/traffic."""
+    """Returns the state of a hop from /api/traffic."""
     hops = json.loads(gateway.ask("/api/traffic")[1])["hops"]
     return next((each for each in hops if (each["backend"], each["protocol"]) == (f"shop/{name}", protocol)), None)
 
@@ -113,7 +113,7 @@ def test_a_success_shows_the_certificate_of_the_backend(gateway: Lasthop, serve:
     assert not failing(gateway, "seen-good")
 
 
-def test_of_a_hop_envoy_counts_what_is_read_and_nothing_else(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
+def test_envoy_keeps_only_the_statistics_of_a_hop_that_are_read(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
     gateway.load("seen-counted.yaml", *hop("seen-counted", serve(issued()).port))
     assert gateway.get("seen-counted").status == 200
     (admin,) = gateway.root.glob(f"r/**/{folder_name('shop/web')}/admin.sock")
@@ -158,7 +158,7 @@ FAILURES: dict[str, tuple[Callable[[], ssl.SSLContext], str, str]] = {
 
 
 @pytest.mark.parametrize("case", FAILURES)
-def test_a_failing_handshake_is_told_everywhere(gateway: Lasthop, serve: Callable[..., Backend], case: str) -> None:
+def test_every_view_reports_a_failing_handshake(gateway: Lasthop, serve: Callable[..., Backend], case: str) -> None:
     context, reason, words = FAILURES[case]
     name = f"seen-{case}"
     served = serve(context())
@@ -175,7 +175,7 @@ def test_a_failing_handshake_is_told_everywhere(gateway: Lasthop, serve: Callabl
     assert status.returncode == 1 and words in " ".join(status.stdout.split())
 
 
-def test_plaintext_instead_of_tls_is_told(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
+def test_plaintext_instead_of_tls_is_reported(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
     served = serve(None)
     gateway.load("seen-plain.yaml", *hop("seen-plain", served.port))
     assert gateway.get("seen-plain").status == 503
@@ -293,7 +293,7 @@ def test_a_websocket_is_seen_while_it_lasts(gateway: Lasthop, serve: Callable[..
         until(open_one, "one is open")
 
 
-def test_a_failing_upgrade_is_told_apart_from_requests_that_succeed(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
+def test_a_failing_upgrade_is_separate_from_successful_requests(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
     served = serve(with_alpn(issued(), "h2"), h2_only=True)
     gateway.load("seen-h2.yaml", *hop("seen-h2", served.port))
     assert gateway.get("seen-h2").status == 200
@@ -445,7 +445,7 @@ def test_a_tls_route_whose_backend_wants_a_client_certificate_is_failing(
     assert connected(streams.lasthop, "mtls", "False", "wants a client certificate")[1] == "HandshakeFailed"
 
 
-def test_a_client_that_leaves_at_once_is_no_failure_of_the_backend(streams: Streams, serve: Callable[..., Backend]) -> None:
+def test_a_client_that_leaves_at_once_is_not_a_failure_of_the_backend(streams: Streams, serve: Callable[..., Backend]) -> None:
     stream(streams, "TLSRoute", "left", serve(issued(), name="left").port, "left.test")
     for _ in range(5):
         opened(streams.tls, "left.test").close()

@@ -1,4 +1,4 @@
-"""What commands say of a running gateway after real traffic: status, audit, explain, tap and top agree with the clients."""
+"""After real traffic, `status`, `audit`, `explain`, `tap` and `top` agree with the clients' results."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_status_is_not_ready_where_requests_fail_and_names_the_cause_once(shop: 
     assert sorted(names) == [f"backendtlspolicy/shop/{name}" for name in ("later", "right", "wrong")]
 
 
-def test_audit_tells_what_is_asked_for_and_what_happened_apart(shop: Shop) -> None:
+def test_audit_separates_requirements_from_observations(shop: Shop) -> None:
     hops = shop.hops()
     standings = {name: hop["standing"] for name, hop in hops.items()}
     assert standings == {

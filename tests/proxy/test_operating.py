@@ -125,7 +125,7 @@ def test_no_output_has_a_private_key_or_a_credential(gateway: Lasthop, tmp_path:
     assert "exists" in gateway.command("bundle", "-o", str(archive)).stderr
 
 
-def test_other_users_of_the_machine_are_not_told_what_envoy_holds(gateway: Lasthop) -> None:
+def test_other_users_of_the_machine_cannot_read_envoys_configuration(gateway: Lasthop) -> None:
     assert gateway.ask("/api/envoy-config")[0] == 403
 
 
@@ -146,7 +146,7 @@ def test_doctor_knows_the_ports_that_the_gateway_itself_serves(gateway: Lasthop)
     assert ports[f"port 127.0.0.1:{gateway.port}"] == "served by this gateway"
 
 
-def test_a_killed_gateway_is_orphaned_until_somebody_stops_it(own: Callable[..., Lasthop]) -> None:
+def test_a_killed_gateway_is_orphaned_until_a_user_stops_it(own: Callable[..., Lasthop]) -> None:
     made = own()
     made.standard()
     made.start()

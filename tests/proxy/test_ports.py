@@ -102,7 +102,7 @@ def test_an_address_of_another_machine_is_named_and_other_gateways_are_served(la
     until(lambda: programmed(lasthop)[0] == "True")
 
 
-def test_of_two_gateways_that_want_a_port_the_older_has_it(lasthop: Lasthop) -> None:
+def test_the_older_of_two_gateways_gets_a_port(lasthop: Lasthop) -> None:
     lasthop.write(
         "gateway.yaml", docs.gateway_class(), *docs.hop("first", 9, gateway="old"), *docs.hop("second", 9, gateway="new")
     )

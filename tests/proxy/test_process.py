@@ -70,7 +70,7 @@ def test_envoy_serves_on_when_lasthop_is_killed_and_the_next_one_takes_it_over(l
     assert (started[-1]["pid"], started[-1]["adopted"]) == (envoy, True)
 
 
-def test_what_was_broken_while_nobody_watched_holds_from_the_next_start_on(lasthop: Lasthop, served: Backend) -> None:
+def test_breaks_while_nothing_ran_count_from_the_next_start_on(lasthop: Lasthop, served: Backend) -> None:
     (envoy,) = lasthop.envoys()
     lasthop.kill()
     (lasthop.folder / "ca.yaml").unlink()
@@ -119,7 +119,7 @@ def test_an_envoy_that_is_killed_is_started_again(lasthop: Lasthop) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_told_to_end_it_leaves_nothing_running(lasthop: Lasthop, number: signal.Signals) -> None:
+def test_a_signal_leaves_nothing_running(lasthop: Lasthop, number: signal.Signals) -> None:
     lasthop.write("more.yaml", docs.gateway("more", docs.http(free_port())), docs.gateway("most", docs.http(free_port())))
     envoys = until(lambda: found if len(found := lasthop.envoys()) == 3 else None, "an Envoy for each Gateway")
     assert lasthop.process
@@ -133,7 +133,7 @@ def test_told_to_end_it_leaves_nothing_running(lasthop: Lasthop, number: signal.
     assert list((lasthop.root / "r").glob("*/*.sock")) == []
 
 
-def test_told_to_end_as_soon_as_it_starts_it_ends_what_an_earlier_one_left(lasthop: Lasthop) -> None:
+def test_a_signal_at_the_start_also_ends_proxies_of_an_earlier_run(lasthop: Lasthop) -> None:
     lasthop.kill()
     assert len(lasthop.envoys()) == 1
     lasthop.start(ready=False)

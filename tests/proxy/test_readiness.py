@@ -1,4 +1,4 @@
-"""`/readyz` and `lasthop status` of a gateway that does not serve what was written."""
+"""`/readyz` and `lasthop status` of a gateway that does not serve the current files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _problems(lasthop: Lasthop) -> list[str]:
     return found
 
 
-def test_a_gateway_that_serves_nothing_is_not_ready_and_says_which_file_is_not_applied(lasthop: Lasthop) -> None:
+def test_a_gateway_that_serves_nothing_is_not_ready_and_names_the_broken_file(lasthop: Lasthop) -> None:
     file = lasthop.folder / "gateway.yaml"
     lasthop.start(ready=False)
     until(lambda: _problems(lasthop) and "no Gateway" in _problems(lasthop)[0], "the empty folder has been read")

@@ -1,4 +1,4 @@
-"""Revocation lists beside CAs, with a real Envoy and real backends: what is refused, and that `probe` says the same."""
+"""Revocation lists beside CAs, with a real Envoy and real backends: refused certificates, and the same result from `probe`."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def world(module_own: Callable[..., Lasthop]) -> Iterator[World]:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_what_a_list_revokes_is_refused_and_a_list_that_cannot_be_used_fails_closed(world: World, name: str) -> None:
+def test_revoked_certificates_are_refused_and_an_unusable_list_fails_closed(world: World, name: str) -> None:
     row = ROWS[name]
     assert world.lasthop.get(NAMES[name]).status == row.status
     assert bool(world.backends[name].connections) == (row.status != 500)
@@ -121,7 +121,7 @@ WITHOUT_LIST = ("of-a-ca-without-a-list", "only-the-root's-list")
 
 
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.status == 503])
-def test_a_revoked_certificate_and_a_missing_list_are_told_apart(world: World, name: str) -> None:
+def test_a_revoked_certificate_and_a_missing_list_have_different_messages(world: World, name: str) -> None:
     words = "has no revocation list" if name in WITHOUT_LIST else "revoked"
     world.lasthop.get(NAMES[name])
 

@@ -111,7 +111,7 @@ def test_only_the_policy_and_the_ca_beside_the_service_count(
     (gateway.folder / f"{name}-elsewhere.yaml").unlink()
 
 
-def test_of_two_policies_the_older_rules_even_if_it_is_invalid(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
+def test_the_older_of_two_policies_applies_even_if_it_is_invalid(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
     served = serve(issued())
     gateway.load(
         "two.yaml",

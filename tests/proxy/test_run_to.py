@@ -33,7 +33,7 @@ from tests.ports import free_port
 from tests.proxy.certs import LONG
 from tests.proxy.lasthop import EXECUTABLE
 
-CA = Certificate("Corp CA", ca=True, valid=LONG)
+CA = Certificate("Corp CA", organization="Corp", ca=True, valid=LONG)
 FOREIGN = Certificate("Foreign CA", ca=True, valid=LONG)
 PUBLIC = Certificate("Public CA", ca=True, valid=LONG)
 MIDDLE = Certificate("Middle CA", CA, ca=True, valid=LONG)
@@ -77,7 +77,7 @@ def h2() -> ssl.SSLContext:
 
 
 class Choosy(Backend):
-    """Has a certificate for one name only, and none for clients that ask for another or for none."""
+    """Has a certificate for one name only, and none for clients with another or no SNI."""
 
     def _hello(self, name: str | None) -> int | None:
         super()._hello(name)
@@ -92,11 +92,11 @@ def choosy() -> Backend:
 class Row:
     made: Callable[[], Backend]
     says: tuple[str, ...] = ()
-    """What is said by the commands that do not work yet, in their order; none: the first one works."""
+    """The output of the commands that do not work yet, in order; empty: the first one works."""
     args: str = "--ca ca.pem"
     url: str = "https://127.0.0.1:{port}"
     fill: str = ""
-    """What to write for FILE and NAME, which the command cannot know."""
+    """Values for FILE and NAME, which the command cannot know."""
 
 
 def tls(context: Callable[[], ssl.SSLContext], **settings: Any) -> Callable[[], Backend]:
@@ -107,7 +107,7 @@ ROWS = {
     "private-ca": Row(tls(lambda: issued(*NAME))),
     "private-ca-not-given": Row(tls(lambda: issued(*NAME)), ("a CA that this system does not trust",), ""),
     "private-ca-not-here": Row(tls(lambda: issued(*NAME, by=FOREIGN)), ("does not trust",), "", fill="foreign/ca.pem"),
-    "another-ca-given": Row(tls(lambda: issued(*NAME, by=FOREIGN)), ("trusted: Corp CA",)),
+    "another-ca-given": Row(tls(lambda: issued(*NAME, by=FOREIGN)), ("trusted: Corp CA",), fill="foreign/ca.pem"),
     "intermediate": Row(tls(lambda: issued(*NAME, by=MIDDLE, chain=(MIDDLE,)))),
     "public-ca": Row(tls(lambda: issued(*NAME, by=PUBLIC)), (), "--hostname api.example"),
     "public-ca-of-localhost": Row(tls(lambda: issued(*dns("localhost"), by=PUBLIC)), (), "", "https://localhost:{port}"),
@@ -137,7 +137,9 @@ ROWS = {
     "h2-only": Row(tls(h2, h2_only=True)),
     "p-384-only": Row(tls(p384), ("agrees to the curve P-384, and to none that the gateway offers",)),
     "intermediate-missing": Row(
-        tls(lambda: issued(*NAME, by=MIDDLE)), ("let the backend send the intermediate certificates too",)
+        tls(lambda: issued(*NAME, by=MIDDLE)),
+        ("let the backend send the intermediate certificates too",),
+        fill="foreign/middle.pem",
     ),
     "tls-1.1": Row(tls(old), ("speaks TLSv1.1",)),
     "ed25519": Row(tls(lambda: issued(*NAME, key=ed25519.Ed25519PrivateKey.generate())), ("its key is Ed25519",)),
@@ -163,11 +165,12 @@ class Runner:
         (self.home / "foreign").mkdir(parents=True)
         (self.home / "ca.pem").write_text(CA.pem)
         (self.home / "foreign" / "ca.pem").write_text(FOREIGN.pem)
+        (self.home / "foreign" / "middle.pem").write_text(MIDDLE.pem)
         (self.home / "client.pem").write_text(CLIENT.pem + CLIENT.key_pem)
         self.process: subprocess.Popen[str] | None = None
 
     def start(self, command: str) -> str:
-        """Returns what it says until it is ready, or until its end."""
+        """Returns its output until it is ready, or until its end."""
         log = self.root / "log"
         with log.open("w") as out:
             words = [str(EXECUTABLE), *shlex.split(command)[1:]]
@@ -197,7 +200,7 @@ class Runner:
 
     @property
     def left(self) -> list[Path]:
-        """What is left of it, but for the lock and its directory."""
+        """Returns its remaining files, except the lock and its directory."""
         found = (path for name in ("r", "s") for path in (self.root / name).rglob("*"))
         return [path for path in found if path.name != "lock" and not (path / "lock").exists()]
 
@@ -258,6 +261,23 @@ def test_the_certificate_of_a_backend_is_not_proposed_as_its_ca(runner: Runner) 
         said = runner.start(f"lasthop run --listen 127.0.0.1:{runner.port} --to https://127.0.0.1:{backend.port}")
     assert "--ca ca.pem" in said
     assert "api.pem" not in said
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        lambda: issued(*NAME, usage=ExtendedKeyUsageOID.CLIENT_AUTH),
+        lambda: issued(),
+        lambda: issued(*NAME, by=FOREIGN, valid=(NOW - 9 * DAY, NOW - DAY)),
+    ],
+    ids=["for-clients", "without-names", "expired"],
+)
+def test_another_ca_is_not_proposed_where_no_ca_helps(runner: Runner, context: Callable[[], ssl.SSLContext]) -> None:
+    with contextlib.closing(Backend(context())) as backend:
+        said = runner.start(f"lasthop run --to https://127.0.0.1:{backend.port} --ca ca.pem")
+    assert not runner.runs
+    assert "--pin" in said
+    assert "--ca FILE" not in said
 
 
 def test_a_port_that_is_closed_is_named_and_a_backend_may_come_later(runner: Runner) -> None:
@@ -401,7 +421,9 @@ def test_the_commands_find_it_and_a_restart_works(runner: Runner) -> None:
             assert "httproute/default/backend" in runner.ask("status").lower()
             assert "verified" in runner.ask("explain", "httproute", "backend")
             assert "the gateway would connect" in runner.ask("probe", "--dir", folder)
-            assert "runs there already" in runner.ask(*shlex.split(command)[1:])
+            again = runner.ask(*shlex.split(command)[1:])
+            assert f"a gateway serves 127.0.0.1:{runner.port} already" in again
+            assert "run another beside it: add --listen 127.0.0.1:80" in again
             assert "Ending the gateway" in runner.ask("stop", folder)
             assert runner.process and runner.process.wait(30) == 0
             assert runner.left == []
@@ -416,14 +438,14 @@ def test_one_that_starts_while_another_ends_runs_or_names_the_other(runner: Runn
         first.send_signal(signal.SIGINT)
         said = runner.start(command)
         while not runner.runs:
-            assert "runs there already" in said and "Traceback" not in said
+            assert " already (pid " in said and "Traceback" not in said
             said = runner.start(command)
         until(lambda: runner.get()[0] == 200)
         assert first.wait(30) == 0 and runner.stop() == 0
         assert runner.left == []
 
 
-def test_what_a_killed_one_leaves_is_taken_over_or_ended(runner: Runner) -> None:
+def test_proxies_of_a_killed_gateway_are_taken_over_or_ended(runner: Runner) -> None:
     with contextlib.closing(Backend(issued(*NAME))) as backend:
         command = f"lasthop run --listen 127.0.0.1:{runner.port} --to https://127.0.0.1:{backend.port} --ca ca.pem"
         for following in (command, ""):

@@ -16,7 +16,7 @@ from tests.proxy.lasthop import EXECUTABLE, Lasthop
 
 
 def refused(lasthop: Lasthop, *args: str, **env: str) -> str:
-    """What it says when it ends with code 1."""
+    """Returns its output when it ends with code 1."""
     command: list[str | Path] = [EXECUTABLE, "run", *args]
     run = subprocess.run(command, env={**lasthop.env, **env}, capture_output=True, text=True, timeout=30, check=False)
     assert run.returncode == 1, run.stderr
@@ -52,7 +52,7 @@ def test_a_taken_admin_address_is_named(lasthop: Lasthop) -> None:
 
 def test_a_folder_that_is_not_there_is_named(lasthop: Lasthop) -> None:
     said = refused(lasthop, "/not/there", "--admin", f"127.0.0.1:{lasthop.admin}")
-    assert "there is no folder /not/there" in said and "running" not in said
+    assert "folder /not/there does not exist" in said and "running" not in said
 
 
 def test_a_second_run_on_the_same_folder_leaves_the_first_alone(lasthop: Lasthop) -> None:

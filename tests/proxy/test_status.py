@@ -1,4 +1,4 @@
-"""What people and programs are told: `lasthop status`, the admin address, and what neither of them may ever show."""
+"""Output for users and programs: `lasthop status`, the admin address, and the secrets that neither may show."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_one_object_is_shown_as_a_cluster_would(shown: Lasthop, form: str) -> No
     ("args", "words"),
     [
         (("backendtlspolicy", "not-there"), "there is no BackendTLSPolicy not-there"),
-        (("teapot",), "there is no kind teapot"),
+        (("teapot",), "unknown kind teapot"),
         (("--dir", "/not/there"), "no gateway runs on /not/there"),
     ],
 )
@@ -103,7 +103,7 @@ def test_a_question_that_has_no_answer_gets_a_sentence(shown: Lasthop, args: tup
     assert "Traceback" not in said.stderr
 
 
-def test_status_says_so_when_nothing_runs(own: Callable[..., Lasthop]) -> None:
+def test_status_reports_that_nothing_runs(own: Callable[..., Lasthop]) -> None:
     said = own(env={"HOME": "/nowhere", "KUBECONFIG": ""}).command("status")
     assert said.returncode == 1
     assert "no gateway runs on this machine" in said.stderr
@@ -128,7 +128,7 @@ def test_private_keys_are_shown_nowhere(shown: Lasthop) -> None:
                 assert secret not in text, f"the key of {name} is in {place}"
 
 
-def test_what_is_kept_on_disk_is_for_the_user_alone(shown: Lasthop) -> None:
+def test_files_on_disk_are_readable_by_the_user_alone(shown: Lasthop) -> None:
     """Last good contents hold Secrets, and whoever may write to the sockets is the control plane."""
     for place in (*(shown.root / "r").iterdir(), *(shown.root / "s" / "lasthop").iterdir()):
         assert place.stat().st_mode & 0o077 == 0, place

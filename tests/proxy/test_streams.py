@@ -1,4 +1,5 @@
-"""Routes of connections and datagrams while things change: whose connections go on, whose end, and who gets what share."""
+"""Routes of connections and datagrams while things change: connections that continue, connections that end, and the share of
+each backend."""
 
 from __future__ import annotations
 
@@ -253,7 +254,7 @@ def test_shares_of_connections_and_of_datagrams(streams: Streams) -> None:
         assert 120 <= found["most"] <= 180, found
 
 
-def test_of_two_routes_on_a_listener_the_older_one_has_the_connections(streams: Streams) -> None:
+def test_the_older_of_two_routes_on_a_listener_gets_the_connections(streams: Streams) -> None:
     tcp = free_port()
     streams.write(docs.listener("rivals", "TCP", tcp))
     with backend(name="older") as older, backend(name="newer") as newer:

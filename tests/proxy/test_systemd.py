@@ -1,5 +1,5 @@
-"""The unit in deploy/systemd under a real systemd: a manager of this user's own, with everything but what only the system's
-manager can do (another user, the sandbox)."""
+"""The unit in deploy/systemd under a real systemd: this user's own manager, which supports all settings but another user and
+the sandbox."""
 
 from __future__ import annotations
 

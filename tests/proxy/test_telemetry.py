@@ -1,4 +1,4 @@
-"""XTelemetryPolicy: spans of requests reach an OTLP collector as the policy asks, over a hop that is verified like others."""
+"""XTelemetryPolicy: spans of requests reach an OTLP collector as the policy requires, over a verified hop."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def parent(flags: str) -> dict[str, str]:
 
 
 def requests(gateway: Lasthop, host: str, count: int = FLUSH, **more: Any) -> Said:
-    """Sends so many; all are served, whatever becomes of their spans."""
+    """Sends a number of requests; all are served, even if their spans are lost."""
     said = [ask(gateway, host, **more) for _ in range(count)]
     assert {each.status for each in said} == {200}
     return said[-1]
 
 
 def spans(gateway: Lasthop, server: Collector, host: str, **more: Any) -> list[Span]:
-    """Asks until spans of that host arrive, and with them all that was sent before."""
+    """Sends requests until spans of that host arrive, and with them all earlier ones."""
 
     def arrived() -> list[Span]:
         requests(gateway, host, **more)
@@ -70,7 +70,7 @@ def spans(gateway: Lasthop, server: Collector, host: str, **more: Any) -> list[S
 
 
 def until_connected(gateway: Lasthop, host: str, status: str) -> None:
-    """Sends requests until it is said whether the collector can be connected to: single failures say nothing."""
+    """Sends requests until the state of the collector is known: single failures prove nothing."""
 
     def said() -> bool:
         requests(gateway, host)
@@ -79,7 +79,7 @@ def until_connected(gateway: Lasthop, host: str, status: str) -> None:
     until(said, f"BackendConnected is {status}")
 
 
-def test_spans_carry_what_the_policy_asks_for_and_nothing_is_read_as_a_command(traced: Lasthop) -> None:
+def test_spans_have_the_policys_attributes_and_no_text_is_a_command(traced: Lasthop) -> None:
     attributes = [
         {"name": "env", "sourceType": "Literal", "literalValue": "100%PROTOCOL% %REQ(x-user)%"},
         {"name": "user", "sourceType": "Header", "headerName": "X-User"},
@@ -116,7 +116,7 @@ def test_a_client_decides_for_its_own_trace_unless_the_policy_says_otherwise(tra
         span = spans(traced, server, "three-2.traced", headers=begun)[0]
         assert (span.trace_id, span.parent_id) == tuple(begun["traceparent"].split("-")[1:3])
         assert server.of("one-2.traced") == server.of("two-2.traced") == []
-        # A traceparent that cannot be read is nobody's.
+        # An unreadable traceparent belongs to no client.
         assert ask(traced, "one-2.traced", headers={"traceparent": "garbage"}).status == 200
         own: Document = {"samplingRate": {"numerator": 1, "denominator": 1}, "parentBasedSampling": {"mode": "Disabled"}}
         traced.load("traces.yaml", *found_at(server.port), policy(**own))
@@ -193,7 +193,7 @@ def grant(kind: str, api: str) -> Document:
     return docs.obj(docs.GATEWAY_API, "ReferenceGrant", "ops/grant", spec={"from": [source], "to": to})
 
 
-def test_of_two_policies_the_older_one_applies_even_if_that_means_no_tracing(traced: Lasthop) -> None:
+def test_the_older_of_two_policies_applies_even_if_it_disables_tracing(traced: Lasthop) -> None:
     with collector() as server:
         late = policy(name="late", created="2026-01-02T00:00:00Z")
         early = docs.telemetry_policy("early", None, created="2026-01-01T00:00:00Z")
@@ -206,7 +206,7 @@ def test_of_two_policies_the_older_one_applies_even_if_that_means_no_tracing(tra
         assert server.of("one-7.traced") == []
 
 
-def test_a_gateway_that_does_not_exist_is_said_in_the_status(traced: Lasthop) -> None:
+def test_a_missing_gateway_is_reported_in_the_status(traced: Lasthop) -> None:
     traced.load("traces.yaml", docs.telemetry_policy("lost", None, gateway="nowhere"))
     stated = traced.conditions("XTelemetryPolicy", "lost", "nowhere")
     assert stated["Accepted"][:2] == ("False", "TargetNotFound")

@@ -89,9 +89,9 @@ def test_a_person_sees_where_it_serves_what_fails_and_what_an_edit_changed(shop:
     assert not any("\x1b" in line for line in terminal.lines), "NO_COLOR is set"
 
 
-def test_a_folder_without_a_gateway_says_so(own: Callable[..., Lasthop]) -> None:
+def test_a_folder_without_a_gateway_has_a_clear_error(own: Callable[..., Lasthop]) -> None:
     terminal = Terminal(own())
-    terminal.wait_for("not ready yet: nothing is served: there is no Gateway of a GatewayClass of this controller")
+    terminal.wait_for("not ready yet: nothing is served: no Gateway has a GatewayClass of this controller")
 
 
 def test_every_request_can_be_logged(shop: Lasthop) -> None:

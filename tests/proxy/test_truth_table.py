@@ -1,5 +1,5 @@
-"""The truth, row by row: after real traffic to real backends that work and that fail, condition, status, finding, audit,
-metric, explanation and page all agree with what the clients saw."""
+"""After real traffic to working and failing backends, condition, status, finding, audit, metric, explanation and page agree
+with the clients' results, row by row."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AT_ONCE = 16
 class World(NamedTuple):
     lasthop: Lasthop
     wrong: dict[str, list[str]]
-    """By row, every place that says something else than its clients saw."""
+    """By row, every report that differs from its clients' results."""
 
 
 def write(lasthop: Lasthop, listeners: dict[str, int]) -> None:
@@ -94,11 +94,11 @@ def told(lasthop: Lasthop, ports: dict[str, int], answers: dict[str, Counter[Fat
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_every_place_says_what_the_clients_saw(world: World, name: str) -> None:
+def test_every_report_matches_the_clients_results(world: World, name: str) -> None:
     assert not world.wrong[name], "\n".join(world.wrong[name])
 
 
-def test_the_whole_is_not_ready_and_says_what_fails_first(world: World) -> None:
+def test_the_gateway_is_not_ready_and_reports_the_first_failure(world: World) -> None:
     shown = world.lasthop.command("status", "--no-headers", "backendtlspolicy", "--exit-code")
     ready = [line.split()[1] for line in shown.stdout.splitlines() if line.startswith("backendtlspolicy/")]
     policies = [row for row in ROWS.values() if row.refs is not None and not row.xbackend]

@@ -1,5 +1,5 @@
-"""Pins and waivers with a real Envoy and real backends: the design's table row by row, at five Gateways whose operators allow
-waivers, allow them for 30 days, deny them, say nothing, or deny pins alone and plaintext that nobody declares.
+"""Pins and waivers with a real Envoy and real backends: the table of GEP-4152 row by row, at five Gateways. Their operators
+allow waivers, allow them for 30 days, deny them, have no rule, or deny pins alone and undeclared plaintext.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def world(module_own: Callable[..., Lasthop]) -> Iterator[World]:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_what_is_checked_on_the_certificate_is_what_the_table_says(world: World, name: str) -> None:
+def test_certificate_checks_match_the_table(world: World, name: str) -> None:
     row, served = ROWS[name], world.backends[name]
     assert world.lasthop.get(name).status == row.status
     if row.status == 500:
@@ -227,7 +227,7 @@ def test_a_waiver_holds_only_where_the_operator_allows_it(world: World, name: st
     assert world.lasthop.get(name, port=world.ports["limited"]).status == (row.status if in_time else 500)
 
 
-def test_what_needs_no_waiver_is_the_same_at_every_gateway(world: World) -> None:
+def test_a_policy_without_a_waiver_is_the_same_at_every_gateway(world: World) -> None:
     for name in ("ca", "right-key", "exact", "narrow", "wrong-pin", "expired"):
         for gateway in GATEWAYS:
             if gateway != "named" or name not in ("right-key", "wrong-pin"):

@@ -1,4 +1,5 @@
-"""WebSocket over the one cluster of a hop: HTTP/1.1 for upgrades, whatever requests speak, and verified as they are."""
+"""WebSocket over the one cluster of a hop: HTTP/1.1 for upgrades, independent of the requests' protocol, with the same
+verification."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def test_the_first_and_later_upgrades_succeed_beside_requests(
     assert others == {{"none": None, "http/1.1": "http/1.1"}.get(alpn, "h2")}
 
 
-def test_a_backend_that_says_h2c_is_asked_for_upgrades_in_http_1_1(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
+def test_upgrades_to_an_h2c_backend_use_http_1_1(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
     served = serve(None, name="ws-h2c")
     written = service("ws-h2c", served.port, app_protocol="kubernetes.io/h2c")
     gateway.load("ws-h2c.yaml", *written, rules("ws-h2c", rule("/", to=[to("ws-h2c")])))
@@ -84,7 +85,9 @@ def test_a_backend_that_says_h2c_is_asked_for_upgrades_in_http_1_1(gateway: Last
 
 
 @pytest.mark.parametrize("headers", ["upgrade: websocket\r\n", "connection: upgrade\r\nupgrade: h2c\r\n"])
-def test_what_is_no_upgrade_goes_as_requests_do(gateway: Lasthop, serve: Callable[..., Backend], headers: str) -> None:
+def test_requests_without_an_upgrade_use_the_usual_chain(
+    gateway: Lasthop, serve: Callable[..., Backend], headers: str
+) -> None:
     served, name = serve(with_alpn(issued(), "h2", "http/1.1")), f"ws-not-{len(headers)}"
     gateway.load(f"{name}.yaml", *hop(name, served.port))
     with asked(gateway, name, headers) as (status, _):

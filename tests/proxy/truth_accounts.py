@@ -18,7 +18,7 @@ from tests.proxy.truth_rows import MTLS, Fate, How, Row
 
 LINE = re.compile(r'<a id="h-([0-9a-f]+)" class="row ([a-z-]+)[ "].*?<span class="words" title="([^"]*)"', re.DOTALL)
 STATES = {"verified": "verified", "pinned only": "verified", "waived": "waived", "plaintext": "plaintext"}
-"""Of a line of the page that works, by its manner; TLS that is passed through is not ours."""
+"""The state of a working line on the page by verification mode; passthrough is not the gateway's own TLS."""
 
 
 class Accounts:
@@ -51,7 +51,7 @@ class Accounts:
             number, before = number + 1, found
 
     def leaves(self, kind: str, name: str) -> list[tuple[str, str]]:
-        """What `explain` says has happened: (state, text)."""
+        """Returns the observation in `explain`: (state, text)."""
         asked = urlencode({"kind": kind, "namespace": "shop", "name": name})
         return list(_observed(json.loads(self._lasthop.ask(f"/api/explain?{asked}")[1])))
 
@@ -64,7 +64,7 @@ def _observed(fact: Document) -> Iterator[tuple[str, str]]:
 
 
 def disagreements(said: Accounts, name: str, row: Row, port: int, answers: dict[Fate, int]) -> Iterator[str]:
-    """Yields every place that says something else than the client saw. `port` is that of the backend in its object."""
+    """Yields every report that differs from the client's result. `port` is that of the backend in its object."""
     for place, found in _places(said, name, row, port, answers):
         if found:
             yield f"{name}: {place}: {found}"
@@ -78,7 +78,7 @@ def _places(said: Accounts, name: str, row: Row, port: int, answers: dict[Fate, 
         yield "condition", _condition(row, said.conditions.get((kind, name), {}))
         yield "status", _status(row, said.ready.get(f"{kind.lower()}/shop/{name}"))
     yield "status of the route", _status(row, said.ready.get(f"{row.how.route.lower()}/shop/{name}"), route=True)
-    yield "READY of the route, in other ways to ask", list(_others(said, row, f"{row.how.route.lower()}/shop/{name}"))
+    yield "READY of the route, from other commands", list(_others(said, row, f"{row.how.route.lower()}/shop/{name}"))
     owner = f"{kind if policed else 'Service'} shop/{name}"
     yield "finding", (owner in said.findings) != (row.fate in (Fate.FAILING, Fate.PARTLY)) and owner
     yield "audit", _audit(row, said.audit.get(name, {}))
@@ -122,7 +122,7 @@ def _status(row: Row, found: tuple[str, str] | None, *, route: bool = False) -> 
 
 
 def _others(said: Accounts, row: Row, name: str) -> Iterator[str]:
-    """Yields the ways to ask for READY of a route that have another answer than the table of everything."""
+    """Yields the commands whose READY of a route differs from that in the complete table."""
     wanted = "False" if row.bad else "True"
     for way, found in (("API", said.judged), ("table of its kind", said.of_kind)):
         if found.get(name, ("",))[0] != wanted:

@@ -31,7 +31,7 @@ Serving = Callable[[contextlib.ExitStack, str], tuple[int, ...]]
 
 
 class How(StrEnum):
-    """How a client asks."""
+    """The request of a client."""
 
     HTTP = "HTTPRoute"
     WEBSOCKET = "WebSocket"
@@ -46,7 +46,7 @@ class How(StrEnum):
 
 
 class Fate(StrEnum):
-    """What became of a row, as its clients have to see it. The values are the words of `Health`, but for REFUSED."""
+    """The result of a row for its clients. The values are the words of `Health`, but for REFUSED."""
 
     WORKING = "working"
     PARTLY = "partly failing"
@@ -60,14 +60,14 @@ class Row:
     serves: Serving
     fate: Fate = Fate.WORKING
     words: str = ""
-    """Part of what everybody says of a failure."""
+    """A part of every report of the failure."""
     how: How = How.HTTP
     refs: tuple[str | Document, ...] | None = ("ca",)
-    """Of the policy; None: there is none."""
+    """The policy's status; None without a policy."""
     more: tuple[Document, ...] = ()
     manner: str = "verified"
     outcome: str = "success"
-    """By which its handshakes are counted; empty: there are none."""
+    """The label of its handshakes in metrics; empty without handshakes."""
     handshake: bool = True
     """It is the handshake that fails, not the connection before it."""
     request: bool = False
@@ -78,7 +78,7 @@ class Row:
     answers: tuple[int, int] = (200, 503)
     """What a client of HTTP sees, of what works and of what fails."""
     requests: int = 4
-    """Where one of two endpoints works, one failure says nothing yet; one that takes its time is enough."""
+    """If one of two endpoints works, one failure proves nothing yet; a slow one suffices."""
 
     @property
     def bad(self) -> bool:
@@ -105,7 +105,7 @@ class Row:
         return docs.route(name, docs.to(name))
 
     def ask(self, lasthop: Lasthop, name: str, port: int) -> Fate:
-        """Asks once, and returns what became of it. `port` is that of a stream's listener."""
+        """Sends one request, and returns its result. `port` is that of a stream's listener."""
         match self.how:
             case How.HTTP:
                 status = lasthop.get(name).status
@@ -122,7 +122,7 @@ class Row:
 
 
 def upgraded(lasthop: Lasthop, name: str) -> int:
-    """The status that a client sees who asks for a WebSocket, and speaks over it if there is one."""
+    """Returns the status of a WebSocket request, and exchanges data over the connection if it opens."""
     wants = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: x\r\n"
     with socket.create_connection(("127.0.0.1", lasthop.port), timeout=20) as client:
         client.sendall(f"GET / HTTP/1.1\r\nhost: {name}.test\r\n{wants}\r\n".encode())

@@ -1,4 +1,5 @@
-"""Absence of a policy is proven before a port becomes plaintext, whatever the API server does, in any order of events."""
+"""Absence of a policy is proven before a port becomes plaintext, for any behaviour of the API server and any order of
+events."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The controller without its edges: batches and acknowledgements in; what the proxies are to hold, status and findings out.
-What follows from an acknowledgement or a refusal is decided in the fleet (test_fleet.py)."""
+"""The controller without its edges: batches and acknowledgements in; configuration, status and findings out. test_fleet.py
+tests the effects of acknowledgements and refusals."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_gateway_that_goes_and_comes_back_before_all_is_worked_out_has_all_its
     assert before and clusters(controller) == before
 
 
-def test_what_envoy_refused_is_tried_again_when_its_gateway_comes_back(controller: Controller) -> None:
+def test_refused_configuration_is_tried_again_when_its_gateway_returns(controller: Controller) -> None:
     gateway = controller.engine.store.get(GATEWAY)
     bad = held(controller, CLUSTER, HOP)
     controller.nacked(GATEWAY, Nacked(CLUSTER, {HOP: bad}, f"Error adding/updating cluster(s) {HOP}: bad"))
@@ -162,7 +162,7 @@ def test_a_refusal_is_forgotten_with_what_was_refused(controller: Controller) ->
     assert controller.fleet.report().get(GATEWAY) is None
 
 
-def test_a_port_that_is_taken_is_no_problem_any_more_once_its_listener_is_gone(controller: Controller) -> None:
+def test_a_taken_port_is_not_a_problem_after_its_listener_is_gone(controller: Controller) -> None:
     controller.connected(GATEWAY)
     listener = held(controller, LISTENER, "a/gw/80")
     detail = f"Error adding/updating listener(s) {listener.name}: cannot bind '0.0.0.0:80': Address already in use"
@@ -310,7 +310,7 @@ def test_a_suspect_that_is_released_but_not_built_yet_does_not_count_as_gone(
     assert controller.fleet.gateways[GATEWAY].quarantine.quarantined == before
 
 
-def test_what_another_replicas_proxy_refuses_is_found_and_built_without(controller: Controller) -> None:
+def test_a_part_that_another_replicas_proxy_refuses_is_found_and_removed(controller: Controller) -> None:
     bad = held(controller, CLUSTER, HOP)
     part = (CLUSTER, HOP, bad.version, Key("Service", "a", "api"))
     report = {GATEWAY: GatewayAcks(connected=True, refused=((*part, "bad"),))}

@@ -1,6 +1,6 @@
 """The controller and a real Envoy that rejects configuration: the affected objects, and the findings.
 
-What Envoy refuses should never get so far, so here the checks before it are made to let one thing through.
+Lasthop's own checks reject such configuration first, so these tests disable one of them.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def spoilt(monkeypatch: pytest.MonkeyPatch, spoil: Any) -> None:
     monkeypatch.setattr(encoded_routes, "envoy_routes", messages)
 
 
-async def test_a_refused_route_answers_500_by_itself_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_a_refused_route_answers_500_and_its_status_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     spoilt(monkeypatch, lambda message: message.request_headers_to_remove.append("no\nheader"))
     async with serving() as world:
         world.put(world.route("evil", "/evil", "/worse"), world.route("other", "/other"))

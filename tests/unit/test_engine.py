@@ -73,7 +73,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def test_a_policy_that_moves_into_a_broken_file_leaves_no_plaintext_whatever_was_broken_before(folder: Folder) -> None:
+def test_a_policy_that_moves_into_any_broken_file_leaves_no_plaintext(folder: Folder) -> None:
     assert folder.write() == "plaintext"
     assert folder.write(broken=TYPO) == "plaintext"  # as before: nothing that was known has changed
     assert folder.write(policy=POLICY) == "nothing"  # its CA is missing

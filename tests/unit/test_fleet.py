@@ -116,7 +116,7 @@ def test_a_proxy_that_reconnects_does_not_flip_the_state(world: World) -> None:
     assert fleet.expire(30.0 + LINGER) == [SetProxyState(WEB, NOTHING)]
 
 
-def test_why_there_is_no_proxy_is_said_until_there_is_one(fleet: Fleet) -> None:
+def test_the_reason_for_a_missing_proxy_is_reported_until_one_connects(fleet: Fleet) -> None:
     assert fleet.no_proxy(WEB, "no Envoy") == [SetProxyState(WEB, ProxyState(problem="no Envoy"))]
     assert fleet.connected(WEB) == [SetProxyState(WEB, CONNECTED), ReportChanged()]
 
@@ -130,7 +130,7 @@ def test_the_time_to_programmed_runs_from_the_first_change_to_the_last_acknowled
     assert world.fleet.acked(WEB, acked(CLUSTER_1), 14.0, synced=True) == []
 
 
-def test_what_is_refused_is_withheld_found_and_reported_until_it_is_edited(world: World) -> None:
+def test_a_refused_part_is_withheld_and_reported_until_it_is_edited(world: World) -> None:
     fleet = world.fleet
     fleet.connected(WEB)
     assert fleet.nacked(WEB, refused(CLUSTER_1)) == [SetQuarantine(PART, "bad"), ReportChanged()]
@@ -142,7 +142,7 @@ def test_what_is_refused_is_withheld_found_and_reported_until_it_is_edited(world
     assert [*fleet.findings()] == [] and fleet.report()[WEB].refused == ()
 
 
-def test_of_several_suspects_the_innocent_are_released(world: World) -> None:
+def test_valid_candidates_are_released(world: World) -> None:
     fleet, table = world.fleet, mk(ROUTES, "shop/web/80", "2", one="1", two="1")
     fleet.connected(WEB)
     one, two = Part(ROUTES, "one", "1"), Part(ROUTES, "two", "1")
@@ -187,7 +187,7 @@ def test_a_proxy_of_another_replica_serves_as_one_of_ours(fleet: Fleet) -> None:
     assert fleet.report() == {}, "a replica reports its own proxies only"
 
 
-def test_what_another_replicas_proxy_refuses_is_withheld_here_for_as_long_as_it_says_so(fleet: Fleet) -> None:
+def test_a_part_that_another_replicas_proxy_refuses_is_withheld_here_meanwhile(fleet: Fleet) -> None:
     told = fleet.heard("b", report(refused=((*PART, "bad"),), problem="port 80 is taken"), 0.0)
     state = ProxyState.acknowledged({(80, "TCP")}, problem="port 80 is taken")
     assert told == [SetQuarantine(PART, "bad"), SetProxyState(WEB, state)]

@@ -201,7 +201,7 @@ GONE: dict[str, dict[Key, Object | None]] = {
 
 @pytest.mark.parametrize(("strong", "weak"), DOWN)
 @pytest.mark.parametrize("closing", GONE)
-def test_what_may_not_be_done_at_once_may_not_be_done_over_a_closed_hop(strong: str, weak: str, closing: str) -> None:
+def test_a_forbidden_change_is_also_forbidden_over_a_closed_hop(strong: str, weak: str, closing: str) -> None:
     """By a webhook that knows how the hop was at best, and in the record."""
     objects, closed = world(STATES[strong]), GONE[closing]
     ((gone, obj),) = closed.items()
@@ -220,7 +220,7 @@ def test_what_may_not_be_done_at_once_may_not_be_done_over_a_closed_hop(strong: 
 
 
 @pytest.mark.parametrize("weak", RANK[:-1])
-def test_a_policy_that_cannot_be_fulfilled_asks_for_what_is_written_in_it(weak: str) -> None:
+def test_a_policy_that_cannot_be_fulfilled_still_has_its_requirements(weak: str) -> None:
     """Also where nothing is remembered: its references to CAs say that all was to be verified."""
     for found in checked(world(CLOSED), world(STATES[weak])):
         assert found.weaker
@@ -228,7 +228,7 @@ def test_a_policy_that_cannot_be_fulfilled_asks_for_what_is_written_in_it(weak: 
     assert not rehearsed(world(CLOSED), POLICY, STATES["verified"]).refused
 
 
-def test_a_waiver_that_comes_after_its_policy_is_no_weakening_of_a_hop_that_never_connected() -> None:
+def test_a_waiver_after_its_policy_does_not_weaken_a_hop_that_never_connected() -> None:
     late = mk_waiver("a/late", "All")
     objects = world(mk_state(waiver("late")))
     engine = running(world(None), objects)
@@ -237,7 +237,7 @@ def test_a_waiver_that_comes_after_its_policy_is_no_weakening_of_a_hop_that_neve
     assert rehearsed(objects, key(late), late, engine).refused, "but of one that was verified it is"
 
 
-def test_a_closed_hop_that_asks_for_more_cas_does_not_count_as_verified_by_them() -> None:
+def test_a_closed_hop_that_requires_more_cas_does_not_count_as_verified_by_them() -> None:
     """Neither the record nor the webhook forgets by which CAs it was verified while it connected."""
     both = mk_config_map("a/both", ca_pem("good") + ca_pem("foreign"))
     denied = mk_profile("a/f", **{**RULES, "backendTLS": {"minTLSVersion": "1.3"}})
@@ -334,7 +334,7 @@ def test_a_revocation_list_and_a_client_certificate_that_go_are_weaker() -> None
     assert "shows no client certificate, no longer that of Secret a/own" in verdict.refused[0]
 
 
-def test_what_is_asked_for_while_a_hop_is_closed_is_compared_too() -> None:
+def test_requirements_of_closed_hops_are_compared_too() -> None:
     denied = mk_profile("a/f", admission=RULES["admission"], backendTLS={"plaintextBackends": "Deny"})
     verdict = rehearsed(world(CLOSED, denied), POLICY, None)
     assert [each.gateway for each in verdict.weaker] == GATEWAYS
@@ -360,7 +360,7 @@ def test_a_waiver_that_ends_later_is_recorded_with_its_end() -> None:
 # --- several Gateways and protocols -----------------------------------------------------------------------------------
 
 
-def test_of_two_gateways_each_is_recorded_as_it_is() -> None:
+def test_each_of_two_gateways_has_its_own_record() -> None:
     """One permits waivers, the other does not and fails closed."""
     strict = mk_profile("a/strict", backendTLS={"waivers": "Deny"})
     engine = running(world(STATES["verified"], strict, *gateways(other="strict")), {POLICY: STATES["all waived"]})
@@ -370,7 +370,7 @@ def test_of_two_gateways_each_is_recorded_as_it_is() -> None:
     assert second.change.kind is ChangeKind.CLOSED and second.gateways == (GATEWAYS[1],)
 
 
-def test_of_two_gateways_the_lower_version_of_tls_is_how_the_port_was_at_best() -> None:
+def test_the_lower_tls_version_of_two_gateways_is_the_best_state_of_the_port() -> None:
     newer = mk_profile("a/newer", backendTLS={"minTLSVersion": "1.3"})
     engine = running(world(STATES["verified"], newer, *gateways(other="newer")))
     ((_, known),) = engine.verifications.ports().items()

@@ -1,4 +1,4 @@
-"""What an edit has changed on the way to backends is logged once, by name, when it is in force."""
+"""The log names each change of a hop once, when the edit is in force."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_an_edit_of_many_backends_is_a_few_lines() -> None:
     assert len(said.lines) == SHOWN + 1 and said.lines[-1] == "and 40 more backends; see: lasthop audit"
 
 
-def test_a_backend_that_no_route_leads_to_any_more_is_told_once() -> None:
+def test_a_backend_that_loses_its_last_route_is_logged_once() -> None:
     engine, log, said = started(2)
     edited(engine, log, mk_route("shop/r", "shop/web", [{"name": "api0", "port": 443}]))
     assert said.lines == ["shop/api1:443 is no longer used by any route"]

@@ -98,9 +98,21 @@ def test_prods_profile_that_begins_to_allow_waivers_and_ends_it_again() -> None:
     changed = ["GatewayProfile a/prod changed"]
     (found,) = running.edit(ALLOW)
     assert short(found) == ("a/waived", ("a/prod",), "failing closed", "waived (All)", changed)
-    assert found.because == "GatewayProfile a/prod was changed"
+    assert (found.because, found.effect) == ("GatewayProfile a/prod was changed", "OpenedReduced")
     (found,) = running.edit(DENY)
     assert short(found) == ("a/waived", ("a/prod",), "waived (All)", "failing closed", changed)
+
+
+def test_a_hop_that_opens_says_whether_it_is_fully_verified() -> None:
+    running = Running()
+    (closed,) = running.edit(policy("verified", "missing"))
+    (opened,) = running.edit(policy("verified", "ca"))
+    assert (closed.effect, opened.effect, opened.begins_reduced) == ("Closed", "Opened", False)
+    deny, allow = (mk_profile("a/prod", backendTLS={"plaintextBackends": word}) for word in ("Deny", "Allow"))
+    (closed,) = running.edit(deny)
+    (opened,) = running.edit(allow)
+    assert (closed.backend, closed.effect) == ("a/plain", "Closed")
+    assert (opened.after, opened.effect, opened.begins_reduced) == ("plaintext", "OpenedReduced", True)
 
 
 def test_a_third_gateway_that_reaches_a_waived_backend() -> None:
@@ -212,7 +224,7 @@ def test_a_reference_grant_that_opens_a_way_to_plaintext_is_the_edit() -> None:
     assert short(found) == ("b/far", ("a/dev", "a/prod"), "plaintext", "", ["ReferenceGrant b/open deleted"])
 
 
-def test_of_many_objects_in_one_batch_those_are_named_that_the_hop_rests_on() -> None:
+def test_only_the_objects_behind_a_hop_are_named_among_many_in_one_batch() -> None:
     found = Running().edit(ALLOW, mk_service("a/unrelated"), mk_config_map("a/other", ca_pem("other")), policy("plain", "ca"))
     named = {(each.backend, gateway): short(each)[-1] for each in found for gateway in each.gateways}
     assert named.keys() == {("a/waived", "a/prod"), ("a/plain", "a/dev"), ("a/plain", "a/prod")}
@@ -238,7 +250,7 @@ def test_the_first_start_counts_and_lists_nothing() -> None:
 
 
 @pytest.mark.parametrize("complete", [True, False])
-def test_what_came_and_went_while_nothing_ran_is_recorded_if_all_hops_were_remembered(complete: bool) -> None:
+def test_changes_while_nothing_ran_are_recorded_if_the_memory_had_all_hops(complete: bool) -> None:
     before = Running().engine.verifications.ports()
     engine = Engine(now=NOW.timestamp())
     engine.verifications.recall(before, complete=complete)

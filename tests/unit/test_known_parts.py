@@ -30,7 +30,7 @@ def two_gateways() -> Engine:
     return engine
 
 
-def test_what_a_proxy_may_report_of_is_what_its_gateway_has(two_gateways: Engine) -> None:
+def test_a_proxy_may_report_only_parts_of_its_gateway(two_gateways: Engine) -> None:
     web, other = Key("Gateway", "a", "web"), Key("Gateway", "b", "web")
     hop = Hop(web, Key("Service", "a", "s"), 443, Protocol.AUTO)
     upgrades = hop._replace(protocol=Protocol.H1_UPGRADE)

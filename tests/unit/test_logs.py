@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 
 import pytest
 
@@ -52,7 +54,7 @@ def test_only_entries_of_the_lowest_level_and_above_are_written(
 
 
 @pytest.mark.parametrize(("format", "begins"), [("json", "{"), ("text", "")])
-def test_lines_go_to_standard_error_in_the_format_that_was_asked_for(
+def test_lines_go_to_standard_error_in_the_chosen_format(
     format: str, begins: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(LOG, "level", LOG.level)
@@ -63,3 +65,20 @@ def test_lines_go_to_standard_error_in_the_format_that_was_asked_for(
     out, err = capsys.readouterr()
     assert (out, err.count("\n"), err.startswith("{")) == ("", 1, begins == "{")
     assert "held up" in err
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open("/dev/full", "w") as full, open(writer, "w") as unread:
+        closed = open(os.devnull, "w")  # noqa: SIM115
+        closed.close()
+        for file in (full, unread, closed):
+            monkeypatch.setattr(sys, "stderr", file)
+            for _ in range(1000):
+                logs._print("a line")
+        monkeypatch.undo()
+        # Closing writes what is left.
+        for file in (full, unread):
+            with pytest.raises(OSError):
+                file.close()

@@ -116,7 +116,7 @@ def test_an_unknown_namespace_concerns_no_other(world: World) -> None:
     assert world.put(ROUTE) == "closed"
 
 
-def test_the_hop_says_why_and_what_to_do(world: World) -> None:
+def test_the_hop_has_the_reason_and_the_remedy(world: World) -> None:
     world.drop(ROUTE)
     world.know(UNREADABLE)
     world.put(ROUTE)
@@ -156,7 +156,7 @@ def test_a_proof_counts_only_for_the_occasion_that_it_was_requested_for(world: W
     assert world.prove() == "plaintext"
 
 
-def test_what_no_list_can_settle_is_not_proven(world: World) -> None:
+def test_unprovable_input_is_not_proven(world: World) -> None:
     world.drop(ROUTE)
     world.know(UNLISTED)
     world.put(ROUTE)
@@ -178,7 +178,7 @@ def test_a_proven_port_stays_plaintext_whatever_becomes_unknown_later(world: Wor
     assert world.know(Unknown(provable=True, namespace="", why="403")) == "plaintext"
 
 
-def test_of_several_reasons_the_unprovable_one_decides_and_the_others_are_counted() -> None:
+def test_the_unprovable_reason_decides_and_the_others_are_counted() -> None:
     found = by_namespace([UNLISTED, UNREADABLE, UNREADABLE, Unknown(provable=True, namespace="a", why="y")])
     assert found[""].why == "x.yaml:1 cannot be fully read (and 1 more)" and not found[""].provable
     assert found["a"].why == "y"
@@ -207,7 +207,7 @@ def test_what_is_sent_while_a_port_waits_for_a_proof(
     assert bool(later.get(CLUSTER)) is bool(later.get(ENDPOINTS)) is not sent
 
 
-def test_what_waits_for_a_proof_is_replaced_once_it_is_proven(world: World) -> None:
+def test_a_waiting_cluster_is_replaced_after_the_proof(world: World) -> None:
     world.know(UNLISTED)
     world.put(POLICY)
     world.engine.apply(dict.fromkeys(keyed(POLICY)))
@@ -243,7 +243,7 @@ def test_a_route_that_is_not_attached_needs_no_proof(world: World) -> None:
     assert list(world.policies.awaiting()) == [(S, 80)]
 
 
-def test_what_no_list_can_settle_concerns_references_of_every_route(world: World) -> None:
+def test_unprovable_input_concerns_references_of_every_route(world: World) -> None:
     world.drop(ROUTE)
     world.know(UNREADABLE)
     assert isinstance(hop_tls(world.engine.graph, GATEWAY, S, 80, Protocol.AUTO), Refused)

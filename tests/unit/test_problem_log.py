@@ -1,4 +1,4 @@
-"""Problems are logged once, with the place of each; what follows from another problem is information, with that problem."""
+"""Problems are logged once, with the place of each; consequences are logged as information, with their cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The record of changes: bounded, fair, a chain that shows every edit, and the same whoever has seen a change first."""
+"""The record of changes: bounded, fair, its chain reveals every manipulation, and it is the same regardless of which replica
+sees a change first."""
 
 from __future__ import annotations
 
@@ -24,7 +25,6 @@ from lasthop.engine.memory.record import (
     chained,
     joined,
     sealed,
-    since,
 )
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.verdict import HopVerification
@@ -52,8 +52,11 @@ def test_many_changes_of_one_owner_push_nobody_elses_out() -> None:
     assert not record.faults()
 
 
-@pytest.mark.parametrize("kept", [mk(0, weaker=True), msgspec.structs.replace(mk(0), effect="NewReduced")])
-def test_what_weakened_a_hop_or_added_a_weak_one_is_kept_longer_than_the_rest(kept: Entry) -> None:
+REDUCING = (mk(0, weaker=True), *(msgspec.structs.replace(mk(0), effect=f"{how}Reduced") for how in ("New", "Opened")))
+
+
+@pytest.mark.parametrize("kept", REDUCING)
+def test_entries_about_weaker_hops_and_new_weak_ones_are_kept_longer_than_others(kept: Entry) -> None:
     record = mk_record((kept, *(mk(1 + at) for at in range(2 * MAX_ENTRIES))))
     assert (record.changes[0].weaker, record.changes[0].effect) == (kept.weaker, kept.effect)
     assert record.changes[0].at == 0 and not record.faults()
@@ -70,7 +73,7 @@ def mk_chain(found: list[tuple[int, str, bool]], limit: int) -> Record:
 
 @given(found_changes, st.integers(3, 20))
 @example([(50, "a", True), (5, "b", True), (10, "a", False), (11, "b", False), (12, "b", False)], 5)
-def test_the_last_change_of_a_hop_is_the_last_one_or_none_whatever_is_dropped_and_whatever_the_clock_says(
+def test_the_last_change_of_a_hop_is_correct_or_unknown_after_drops_and_clock_changes(
     found: list[tuple[int, str, bool]], limit: int
 ) -> None:
     changes = [
@@ -123,7 +126,7 @@ EDITS: dict[str, Callable[[list[Entry], int, int], list[Entry]]] = {
 
 
 @given(found_changes, st.integers(3, 20), st.sampled_from(sorted(EDITS)), st.data())
-def test_whatever_is_done_to_a_line_is_noticed(
+def test_every_manipulation_of_an_entry_is_noticed(
     found: list[tuple[int, str, bool]], limit: int, name: str, data: st.DataObject
 ) -> None:
     record = mk_chain(found, limit)
@@ -148,7 +151,7 @@ def test_a_removed_line_cannot_be_passed_off_as_dropped_without_saying_until_whe
     assert found_faults or until >= record.entries[i - 1].at
 
 
-def test_what_two_replicas_have_seen_is_recorded_once() -> None:
+def test_a_change_that_two_replicas_see_is_recorded_once() -> None:
     leader = mk_record([mk(1000.0), mk(1500.0)], 1.0)
     follower = mk_record([mk(1000.4), mk(1499.0), mk(1600.0, because="q was deleted")], 2.0)
     both = joined(leader, follower)
@@ -209,7 +212,7 @@ def test_two_records_as_one_are_a_chain_that_says_what_is_missing_of_either(
         assert (both.covered(namespace) or 0.0) >= max(covered)
 
 
-def test_what_is_dropped_is_no_longer_covered_for_the_namespaces_of_backend_and_gateway() -> None:
+def test_dropped_entries_reduce_the_coverage_of_both_namespaces() -> None:
     loud = [Entry(1000.0 + at, "Service", "loud/api", 443, "a", "b", "c", gateways=("edge/web",)) for at in range(MAX_ENTRIES)]
     found = mk_record((mk(2.0, "quiet/api"), *loud), 1.0)
     assert found.since == 1.0 and len(found.entries) < MAX_ENTRIES
@@ -257,13 +260,24 @@ PLAIN = HopVerification(Strength.PLAINTEXT)
 
 def test_it_is_asked_by_time_and_by_namespace_of_backend_or_gateway() -> None:
     found = [Entry(at, "Service", f"{ns}/api", 443, "a", "b", "c", gateways=("edge/web",)) for at, ns in ((1, "a"), (2, "b"))]
-    assert since(found, 2) == (found[1],)
-    assert since(found, 0, "a") == (found[0],)
-    assert since(found, 0, "edge") == tuple(found)
-    assert since(found, 0, "c") == ()
+    record = mk_record(found)
+
+    def asked(start: float, namespace: str = "") -> list[float]:
+        return [each.at for each in record.entries_since(start, namespace)]
+
+    assert (asked(2), asked(0, "a"), asked(0, "edge"), asked(0, "c"), asked(3)) == ([2], [1], [1, 2], [], [])
 
 
-def test_what_strangers_wrote_is_cut() -> None:
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=12), st.integers(0, 20))
+def test_a_clock_that_is_set_back_hides_no_change(times: list[int], start: int) -> None:
+    """Whoever asks for what happened since a time gets all that was recorded after something of that time."""
+    record = mk_record([mk(at) for at in times])
+    numbers = [each.number for each in record.entries_since(start)]
+    first = next((number for number, at in enumerate(times, 1) if at >= start), len(times) + 1)
+    assert numbers == list(range(first, len(times) + 1))
+
+
+def test_untrusted_text_is_cut() -> None:
     name = "x" * 10_000
     before = HopVerification(Strength.VERIFIED, names=(name,))
     edit = Edit(Key("Service", "a", "b"), 1, before, PLAIN, name, compare(before, PLAIN), ())
@@ -278,3 +292,11 @@ def test_merging_in_any_order_keeps_every_change() -> None:
     random.Random(1).shuffle(shuffled)
     both = joined(mk_record(shuffled[:20]), mk_record(shuffled[10:]))
     assert [each.at for each in both.changes] == [each.at for each in changes] and not both.faults()
+
+
+def test_a_hop_whose_later_changes_may_have_been_dropped_has_no_last_change() -> None:
+    record = mk_record((replace(mk(5.0), gateways=("edge/web",)),), 0.0)
+    assert [entry.at for entry in record.last_changes().values()] == [5.0]
+    for scope, until, known in (("shop", 4.0, 1), ("shop", 6.0, 0), ("other", 6.0, 1), ("", 4.0, 1), ("", 6.0, 0)):
+        stated = sealed(replace(about_record("Incident", "x", 7.0), gap=Gap((), {scope: until})), record.entries[-1])
+        assert len(replace(record, entries=(*record.entries, stated)).last_changes()) == known, (scope, until)

@@ -47,7 +47,7 @@ def test_writing_what_is_there_already_changes_nothing(rehearsal: Rehearsal) -> 
         assert done(rehearsal.edit(key(obj), obj)) == Consequences((), ()), obj
 
 
-def test_a_ca_that_does_not_exist_is_told_once_and_not_what_follows_from_it(rehearsal: Rehearsal) -> None:
+def test_a_missing_ca_is_reported_once_without_its_consequences(rehearsal: Rehearsal) -> None:
     verdict = done(rehearsal.edit(key(POLICY), mk_policy("shop/api", "api", "api.example", ["no-ca"])))
     (told,) = texts(verdict)
     assert told.startswith("BackendTLSPolicy shop/api: ") and "ConfigMap shop/no-ca does not exist" in told
@@ -55,7 +55,7 @@ def test_a_ca_that_does_not_exist_is_told_once_and_not_what_follows_from_it(rehe
     assert not verdict.refused
 
 
-def test_a_policy_that_conflicts_with_an_older_one_is_told(rehearsal: Rehearsal) -> None:
+def test_a_conflict_with_an_older_policy_is_reported(rehearsal: Rehearsal) -> None:
     younger = mk_policy("shop/second", "api", "other.example", ["ca"], created="2026-06-01T00:00:00Z")
     (told,) = texts(done(rehearsal.edit(key(younger), younger)))
     assert told.startswith("BackendTLSPolicy shop/second: ") and "shop/api" in told
@@ -68,7 +68,7 @@ def test_deleting_the_policy_turns_a_verified_hop_into_plaintext(rehearsal: Rehe
     assert change.before.startswith("must be verified") and change.after.startswith("plaintext")
 
 
-def test_deleting_a_policy_that_fails_closed_is_told_because_plaintext_follows(rehearsal: Rehearsal) -> None:
+def test_deleting_a_policy_that_fails_closed_is_reported_because_plaintext_follows(rehearsal: Rehearsal) -> None:
     broken = mk_policy("shop/api", "api", "api.example", ["no-ca"])
     rehearsal.changed(keyed(broken))
     (change,) = done(rehearsal.edit(key(broken), None)).weaker
@@ -84,7 +84,7 @@ def test_plaintext_to_a_service_that_was_missing_is_no_less_than_before() -> Non
     assert not done(found.edit(Key("Service", "shop", "api"), mk_service("shop/api"))).weaker
 
 
-def test_a_route_to_what_does_not_exist_is_told(rehearsal: Rehearsal) -> None:
+def test_a_route_to_a_missing_backend_is_reported(rehearsal: Rehearsal) -> None:
     route = mk_route("shop/new", "shop/web", [{"name": "nobody", "port": 443}])
     (told,) = texts(done(rehearsal.edit(key(route), route)))
     assert "Service shop/nobody does not exist" in told
@@ -125,7 +125,7 @@ def test_the_live_engine_is_never_touched() -> None:
     assert (engine.findings(), engine.hops()) == (findings, hops)
 
 
-def test_what_is_wrong_in_another_namespace_is_not_told() -> None:
+def test_problems_of_another_namespace_stay_hidden() -> None:
     """Its author is somebody else, and may not read here."""
     other = mk_route("blog/new", "shop/web", [{"name": "nobody", "port": 443}], parents=[{"name": "web", "namespace": "shop"}])
     opened = mk_gateway(
@@ -139,11 +139,11 @@ def test_what_is_wrong_in_another_namespace_is_not_told() -> None:
 # --- what operators refuse -------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_refused_unless_a_profile_says_so() -> None:
+def test_nothing_is_refused_without_a_profiles_rule() -> None:
     assert not done(of(*world(backendTLS={"plaintextBackends": "Deny"})).edit(key(POLICY), None)).refused
 
 
-def test_an_edit_that_verifies_less_is_refused_where_the_profile_says_so() -> None:
+def test_an_edit_that_weakens_verification_is_refused_by_the_profiles_rule() -> None:
     (refused,) = done(of(*world(**REFUSING)).edit(key(POLICY), None)).refused
     assert "Gateway shop/web to Service shop/api:443 would be plaintext" in refused
 
@@ -156,13 +156,13 @@ def test_the_same_in_two_steps_is_refused_too() -> None:
     assert done(found.edit(key(broken), None)).refused
 
 
-def test_what_a_profile_does_not_permit_is_refused() -> None:
+def test_connections_that_a_profile_forbids_are_refused() -> None:
     rules = {**REFUSING, "backendTLS": {"plaintextBackends": "Deny"}}
     (refused,) = done(of(*world(**rules)).edit(key(POLICY), None)).refused
     assert "plaintext backends are denied here" in refused
 
 
-def test_what_is_not_permitted_already_is_not_refused_again() -> None:
+def test_an_already_forbidden_hop_is_not_refused_again() -> None:
     rules = {**REFUSING, "backendTLS": {"plaintextBackends": "Deny"}}
     objects = [obj for obj in world(**rules) if obj is not POLICY]
     again = mk_route("shop/api", "shop/web", [{"name": "api", "port": 443}], hostnames=["shop.example"])

@@ -1,4 +1,4 @@
-"""The event loop is never held long, however much there is to show, and one member that crashes hides none of the others."""
+"""Large reports never block the event loop for long, and a crashed member hides none of the others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_long_work_lets_others_run_every_few_milliseconds() -> None:
     assert seen[-1] >= 49, "between any three of them somebody else ran"
 
 
-async def test_what_many_ask_for_at_once_is_made_once_and_again_when_it_may_have_changed() -> None:
+async def test_concurrent_requests_share_an_answer_until_it_may_have_changed() -> None:
     made, version = 0, 1
 
     async def make() -> int:
@@ -74,7 +74,7 @@ async def test_what_many_ask_for_at_once_is_made_once_and_again_when_it_may_have
     assert await shared.get() == 3, "not known whether it has"
 
 
-async def test_who_cannot_wait_is_told_what_was_made_last_unless_that_is_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_caller_that_cannot_wait_gets_the_last_answer_unless_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
     made, go = 0, asyncio.Event()
 
     async def make() -> int:

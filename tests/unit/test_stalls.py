@@ -1,4 +1,4 @@
-"""An event loop that is held up is reported, with the place."""
+"""A blocked event loop is reported, with the stack."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_loop_that_comes_round_is_not_reported() -> None:
     assert log.lines == [] and count(registry) == (0, 0)
 
 
-def test_a_stall_is_told_once_while_it_lasts_and_counted_once_when_it_is_over() -> None:
+def test_a_stall_is_logged_once_while_it_lasts_and_counted_once_at_its_end() -> None:
     found, registry, log = watching()
     found.beat(100.0)
     for begin in (100.0, 105.0 + 2 * BEAT):
@@ -61,7 +61,7 @@ def test_a_stall_is_told_once_while_it_lasts_and_counted_once_when_it_is_over() 
     assert count(registry) == (2, 10.0)
 
 
-async def test_it_is_told_by_another_thread_while_the_loop_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_thread_reports_a_blocked_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stalls, "STALL", 0.0)
     monkeypatch.setattr(stalls, "BEAT", 0.01)
     found, registry, log = watching()

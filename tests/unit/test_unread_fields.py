@@ -1,4 +1,4 @@
-"""Every field of the experimental CRDs is read, so that what is not done can be reported; the exceptions are listed here."""
+"""Every field of the experimental CRDs is read, so that unsupported settings are reported; the exceptions are listed here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real browser, headless, spoken to by its own protocol: enough to open a page and to ask it things."""
+"""Controls a real headless browser by its own protocol: opens a page and evaluates expressions in it."""
 
 from __future__ import annotations
 

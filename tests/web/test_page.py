@@ -58,7 +58,7 @@ async def test_the_page_shows_hops_and_findings_with_their_places_and_follows_an
         await page.until(f"!{TEXT}.includes('does not exist')")
 
 
-async def test_what_objects_say_is_shown_as_text_and_never_runs(chromium: str, lasthop: Lasthop) -> None:
+async def test_texts_of_objects_are_shown_as_text_and_never_run(chromium: str, lasthop: Lasthop) -> None:
     hostile = "<img src=x onerror=document.title='owned'>"
     options = {"lasthop.dev/alpn": hostile}
     lasthop.write("api.yaml", *hop("api", 9, policy("api", "api.example", "missing", options=options)))

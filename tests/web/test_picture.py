@@ -205,7 +205,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-async def test_what_strangers_write_is_text_wherever_it_is_shown(text: str, chromium: str, tmp_path: Path) -> None:
+async def test_untrusted_text_is_shown_as_text_everywhere(text: str, chromium: str, tmp_path: Path) -> None:
     namespace = "n"
     objects: list[Any] = [
         world.mk_class(),

@@ -21,12 +21,12 @@ from lasthop.base.text.suggestions import closest
 COMMANDS: Final = {
     "init": "Create a folder with a minimal working configuration.",
     "import": "Import the configuration of another gateway.",
-    "judge": "Judge what any Gateway API implementation verifies of its backends.",
+    "judge": "Test how any Gateway API implementation verifies its backends.",
     "check": "Find problems in a folder or a cluster.",
     "run": "Run a gateway for a backend (--to URL), or on a folder of YAML files.",
-    "stop": "End a gateway of this machine, or what a killed one has left.",
+    "stop": "End a gateway of this machine, or the proxies that a killed one has left.",
     "proxy": "Run the proxy of one Gateway in a Pod (started by Lasthop).",
-    "install": "Install Lasthop into a cluster, or print what would be installed.",
+    "install": "Install Lasthop into a cluster, or print the manifests.",
     "controller": "Run the control plane of a cluster.",
     "status": "Show the status of objects of a running gateway or a cluster.",
     "explain": "Explain what applies to an object, and why.",
@@ -36,11 +36,11 @@ COMMANDS: Final = {
     "probe": "Test the TLS connection to a backend, check by check.",
     "dashboard": "Open the page that shows every backend connection.",
     "pin": "Show a backend's certificate and print a PinSet for it.",
-    "config": "Show what Envoy really holds: clusters, routes, listeners, certificates.",
-    "log-level": "Show or set what a running gateway and its Envoys log.",
+    "config": "Show Envoy's actual configuration: clusters, routes, listeners, certificates.",
+    "log-level": "Show or set the log levels of a running gateway and its Envoys.",
     "ps": "List the gateways of this machine, by folder.",
-    "doctor": "Check what Lasthop needs of this machine or a cluster.",
-    "bundle": "Collect what support needs into an archive, without secrets.",
+    "doctor": "Check the requirements of Lasthop on this machine or in a cluster.",
+    "bundle": "Collect data for support into an archive, without secrets.",
     "version": "Show the versions of Lasthop, Envoy and Gateway API.",
     "schema": "Print a JSON Schema of the objects, for editors.",
     "completion": "Print the script for shell completion.",
@@ -48,7 +48,7 @@ COMMANDS: Final = {
 
 
 PACKAGES: Final = {"import": "lasthop_import.command.cli", "judge": "lasthop_judge.command.cli"}
-"""The modules of commands that are packages of their own: nothing else of Lasthop needs them."""
+"""Modules of commands that are separate packages; nothing else in Lasthop needs them."""
 HABITS: Final = {
     "get": "status",
     "list": "status",
@@ -62,6 +62,10 @@ HABITS: Final = {
     "down": "stop",
     "kill": "stop",
     "logs": "tap",
+    "tail": "tap",
+    "metrics": "top",
+    "restart": "run --replace",
+    "reload": "run --replace",
     "config_dump": "config dump",
     "proxy-status": "ps",
     "proxy-config": "config",
@@ -72,9 +76,9 @@ HABITS: Final = {
     "policies": "status backendtlspolicy",
     "reverse-proxy": "run",
 }
-"""Words of other tools, and the command that does it here."""
+"""Maps commands of other tools to the equivalent here."""
 WRITING: Final = ("apply", "create", "delete", "edit", "patch", "replace")
-"""Words of kubectl that change objects, which no command here does."""
+"""Commands of kubectl that change objects; Lasthop has no equivalent."""
 
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -85,7 +89,7 @@ class Commands(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Adapts to the terminal before anything is written. Where colours are allowed, click still omits them elsewhere."""
+        """Adapts to the terminal before the first output. Outside a terminal, click omits colours even if they are allowed."""
         terminal.adapt()
         colours = None if terminal.colours_allowed() else False
         return super().make_context(info_name, args, parent, **{"color": colours, **extra})
@@ -134,7 +138,7 @@ class Commands(click.Group):
         except FileNotFoundError:
             if _has_folder():
                 raise
-            raise click.ClickException("the folder that you are in was removed; change to another one") from None
+            raise click.ClickException("the current folder was removed; change to another one") from None
         except click.ClickException as error:
             vars(error)["message"] = printable(error.message)
             raise
@@ -153,12 +157,12 @@ def main() -> None:
 
     \b
     Try it, no cluster needed:
-      lasthop run --to https://127.0.0.1:8443 --ca ca.pem   a gateway for your backend, verified, from one line
+      lasthop run --to https://127.0.0.1:8443 --ca ca.pem   a gateway for your backend, verified, in one command
       lasthop init demo --to https://api.example.com        the same as a folder of YAML
       lasthop check demo                                    find problems in it
       lasthop run demo                                      run a gateway; edits take effect when saved
       lasthop status                                        the status of its Gateways, routes and policies
-      lasthop explain httproute backend                     why a request is routed as it is, or fails
+      lasthop explain httproute backend                     where a request goes, and why it fails
       lasthop tap                                           its requests, live
       lasthop audit demo                                    how each backend is verified
       lasthop probe backend --dir demo                      test that against the real backend
@@ -182,9 +186,9 @@ def run(name: str | None = None) -> None:
 
 @contextlib.contextmanager
 def without_system_cas() -> Iterator[None]:
-    """Spares the import of aiohttp a tenth of a controller's start: it makes two TLS contexts with the system's CAs, which
-    nothing here uses, since each connection has a context of its own. OpenSSL reads them from the file of this variable. A
-    connection with one of those contexts would trust no CA, and fail."""
+    """Makes the import of aiohttp faster, by a tenth of a controller's start. aiohttp creates two TLS contexts with the
+    system's CAs, which nothing here uses, because each connection has its own context. OpenSSL reads the CAs from the file in
+    this variable. A connection with one of those contexts would trust no CA, and fail."""
     before = os.environ.get("SSL_CERT_FILE")
     os.environ["SSL_CERT_FILE"] = os.devnull
     try:
@@ -215,7 +219,8 @@ def _where_full(error: OSError) -> str:
 
 
 def plugin() -> None:
-    """Runs as a plugin of kubectl, which finds the executable `kubectl-lasthop`: a cluster goes before local gateways."""
+    """Runs as a plugin of kubectl, which finds the executable `kubectl-lasthop`: a cluster has precedence over local
+    gateways."""
     run("kubectl lasthop")
 
 

@@ -10,6 +10,7 @@ import errno
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -34,12 +35,18 @@ class ErrorResponse(Exception):
         self.text = text
 
 
-def get(path: Endpoint, target: str, timeout: float, method: str = "GET") -> tuple[int, bytes]:
+def get(path: Endpoint, target: str, timeout: float, method: str = "GET", most: int | None = None) -> tuple[int, bytes]:
     """Returns status and body. A unix socket must belong to a process of this user or of root; for root, of the owner of the
-    folder. Raises OSError or `BadResponse`."""
+    folder. With `most`, a limit in bytes, the response must also end within the timeout: it may be another user's. Raises
+    OSError or `BadResponse`."""
     with _connected(path, timeout) as connection:
         connection.sendall(_request(target, method))
-        return _response(b"".join(iter(lambda: connection.recv(1 << 16), b"")))
+        received, until = bytearray(), time.monotonic() + timeout
+        while piece := connection.recv(1 << 16):
+            received += piece
+            if most is not None and (len(received) > most or time.monotonic() > until):
+                raise BadResponse("the response does not end")
+        return _response(bytes(received))
 
 
 def stream(path: Endpoint, target: str, timeout: float = 30.0) -> Iterator[bytes]:

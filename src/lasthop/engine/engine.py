@@ -27,8 +27,7 @@ from lasthop.engine.outputs.envoy.routes import HOSTS, TABLE_NAMES
 from lasthop.engine.outputs.envoy.secrets import CLIENT_SECRETS, SECRETS, index_gateway_secrets
 from lasthop.engine.outputs.envoy.streams import STREAMS
 from lasthop.engine.outputs.findings.collection import FindingCollection
-from lasthop.engine.outputs.findings.findings import FINDINGS
-from lasthop.engine.outputs.findings.weakenings import WEAKENED_BACKENDS
+from lasthop.engine.outputs.findings.findings import FINDINGS, WEAKENED_BACKENDS
 from lasthop.engine.outputs.status.crashed import crash_finding
 from lasthop.engine.outputs.status.statuses import STATUS
 from lasthop.engine.plan.finding import Finding, FindingChanges
@@ -36,8 +35,7 @@ from lasthop.engine.plan.knowledge import Port
 from lasthop.engine.plan.upstream import EndpointAddress, EndpointsKind, Hop, Protocol
 from lasthop.engine.plan.verdict import HopVerification, Verdict, Weakening, weakest
 from lasthop.engine.resolve.backends.backend_traffic import TRAFFIC
-from lasthop.engine.resolve.backends.backends import endpoints
-from lasthop.engine.resolve.backends.endpoint_slices import index_slices
+from lasthop.engine.resolve.backends.backends import endpoints, index_slices
 from lasthop.engine.resolve.backends.grants import index_grants
 from lasthop.engine.resolve.backends.reach import HOPS, index_reach
 from lasthop.engine.resolve.backends.xbackends import index_pods
@@ -45,11 +43,10 @@ from lasthop.engine.resolve.gateways.allowed_listeners import index_listener_set
 from lasthop.engine.resolve.gateways.gateways import index_sockets
 from lasthop.engine.resolve.gateways.listener_sets import index_accepted_sets
 from lasthop.engine.resolve.gateways.telemetry import TELEMETRY, index_collectors
-from lasthop.engine.resolve.hops.hop_index import index_hops
+from lasthop.engine.resolve.hops.hop_index import index_hops, index_waived
 from lasthop.engine.resolve.hops.verdict import VERDICTS
 from lasthop.engine.resolve.hops.weakening import index_weakened
 from lasthop.engine.resolve.policies.targets import index_claims, index_service_imports, index_services
-from lasthop.engine.resolve.policies.waiver_index import index_waived
 from lasthop.engine.resolve.routing.attachment import index_listener_hops, index_routes, index_tables, parents
 from lasthop.engine.resolve.settings import SETTINGS, Settings
 from lasthop.engine.store.graph import Graph

@@ -153,7 +153,7 @@ class Rehearsal:
 
     def _settle(self) -> Steps:
         while self._stages.unsettled:
-            self._take(self._stages.settle(MEMBERS, None, _used_up(TURN)))
+            self._take(self._stages.settle(MEMBERS, None, used_up(TURN)))
             yield
             if not self._stages.unsettled:
                 yield from self._serve()
@@ -264,6 +264,6 @@ def hop_words(change: HopChange) -> str:
     return f"{change.gateway} to {change.backend}:{change.port} would be {change.after}; now: {change.before}{facts}"
 
 
-def _used_up(seconds: float) -> Callable[[], bool]:
+def used_up(seconds: float) -> Callable[[], bool]:
     end = time.monotonic() + seconds
     return lambda: time.monotonic() >= end

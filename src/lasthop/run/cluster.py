@@ -117,16 +117,7 @@ class ClusterRuntime(Sink, Leadership, ContactAges):
             may_write=self.updater.may_write,
             namespaces=namespaces,
         )
-        self._memory = VerificationConfigMap(
-            client,
-            namespace,
-            version=self.controller.remembered_version,
-            current=self.controller.remembered,
-            may_write=self.updater.may_write,
-            problem=self._log.warning,
-            lost=self.controller.record_lost,
-            adopt=self.controller.record.merge,
-        )
+        self._memory = memory_of(client, namespace, self.controller, self.updater)
         self._webhook_trust = WebhookTrust(
             client,
             namespace,
@@ -289,6 +280,19 @@ class ClusterRuntime(Sink, Leadership, ContactAges):
     def _infrastructure_changed(self, key: Key, state: Infrastructure) -> None:
         INFRASTRUCTURE.set(self.controller.engine.graph, state, key)
         self.controller.dirty.set()
+
+
+def memory_of(client: Client, namespace: str, controller: Controller, updater: StatusUpdater) -> VerificationConfigMap:
+    return VerificationConfigMap(
+        client,
+        namespace,
+        version=controller.remembered_version,
+        current=controller.remembered,
+        may_write=updater.may_write,
+        problem=controller.log.warning,
+        lost=controller.record_lost,
+        adopt=controller.record.merge,
+    )
 
 
 def register_metrics(registry: CollectorRegistry, updater: StatusUpdater, source: KubernetesSource) -> None:

@@ -17,9 +17,8 @@ from lasthop.edge.sinks.kubernetes.status_updater import StatusUpdater
 from lasthop.edge.sources.kubernetes.source import KubernetesSource
 from lasthop.engine.engine import Engine
 from lasthop.engine.resolve.settings import Settings
-from lasthop.run.cluster import register_metrics
+from lasthop.run.cluster import memory_of, register_metrics
 from lasthop.run.host import HostRuntime
-from lasthop.run.infra.kubernetes.verification_memory import VerificationConfigMap
 
 
 class ClusterHostRuntime:
@@ -46,16 +45,7 @@ class ClusterHostRuntime:
         )
         self.controller = self._host.controller
         register_metrics(self.controller.metrics, self.updater, self._source)
-        self._memory = VerificationConfigMap(
-            client,
-            namespace,
-            version=self.controller.remembered_version,
-            current=self.controller.remembered,
-            may_write=self.updater.may_write,
-            problem=self.controller.log.warning,
-            lost=self.controller.record_lost,
-            adopt=self.controller.record.merge,
-        )
+        self._memory = memory_of(client, namespace, self.controller, self.updater)
 
     @property
     def proxies(self) -> Mapping[Key, Proxy]:

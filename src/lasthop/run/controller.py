@@ -42,6 +42,7 @@ from lasthop.engine.plan.tls import SystemStore
 from lasthop.engine.resolve.gateways.gateways import gateway
 from lasthop.engine.resolve.settings import CRD_VERSIONS, OBSERVES, PROXY, SYSTEM_STORE, set_absent, set_observed
 from lasthop.engine.store.node import Crash
+from lasthop.engine.what_if import used_up
 from lasthop.run.fleet import Effect, Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
 from lasthop.run.problem_log import Locate, ProblemLog
 
@@ -62,7 +63,7 @@ COMPLAIN: Final = 10.0
 
 
 class Controller:
-    """Connects one source, one engine, one xDS server and the sinks, one of which runs the proxies."""
+    """Connects one source, one engine, one xDS server and the sinks, including the one that runs the proxies."""
 
     def __init__(
         self,
@@ -159,7 +160,7 @@ class Controller:
     def settle_urgent(self, limit: int | None = None) -> bool:
         """Sends the targets of names (a tightened policy, changed endpoints) ahead of everything else; returns whether there
         were any."""
-        update = self.engine.settle(limit, urgent=True, enough=_used_up(TURN), overdue=self._overdue())
+        update = self.engine.settle(limit, urgent=True, enough=used_up(TURN), overdue=self._overdue())
         self._send(update)
         self._sent(update)
         self._request_proofs()
@@ -168,7 +169,7 @@ class Controller:
     def settle(self, limit: int | None = None) -> None:
         """Computes all changes and passes them to the xDS server, the sinks and the log."""
         self.dirty.clear()
-        update = self.engine.settle(limit, enough=_used_up(TURN), busy=self.busy(), overdue=self._overdue())
+        update = self.engine.settle(limit, enough=used_up(TURN), busy=self.busy(), overdue=self._overdue())
         self._send(update)
         self.statuses.take(update.status, time.time())
         for sink in self._sinks:
@@ -223,8 +224,10 @@ class Controller:
         self.record.merge(known.record)
 
     def record_lost(self, what: str) -> None:
-        """Logs and records a loss of the stored record, as `ConfigMap a/b was deleted`."""
-        self.log.warning(f"the record of verification changes: {what}; it will be rewritten from memory")
+        """Logs and records a loss of the stored record, as `ConfigMap a/b was deleted`. Before anything is compared, this
+        process does not know what was lost."""
+        then = "it will be rewritten from memory" if self._started else "what was lost is not known to this process"
+        self.log.warning(f"the record of verification changes: {what}; {then}")
         self.record.note(what, time.time())
 
     def remembered(self) -> Memory:
@@ -371,8 +374,3 @@ class Controller:
         """Returns why this process is not ready, a line each. In a shared process only common causes count: a Gateway that is
         not served must not make the control plane unready for the others."""
         return [] if self.loaded.is_set() else ["not everything has been read yet"]
-
-
-def _used_up(seconds: float) -> Callable[[], bool]:
-    end = time.monotonic() + seconds
-    return lambda: time.monotonic() >= end

@@ -25,10 +25,10 @@ from lasthop.edge.proxy.supervisor import EnvoyExited, EnvoyStarted, Proxy, Prox
 from lasthop.edge.sinks.sink import Sink
 from lasthop.edge.sources.source import ObjectSource
 from lasthop.engine.engine import Engine
-from lasthop.engine.memory.codec import Encoder, Memory, lost
+from lasthop.engine.memory.codec import Damaged, Encoder, Memory, lost
 from lasthop.engine.memory.record import Entry, Record
 from lasthop.engine.outputs.status.status_cache import StatusCache
-from lasthop.engine.outputs.status.urls import served_urls
+from lasthop.engine.outputs.topology import served_urls
 from lasthop.engine.plan.listener import GatewayPlan
 from lasthop.engine.plan.messages import limited
 from lasthop.engine.plan.problem import joined
@@ -183,8 +183,9 @@ class HostRuntime(Sink):
     def _stored(self, path: Path) -> Memory | None:
         """Returns the saved state, and reports if it is not the last one."""
         stored = memory.load(path)
+        kept = memory.set_aside(path) if isinstance(stored, Damaged) else ""
         if what := lost(stored, self._revision):
-            self.controller.record_lost(f"{path} {what}")
+            self.controller.record_lost("; ".join(filter(None, (f"{path} {what}", kept))))
         if not isinstance(stored, Memory):
             return None
         self._revision = max(self._revision, stored.record.revision)
@@ -200,11 +201,17 @@ class HostRuntime(Sink):
         problem = RepeatFilter(lambda text: self._log.warning("cannot save how backends were verified", error=text))
         one_at_a_time = threading.Lock()  # a cancelled save continues in its thread
 
+        took = 0.0
+
         def save(known: Memory) -> memory.Stamp | None:
+            nonlocal took
             with one_at_a_time:
+                begun = time.thread_time()  # a busy machine or a slow disk must not delay the next entry
                 self._revision += 1
                 record = msgspec.structs.replace(known.record, revision=self._revision)
-                return memory.save(path, Memory(known.ports, record), encode)
+                stamp = memory.save(path, Memory(known.ports, record), encode)
+                took = time.thread_time() - begun
+                return stamp
 
         def read_again() -> None:
             # Only the record: how ports were verified is known better here than in any file.
@@ -213,7 +220,7 @@ class HostRuntime(Sink):
 
         try:
             while True:
-                begun = time.monotonic()
+                took = 0.0
                 try:
                     if saved is not None and await asyncio.to_thread(memory.stamp, path) != seen:
                         saved = None
@@ -224,7 +231,7 @@ class HostRuntime(Sink):
                         saved, problem.last = version, ""
                 except OSError as error:
                     problem(str(error))
-                await asyncio.sleep(memory.pause(REMEMBER_INTERVAL, time.monotonic() - begun))
+                await asyncio.sleep(memory.pause(REMEMBER_INTERVAL, took))
         except asyncio.CancelledError:
             with contextlib.suppress(OSError):
                 with one_at_a_time:
@@ -242,7 +249,7 @@ class HostRuntime(Sink):
             return found
         gateways = sorted(self.controller.fleet.gateways)
         if not gateways:
-            return ["nothing is served: there is no Gateway of a GatewayClass of this controller"]
+            return ["nothing is served: no Gateway has a GatewayClass of this controller"]
         proxies = [key for key in gateways if not self.controller.server.state(key).decided]
         waiting = [f"the proxy of {key} has not acknowledged its configuration yet" for key in proxies]
         if not any(self._programmed(key) for key in gateways):

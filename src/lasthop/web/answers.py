@@ -17,7 +17,7 @@ QUESTIONS: Final = 32
 """Different requests that wait at the same time."""
 
 Question = tuple[bool, str]
-"""Whether the owner asks, and the request."""
+"""Whether the caller is the owner, and the request."""
 
 
 class Busy(Exception):

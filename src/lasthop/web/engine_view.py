@@ -57,6 +57,10 @@ class EngineView:
         """Returns the reasons why hops may be missing, a line each."""
         return ()
 
+    def unseen(self, finding: Finding) -> Finding | None:
+        """Returns the missing permission that may be the only reason for a finding."""
+        return None
+
     async def namespaces(self) -> Collection[str]:
         return {key.name for key in self.engine.store.keys("Namespace")}
 

@@ -90,7 +90,9 @@ class Line(msgspec.Struct, frozen=True):
     @property
     def no_certificate(self) -> str:
         """Returns why there is no certificate. Envoy keeps nothing of a rejected certificate, except the text in `words`."""
-        if self.state is LineState.PLAINTEXT or self.report.manner == "plaintext":
+        if self.report.refused:
+            return "none: no connection is made"
+        if self.report.in_effect is Strength.PLAINTEXT:
             return "none: plaintext"
         if self.state is LineState.OUTSIDE:
             return "not ours to see"

@@ -180,8 +180,8 @@ def _candidate(request: AdmissionRequest, key: Key) -> Object | None:
 
 
 def _judged(uid: str, key: Key, verdict: Consequences) -> Json:
-    """Returns the consequences in the namespace of the edit. Anyone who reaches the port can ask, so of other namespaces the
-    answer contains only counts."""
+    """Returns the consequences in the namespace of the edit. Any client that reaches the port can send reviews, so answers
+    contain only counts of other namespaces."""
     texts = list(_concerning(verdict, key.namespace))
     if hidden := len(verdict.weaker) + len(verdict.other_trust) + len(verdict.introduced) - len(texts):
         texts.append(f"{hidden} more in other namespaces; see lasthop check")

@@ -41,16 +41,16 @@ class NamespacedName(click.ParamType[ObjectName]):
 
 
 class SystemName(click.Choice[str]):
-    """The name of a system; a mistyped one gets the name that is probably meant."""
+    """The name of a system; the error for an unknown one suggests the closest name."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value not in self.choices and (close := closest(str(value), self.choices)):
-            self.fail(f"there is no system {value}; did you mean {close}?", param, ctx)
+            self.fail(f"unknown system {value}; did you mean {close}?", param, ctx)
         return super().convert(value, param, ctx)
 
 
 def _systems_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the systems' own options; they arrive as keyword arguments."""
+    """Adds the systems' own options; the command receives them as keyword arguments."""
     for flag in reversed(FLAGS):
         command = _flag_option(flag)(command)
     return command
@@ -86,24 +86,27 @@ def _flag_option(flag: Flag) -> Callable[..., Any]:
     type=click.Choice(["todo", "waive"]),
     default="todo",
     show_default=True,
-    help="For backends whose certificates were not verified: fail closed, or a waiver for each; needs --reason.",
+    help="For backends whose certificates were not verified: fail closed, or write a waiver for each; needs --reason.",
 )
 @click.option(
     "--chain-only",
     type=click.Choice(["todo", "strict", "waive"]),
     default="todo",
     show_default=True,
-    help="For backends whose names were not checked: fail closed, check them, or a waiver for each; needs --reason.",
+    help="For backends whose names were not checked: fail closed, check them, or write a waiver for each; needs --reason.",
 )
-@click.option("--reason", metavar="TEXT", default="", help="Why, for the waivers that the two options above write.")
-@click.option("--waiver-days", type=click.IntRange(0), default=90, show_default=True, help="Days until they end; 0: never.")
-@click.option("--allow-waivers", is_flag=True, help="Allow waivers in the GatewayProfile, which is the operator's to do.")
+@click.option("--reason", metavar="TEXT", default="", help="Reason for the waivers that the two options above write.")
+@click.option(
+    "--waiver-days", type=click.IntRange(0), default=90, show_default=True, help="Days until these waivers end; 0: never."
+)
+@click.option("--allow-waivers", is_flag=True, help="Allow waivers in the GatewayProfile; only the operator should do this.")
 @click.option(
     "--accept",
     "accepted",
     multiple=True,
     metavar="NAME",
-    help="Do not exit with 3, and close no route, because of this category or reason (access-control, limit-rps).  "
+    help="Accept notes of this category or reason (access-control, limit-rps): they neither close routes nor cause exit "
+    "code 3.  "
     "[may be repeated]",
 )
 @click.option("--strict", is_flag=True, help="Exit with 3 also if something changed, is unknown or has no equivalent.")
@@ -114,15 +117,19 @@ def _flag_option(flag: Flag) -> Callable[..., Any]:
 @click.option(
     "--ingress-class", multiple=True, metavar="NAME", help="Import Ingresses of this class, or all.  [may be repeated]"
 )
-@click.option("--domain", default="", metavar="DOMAIN", help="The domain of hosts that the old gateway makes up.")
-@click.option("--default-certificate", type=NamespacedName(), metavar="NS/SECRET", help="For hosts without a certificate.")
+@click.option("--domain", default="", metavar="DOMAIN", help="The domain of hosts that the old gateway generates.")
+@click.option(
+    "--default-certificate", type=NamespacedName(), metavar="NS/SECRET", help="Secret for hosts without a certificate."
+)
 @click.option("--ca", "cas", multiple=True, metavar="PATH=FILE", help="The CA that the old proxy reads from PATH.")
 @click.option("--only", multiple=True, metavar="NS[/NAME]", help="Import only objects of this name.  [may be repeated]")
-@click.option("--split-conflicts", is_flag=True, help="Where routes disagree on a port: write a second Service for some.")
+@click.option("--split-conflicts", is_flag=True, help="If routes disagree on a port, write a second Service for some.")
 @click.option("--with-secrets", is_flag=True, help="Write private keys too, as Secrets.")
-@click.option("--experimental/--standard", default=True, show_default=True, help="The channel of Gateway API to write for.")
+@click.option(
+    "--experimental/--standard", default=True, show_default=True, help="The Gateway API channel of the written objects."
+)
 @click.option("--probe", is_flag=True, help="Connect to the backends in question and propose answers, as comments.")
-@target.output("text", "json", "markdown", "sarif", help="The report's format. Other than text: to standard output.")
+@target.output("text", "json", "markdown", "sarif", help="The report's format; others than text go to standard output.")
 @_systems_options
 @target.options
 def command(
@@ -139,18 +146,18 @@ def command(
 ) -> None:
     """Import the configuration of another gateway: routes, listeners, and above all how backends are verified.
 
-    SYSTEM is one of those below, or auto, which finds out by itself. PATH is a file or a folder; - is standard input. Without
-    PATH, reads the cluster of --context, with your permissions: what you may not read is named, and only the Secrets
-    that are referred to are read.
+    SYSTEM is one of those below, or auto, which detects it. PATH is a file or a folder; - is standard input. Without PATH,
+    reads the cluster of --context with your permissions. It names the kinds that you may not read, and reads only the Secrets
+    that objects refer to.
 
-    Objects go to standard output, or to DIR/objects; the report to standard error. For each backend it says what the old
-    gateway checked, what its configuration seems to say, and what is checked now. A backend that had TLS always gets a
-    BackendTLSPolicy. If its certificate was not verified, the policy fails closed until you decide, in decisions.yaml:
-    a CA and a name, a pin, or a waiver with a reason. A route whose login, IP list or other access control is lost answers
-    500 until you open it there. Keep that file in git; the next import reads it.
+    Objects go to standard output, or to DIR/objects; the report to standard error. For each backend it lists the checks of the
+    old gateway, those that its configuration suggests, and those of the new gateway. A backend that had TLS always gets a
+    BackendTLSPolicy. If its certificate was not verified, the policy fails closed until you decide, in decisions.yaml: a CA
+    and a name, a pin, or a waiver with a reason. A route whose login, IP list or other access control is lost answers 500
+    until you open it there. Keep that file in git; the next import reads it.
 
-    Exits with 0 if nothing is left to decide and nothing that was served is lost, with 3 if the report has a line of severity
-    error or high that --accept does not name, or nothing is written, with 1 if not everything could be read.
+    Exits with 0 if no decision is open and all traffic is still served. Exits with 3 if the report has a line of severity
+    error or high that --accept does not name, or if it writes nothing; with 1 if it could not read everything.
 
     \b
     Examples:
@@ -202,7 +209,7 @@ def command(
 def _read(
     system: str, paths: tuple[str, ...], settings: ImportSettings, cluster: target.ClusterOptions, progress: Any
 ) -> tuple[list[System], ImportInput]:
-    """Returns the systems to import from, and the input with what they have read of it."""
+    """Returns the systems to import from, and the input with the fields that they have read."""
     from lasthop_import.registry import detected
     from lasthop_import.run import read
 
@@ -229,7 +236,7 @@ def _read_paths(
         raise click.UsageError("both files and a cluster are given; remove one of them")
     found = from_paths(paths, cluster.namespace or "default", progress)
     if not found.documents and not found.problems:
-        raise click.ClickException(f"there is no object in {', '.join(paths)}")
+        raise click.ClickException(f"no objects in {', '.join(paths)}")
     progress("Importing", 0, 1)
     return found._replace(reading=interpret(found))
 
@@ -246,13 +253,13 @@ def _read_cluster(
 
 
 def _check_detected(chosen: list[System], found: ImportInput) -> None:
-    """Raises if no object is of a known system."""
+    """Raises if no object belongs to a known system."""
     if not found.documents and found.problems:
-        file, line, message = found.problems[0]
-        raise click.ClickException(f"there is nothing to import: {file}{f':{line}' if line else ''} {message}")
+        file, line, message, _ = found.problems[0]
+        raise click.ClickException(f"nothing to import: {file}{f':{line}' if line else ''} {message}")
     if not chosen:
         known = ", ".join(SYSTEMS)
-        raise click.ClickException(f"no object is of a known system; if you know which it is, name it: {known}")
+        raise click.ClickException(f"no object belongs to a known system; if you know the system, name it: {known}")
 
 
 def _settings(options: dict[str, Any], accepted: tuple[str, ...], *, in_cluster: bool) -> ImportSettings:
@@ -296,4 +303,4 @@ def _next(result: ImportResult, folder: Path | None, paths: tuple[str, ...]) -> 
     lines = ["", f"wrote {folder}/objects, {folder}/decisions.yaml, {folder}/REPORT.md"]
     if result.questions:
         lines.append(f"Answer the questions in {folder}/decisions.yaml, then run the same command again.")
-    return [*lines, f"See what is left: lasthop check {folder}/objects"]
+    return [*lines, f"Check the result: lasthop check {folder}/objects"]

@@ -20,11 +20,11 @@ from lasthop_import.writer.text import render
 DECISIONS: Final = "decisions.yaml"
 REPORT: Final = "REPORT.md"
 OBJECTS: Final = "objects"
-DIGEST: Final = "# sha256 of what follows: "
+DIGEST: Final = "# sha256 of the text below: "
 
 
 def load_decisions(file: Path | None, folder: Path | None) -> Decisions:
-    """Reads the decisions of a file, or of an earlier import in the folder, and the files that they name."""
+    """Reads the decisions from a file, or from an earlier import in the folder, and the files that they name."""
     if folder and folder.exists():
         _check_folder(folder)
     path = file or (folder / DECISIONS if folder and (folder / DECISIONS).exists() else None)
@@ -41,11 +41,11 @@ def load_decisions(file: Path | None, folder: Path | None) -> Decisions:
 
 
 def _check_folder(folder: Path) -> None:
-    """Raises an error if a folder holds other files than those of an import."""
+    """Raises if a folder contains other files than those of an import."""
     ours = {DECISIONS, REPORT, OBJECTS}
     others = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
     if others and not ours & set(others):
-        raise click.ClickException(f"{folder} is not empty and holds no earlier import; choose another --to DIR")
+        raise click.ClickException(f"{folder} is not empty and contains no earlier import; choose another --to DIR")
 
 
 def write_folder(
@@ -77,9 +77,10 @@ def _write_objects(folder: Path, result: ImportResult) -> list[Path]:
     edited = []
     for file in OutputFile:
         path = folder / file
+        path.with_name(f"{file}.new").unlink(missing_ok=True)
         if objects := result.of_file(file):
             text = _with_heading(render(objects), result.systems)
-            if _is_edited(path) and path.read_text() != text:
+            if _is_edited(path) and path.read_bytes() != text.encode():
                 edited.append(path)
                 path = path.with_name(f"{path.name}.new")
             path.touch(mode=0o600 if file is OutputFile.SECRETS else 0o644)
@@ -102,6 +103,6 @@ def _is_edited(path: Path) -> bool:
     """Returns whether a file has a digest of an earlier import that does not fit its text."""
     if not path.exists():
         return False
-    _, _, rest = path.read_text().partition("\n")
-    digest, _, body = rest.partition("\n")
-    return digest != f"{DIGEST}{hashlib.sha256(body.encode()).hexdigest()}"
+    _, _, rest = path.read_bytes().replace(b"\r\n", b"\n").partition(b"\n")
+    digest, _, body = rest.partition(b"\n")
+    return digest != f"{DIGEST}{hashlib.sha256(body).hexdigest()}".encode()

@@ -1,4 +1,4 @@
-"""Tries the backends that an import has questions about, and proposes answers. It never decides."""
+"""Connects to the backends of open questions, and proposes answers. It never decides."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from lasthop_import.settings import ImportSettings
 TIMEOUT: Final = 5.0
 AT_ONCE: Final = 8
 MOST_CAS: Final = 8
-"""CAs of the input that are tried with each backend, besides the system's."""
+"""Limit of CAs from the input to try with each backend, besides the system's."""
 
 
 class ProbedAnswer(NamedTuple):
     answer: str
-    """As decisions.yaml has it."""
+    """In the syntax of decisions.yaml."""
     trust: Trust
 
 
 def proposals(result: ImportResult, documents: Sequence[Document], settings: ImportSettings) -> dict[str, tuple[str, ...]]:
-    """Connects to one endpoint of each port in question; returns what was seen there, in lines, by port."""
+    """Connects to one endpoint of each port in question; returns lines with the observations, by port."""
     engine = engine_of(result, settings.now, serving_mode(settings))
     inputs = Inputs(documents)
     outside = {
@@ -67,7 +67,7 @@ def proposals(result: ImportResult, documents: Sequence[Document], settings: Imp
 
 
 def with_probes(result: ImportResult, seen: Mapping[str, tuple[str, ...]]) -> ImportResult:
-    """Returns the result with what was seen at the ports in question."""
+    """Returns the result with observations of the ports in question."""
     notes = [
         Note(Category.DECISION, "probed", "; ".join(lines), target=port, severity=NoteSeverity.INFO)
         for port, lines in seen.items()

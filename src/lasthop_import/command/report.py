@@ -18,9 +18,9 @@ from lasthop_import.notes import SEVERITIES, Category, Note, NoteSeverity, Sourc
 from lasthop_import.result import SERIOUS, ImportResult, ReportRow
 
 MEANING: Final = {
-    Category.DECISION: "Decisions needed: these backends fail closed until decisions.yaml says more",
+    Category.DECISION: "Decisions needed: these backends fail closed until you decide in decisions.yaml",
     Category.TODO: "To do: something is missing, and a placeholder is written",
-    Category.BELIEVED: "Not as it seems: the old gateway did less than its configuration says",
+    Category.BELIEVED: "Weaker than it seems: the old gateway did less than its configuration suggests",
     Category.ACCESS_CONTROL: "Access control that is not carried over",
     Category.LOOSENED: "Loosened: the new gateway accepts what the old one refused",
     Category.TIGHTENED: "Tightened: the new gateway refuses what the old one accepted",
@@ -30,7 +30,7 @@ MEANING: Final = {
     Category.SKIPPED: "Skipped: not of this gateway",
 }
 FOLDED: Final = 3
-"""Notes of one reason that are still shown one by one."""
+"""Limit of notes with one reason that are shown separately."""
 COLOURS: Final = {NoteSeverity.ERROR: "red", NoteSeverity.HIGH: "red", NoteSeverity.WARNING: "yellow"}
 SARIF_LEVELS: Final = {
     NoteSeverity.ERROR: "error",
@@ -63,7 +63,7 @@ class ImportReport(NamedTuple):
     @classmethod
     def of(cls, result: ImportResult, exit_code: int, accepted: Iterable[str] = ()) -> ImportReport:
         sources = {note.source for note in result.notes if note.source} | {row.source for row in result.rows}
-        # One document after the other: the lines of only one are kept.
+        # Handles one document after the other, so that only the lines of one stay in memory.
         ordered = sorted(sources, key=lambda each: (each.document.text.name, each.document.span))
         places = {each: FileLine(each.document.text.name, each.document.line(each.path)) for each in ordered}
         return cls(result, places, exit_code, tuple(accepted))
@@ -113,7 +113,7 @@ def _note_blocks(report: ImportReport) -> Iterator[list[str]]:
 
 
 def _folded(notes: Iterable[Note]) -> Iterator[tuple[Note, int]]:
-    """Yields notes, and how many others each stands for: notes of one reason that need no action are one line."""
+    """Yields notes with the number of others that each represents: notes of one reason that need no action share a line."""
     found: dict[tuple[object, ...], list[Note]] = {}
     for note in notes:
         key = (note.level, note.reason) if note.level not in SERIOUS else (id(note),)
@@ -181,7 +181,7 @@ def as_json(report: ImportReport) -> str:
         "decisions": [{"port": each.port, "reason": each.reason, "was": each.was} for each in result.questions],
         "closed": [{"route": each.port, "was": each.was} for each in result.closed],
         "objects": [each.name for each in result.objects],
-        "problems": [each._asdict() for each in result.problems],
+        "problems": [{"file": each.file, "line": each.line, "message": each.message} for each in result.problems],
     }
     return json.dumps(document, indent=2)
 

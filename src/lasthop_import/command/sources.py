@@ -18,14 +18,16 @@ from lasthop.edge.sources.files.folder import FilesError, TooLarge, UnreadableFi
 from lasthop.edge.sources.kubernetes.snapshot import look, plain
 from lasthop_import.documents import Document, ReadTexts, SourceText, Unparsable, read_texts
 from lasthop_import.inputs import SHARED
-from lasthop_import.run import SystemsRead
+from lasthop_import.run import READ_ALONG, SystemsRead
 from lasthop_import.settings import Progress, System
 
 STDIN: Final = "-"
 MAX_FILE: Final = 512 * 1024 * 1024
-"""Bytes of a file. More than files mode takes: it is read once, and blocks nothing else."""
+"""Maximum bytes of a file. Higher than in files mode, because the import reads it once and blocks nothing else."""
 ROUNDS: Final = 4
-"""Rounds of fetching Secrets from a cluster: an object that was fetched may name another one."""
+"""Maximum rounds of fetching Secrets from a cluster: a fetched object may refer to another one."""
+HARMLESS: Final = (*READ_ALONG, "GatewayClass", "ReferenceGrant")
+"""Kinds that restrict nothing: what is missing of them is unknown, or refused."""
 PLURALS: Final = {"Secret": "secrets", "ConfigMap": "configmaps"}
 
 
@@ -33,9 +35,9 @@ class ImportInput(NamedTuple):
     documents: tuple[Document, ...]
     problems: tuple[Unparsable, ...] = ()
     hidden: Mapping[Key, str] = MappingProxyType({})
-    """Objects that may not be read, and why."""
+    """Objects that the user may not read, with reasons."""
     reading: SystemsRead | None = None
-    """The result of reading a cluster, from which single objects were fetched."""
+    """The input from a cluster, including objects that were fetched one by one."""
 
 
 def from_paths(paths: Sequence[str], namespace: str, progress: Progress) -> ImportInput:
@@ -114,7 +116,7 @@ async def from_cluster(
 async def _listed(
     client: Client, namespace: str, systems: Sequence[System], text: SourceText, progress: Progress
 ) -> ImportInput:
-    """Returns the objects of all kinds that the systems read, and which kinds may not be listed."""
+    """Returns the objects of all kinds that the systems read, and the kinds that the user may not list."""
     kinds = {(kind.group, kind.kind): kind for system in systems for kind in (*system.kinds, *SHARED)}
     progress("Listing the cluster", 0, len(kinds))
     listed = await look(client, kinds.values(), namespace, beyond=False)
@@ -124,7 +126,7 @@ async def _listed(
     for result in listed.values():
         if result.refusal is not None and not result.items:
             message = f"you may not list {result.kind.plural} {where}, so they are not imported"
-            problems.append(Unparsable(text.name, 0, message))
+            problems.append(Unparsable(text.name, 0, message, hides=result.kind.kind not in HARMLESS))
         documents += [Document(_versioned(result.kind, result.path, plain(result.kind, item)), text) for item in result.items]
     return ImportInput(tuple(documents), tuple(problems))
 

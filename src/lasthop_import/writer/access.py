@@ -18,7 +18,7 @@ import msgspec
 from lasthop.base.api.documents import Json
 from lasthop.base.api.routes import HTTPRouteTimeouts
 from lasthop_import.decisions import Decisions, Question
-from lasthop_import.documents import Document, mappings
+from lasthop_import.documents import Document, Unparsable, mappings
 from lasthop_import.model import Imported, ImportedRule
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.settings import ImportSettings
@@ -47,6 +47,7 @@ INSTANCE_WIDE: Final = frozenset(
 )
 """Kinds whose settings apply to routes of any namespace, without naming them."""
 CLOSED: Final = "closed"
+UNREADABLE: Final = "unreadable-input"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 
 
@@ -77,8 +78,16 @@ def access_loss(
     rules: set[int] = set()
     reasons: dict[Document, list[str]] = {}
     accepted: set[int] = set()
+    plain = {id(rule) for rule in imported.rules if any(hop.tls is None for hop in rule.all_hops)}
+    plain_copies = {hop.source.document for hop in imported.hops if hop.tls is None}
     for note in lost:
         concerned = finder.concerned(None if note.everywhere else note.source)
+        if note.hides_tls:
+            concerned = [
+                each._replace(rules=each.rules & plain)
+                for each in concerned
+                if each.rules & plain or (not each.rules and each.document in plain_copies)
+            ]
         shut = [each for each in concerned if each.document.name not in decisions.opened]
         if note.category in settings.accepted or note.reason in settings.accepted or (concerned and not shut):
             accepted.add(id(note))
@@ -87,13 +96,21 @@ def access_loss(
             rules |= each.rules
             reasons.setdefault(each.document, []).append(note.reason)
     closed = sorted(reasons, key=lambda each: each.name)
-    questions = tuple(_question(each, reasons[each]) for each in closed)
+    asked = [each for each in closed if {*reasons[each]} != {UNREADABLE}]
+    questions = tuple(_question(each, reasons[each]) for each in asked)
     weighed = [
         msgspec.structs.replace(each, severity=NoteSeverity.WARNING) if id(each) in accepted else each for each in notes
     ]
     hops = frozenset(id(hop) for rule in imported.rules if id(rule) in rules for hop in rule.all_hops)
-    notes = (*weighed, *(_note(each, reasons[each]) for each in closed))
+    notes = (*weighed, *(_note(each, reasons[each]) for each in asked))
     return AccessLoss(frozenset(rules), hops, frozenset(reasons), notes, questions)
+
+
+def unreadable(problems: Iterable[Unparsable]) -> Iterator[Note]:
+    """Yields the note about input that cannot be read, if it may restrict access. It closes all routes."""
+    if any(each.hides for each in problems):
+        text = "part of the input cannot be read; it may restrict access or verify backends, so all routes are closed"
+        yield Note(Category.ACCESS_CONTROL, UNREADABLE, text, remedy="Correct it, or leave it out of the input.")
 
 
 def _note(document: Document, reasons: Sequence[str]) -> Note:
@@ -211,13 +228,14 @@ class _Finder:
 
     def _named_by(self, document: Document) -> Iterator[Document]:
         """Yields the objects whose requests an object restricts by name."""
-        names = _names(_included(document.spec))
+        named = set(_included(document.spec))
+        names = {name for name, _ in named}
         yield from (
             each
             for each in self._documents
-            if each is not document
-            and each.bare_name in names
-            and names
+            if named
+            and each is not document
+            and {(each.bare_name, ""), (each.bare_name, each.kind)} & named
             and (each.namespace == document.namespace or each.namespace in names)
         )
 
@@ -235,6 +253,16 @@ def _related(rule: tuple[str | int, ...], field: tuple[str | int, ...]) -> bool:
     return field[: len(rule)] == rule or (len(around) > 2 and rule[: len(around)] == around)
 
 
+def _references(value: Any) -> Iterator[tuple[str, str]]:
+    for each in value if isinstance(value, list) else [value]:
+        match each:
+            case {"kind": str(kind), "name": str(name)}:
+                yield name, kind
+                yield from ((namespace, "") for namespace in _texts(each.get("namespace")))
+            case _:
+                yield from ((name, "") for name in _names(_texts(each)))
+
+
 def _names(texts: Iterable[str]) -> set[str]:
     return {name for text in texts for name in _NAME.findall(text)}
 
@@ -250,10 +278,11 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(below)
 
 
-def _included(value: Any) -> Iterator[str]:
+def _included(value: Any) -> Iterator[tuple[str, str]]:
+    """Yields names that an object includes, each with its kind, which is empty if any kind may be meant."""
     if isinstance(value, Mapping):
         for key, below in value.items():
-            yield from _texts(below) if key in INCLUDING else _included(below)
+            yield from _references(below) if key in INCLUDING else _included(below)
     elif isinstance(value, list):
         for below in value:
             yield from _included(below)

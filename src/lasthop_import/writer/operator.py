@@ -49,7 +49,7 @@ def write_profiles(context: WriterContext, gateways: Iterable[ObjectName], *, wa
         objects.add(OutputFile.OPERATOR, _profile(settings, namespace), (), () if settings.allow_waivers else (NOT_ALLOWED,))
     text = "waivers are in force once the Gateway's GatewayProfile allows them; until then they fail closed"
     remedy = "Ask the operator to allow them, or, as the operator, import with --allow-waivers."
-    note = Note(Category.TODO, "waivers-not-allowed", text, remedy=remedy, severity=NoteSeverity.WARNING)
+    note = Note(Category.TODO, "waivers-not-allowed", text, remedy=remedy)
     return StageOutput(objects=tuple(objects.objects), notes=() if settings.allow_waivers else (note,))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lasthop_judge.certificates import Recipe
-from lasthop_judge.model import Case, Expected, Policy, Requirement, Serving
+from lasthop_judge.model import Case, CasePort, CaseService, Expected, Policy, Requirement, Serving
 
 PASSES, REFUSED, REFUSED_5XX, PLAINTEXT, IGNORED = (
     Expected.PASSES,
@@ -18,6 +18,11 @@ PASSES, REFUSED, REFUSED_5XX, PLAINTEXT, IGNORED = (
 
 def serves(certificate: Recipe | None, *chain: Recipe, **settings: Any) -> Serving:
     return Serving(certificate, chain, **settings)
+
+
+def neutral(serving: Serving) -> dict[str, Any]:
+    """A port for cases of plaintext: implementations may take a number like 443 or a name like https for a protocol."""
+    return {"services": (CaseService(ports=(CasePort("web", 8080, serving),)),), "port": "web"}
 
 
 def shown(

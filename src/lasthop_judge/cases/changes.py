@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from lasthop_judge import requirements as r
-from lasthop_judge.cases.build import PASSES, PLAINTEXT, REFUSED, REFUSED_5XX, serves
+from lasthop_judge.cases.build import PASSES, PLAINTEXT, REFUSED, REFUSED_5XX, neutral, serves
 from lasthop_judge.cases.chains import below
 from lasthop_judge.cases.trust import GARBAGE
 from lasthop_judge.certificates import CA, OTHER_CA, leaf
@@ -198,7 +198,7 @@ CASES: Final = (
         "a policy is added to a plaintext backend",
         r.CONNECT,
         put("the policy is added", PASSES, Policy(), sni=HOSTNAME),
-        serving=ANY,
+        **neutral(ANY),
         policies=(),
         expect=PLAINTEXT,
     ),
@@ -207,7 +207,7 @@ CASES: Final = (
         "a policy with another CA is added to a plaintext backend",
         r.VERIFY,
         put("the policy is added", REFUSED, Policy()),
-        serving=serves(below(OTHER_CA), both=True),
+        **neutral(serves(below(OTHER_CA), both=True)),
         policies=(),
         expect=PLAINTEXT,
     ),
@@ -217,7 +217,7 @@ CASES: Final = (
         r.NO_POLICY,
         Step("the policy is deleted", PLAINTEXT, remove=(Policy(),)),
         put("the policy is created again", PASSES, Policy(), sni=HOSTNAME),
-        serving=ANY,
+        **neutral(ANY),
     ),
     change(
         "invalid-mended",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from lasthop_judge import requirements as r
-from lasthop_judge.cases.build import IGNORED, PASSES, PLAINTEXT, REFUSED, REFUSED_5XX, serves
+from lasthop_judge.cases.build import IGNORED, PASSES, PLAINTEXT, REFUSED, REFUSED_5XX, neutral, serves
 from lasthop_judge.cases.chains import below
 from lasthop_judge.certificates import OTHER_CA, Recipe, leaf
 from lasthop_judge.model import (
@@ -287,7 +287,14 @@ PROTOCOLS: Final = (
         Serving(None),
     ),
     Case("protocols/http-h2", "HTTPRoute: a backend that offers h2 and http/1.1", r.CONNECT, PASSES, H2, sni=HOSTNAME),
-    Case("protocols/no-policy", "no policy: plaintext", r.NO_POLICY, PLAINTEXT, serves(leaf(HOSTNAME), both=True), ()),
+    Case(
+        "protocols/no-policy",
+        "no policy: plaintext",
+        r.NO_POLICY,
+        PLAINTEXT,
+        policies=(),
+        **neutral(serves(leaf(HOSTNAME), both=True)),
+    ),
     Case(
         "protocols/grpc-alpn",
         "GRPCRoute: ALPN offers h2",

@@ -8,6 +8,8 @@ import dataclasses
 import datetime
 import re
 import secrets
+import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -29,6 +31,8 @@ FORMATS: Final = ("text", "json", "junit", "markdown", "html")
 SUFFIXES: Final = {".txt": "text", ".json": "json", ".xml": "junit", ".md": "markdown", ".html": "html"}
 ADAPTERS: Final = ("auto", "none", "lasthop", "envoy-gateway")
 IMAGE: Final = "lasthop"
+START_WITHIN: Final = 600.0
+"""Seconds for the gateway outside a cluster to be started."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +59,7 @@ class RunOptions:
 @click.option("--dial", metavar="HOST", default="", help="Reach Gateways there, not at the address in their status.")
 @click.option("--version-judged", metavar="TEXT", default="", help="Version of the implementation, for the report.")
 @click.option("--patience", type=click.FloatRange(5), default=60, show_default=True, help="Seconds for a change to show.")
-@click.option("--keep", is_flag=True, help="Leave the namespace as it is at the end.")
+@click.option("--keep", is_flag=True, help="At the end keep the namespace, or the backend on this machine.")
 @click.option(
     "--report",
     "files",
@@ -98,8 +102,9 @@ def command(
     targeted backend), open (a request reached a backend although its connection must fail), closed (a request failed that
     must succeed), status. Cases that need a feature which the GatewayClass does not claim do not run.
 
-    Exits with 0 if no case failed, otherwise by the worst fault: 6 plaintext, 5 open, 4 closed, 3 status; 1 if the run
-    failed, or some cases did not run because the gateway did not serve their routes or the cluster rejected their objects.
+    Exits with 0 if cases passed and none failed, otherwise by the worst fault: 6 plaintext, 5 open, 4 closed, 3 status.
+    Exits with 1 if the run failed or no case passed. The same holds if cases did not run because the gateway did not serve
+    their routes or accepted no valid certificate, or because the cluster rejected their objects.
 
     \b
     Examples:
@@ -109,6 +114,7 @@ def command(
       lasthop judge --list --cases ^changes/
     """
     from lasthop_judge.report.document import report_of
+    from lasthop_judge.run import with_controls
 
     chosen = _selected(cases)
     renderings = [(path, _format_of(path)) for path in files]
@@ -121,19 +127,23 @@ def command(
         raise click.UsageError("give --gateway-class for a cluster, or --address and --write for a gateway outside one")
     if adapter == "auto" and address:
         adapter = "none" if gateway_class else "lasthop"
-    order = RunOptions(chosen, adapter, features, _patience(patience), gateway_class or "lasthop")
-    begun = time.monotonic()
-    if address and folder:
-        verdicts, gateway = _outside(order, host_port(address, "--address"), folder)
-    else:
-        verdicts, gateway = _inside(order, kubeconfig, context, namespace, backend_image, dial, keep)
-    seconds = round(time.monotonic() - begun, 1)
-    date = f"{datetime.datetime.now(datetime.UTC):%F}"
-    report = report_of(dataclasses.replace(gateway, seconds=seconds, date=date, version=version_judged), verdicts)
-    click.echo(_rendered(report, output))
-    for path, name in renderings:
-        with _writing(path):
-            path.write_text(_rendered(report, name) + "\n")
+    order = RunOptions(with_controls(chosen), adapter, features, _patience(patience), gateway_class or "lasthop")
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # a cancelled CI job cleans up as well
+    with contextlib.ExitStack() as running:
+        if address and folder:
+            verdicts, gateway = _outside(order, host_port(address, "--address"), folder, running)
+        else:
+            verdicts, gateway = _inside(order, kubeconfig, context, namespace, backend_image, dial, keep)
+        date = f"{datetime.datetime.now(datetime.UTC):%F}"
+        report = report_of(dataclasses.replace(gateway, date=date, version=version_judged), verdicts)
+        click.echo(_rendered(report, output))
+        for path, name in renderings:
+            with _writing(path):
+                path.write_text(_rendered(report, name) + "\n")
+        if keep and address:
+            note("The backend keeps running; Ctrl-C ends it")
+            with contextlib.suppress(KeyboardInterrupt):
+                threading.Event().wait()
     if report.exit_code:
         raise click.exceptions.Exit(report.exit_code)
 
@@ -212,22 +222,25 @@ def _list(cases: Sequence[Case], output: str) -> None:
     for case in cases:
         steps = "".join(f"; {step.title}: {step.expect}" for step in case.steps)
         click.echo(f"{case.id:<44} {case.title}: {case.expect}{steps}")
-        click.echo(f"{'':<44} {case.requirement.source}")
+        click.echo(f"{'':<44} {case.requirement.source}; can find: {', '.join(case.severities)}")
     click.echo(f"{len(cases)} cases")
 
 
-def _claimed(order: RunOptions, published: Sequence[str]) -> tuple[frozenset[str] | None, str]:
+def _claimed(order: RunOptions, published: Sequence[str], unpublished: str) -> tuple[frozenset[str] | None, str]:
     if order.features is not None:
         return frozenset(order.features.split(",")), "Features as given by --features"
     if published:
         return frozenset(published), "Features as the GatewayClass claims them"
-    return None, "The GatewayClass claims no features; every one is judged as claimed"
+    return None, f"{unpublished}; every one is judged as claimed"
 
 
 # --- outside a cluster ------------------------------------------------------------------------------------------------
 
 
-def _outside(order: RunOptions, address: tuple[str, int], folder: Path) -> tuple[list[CaseVerdict], JudgedGateway]:
+def _outside(
+    order: RunOptions, address: tuple[str, int], folder: Path, running: contextlib.ExitStack
+) -> tuple[list[CaseVerdict], JudgedGateway]:
+    """`running` ends the backend."""
     from lasthop_judge.adapters import ADAPTERS as KNOWN
     from lasthop_judge.certificates import Issuer
     from lasthop_judge.files import LOOPBACK, FilesTestbed, backend_process
@@ -237,22 +250,37 @@ def _outside(order: RunOptions, address: tuple[str, int], folder: Path) -> tuple
 
     spelling = KNOWN[order.adapter]
     issuer, (host, first) = Issuer(), address
-    claimed, source = _claimed(order, ())
-    with backend_process(servings(order.cases), issuer) as backend, _Progress() as progress:
-        settings = RunSettings(
-            "judge", order.gateway_class, spelling, issuer, backend.ports, {}, LOOPBACK, bind=host, dated=True
-        )
-        chosen = choose(order.cases, claimed, settings)
-        wanted = wanted_listeners(chosen.cases, gateways(settings, chosen.cases))
-        settings = dataclasses.replace(settings, listeners={each: first + number for number, each in enumerate(wanted)})
-        testbed = FilesTestbed(folder, settings, backend.control)
-        with _writing(folder):
-            testbed.write(chosen.cases)
-        note(f"wrote the objects of {len(chosen.cases)} cases to {folder}; start the gateway on it, or leave it running")
+    claimed, source = _claimed(order, (), "No features are published outside a cluster")
+    backend = running.enter_context(backend_process(servings(order.cases), issuer))
+    settings = RunSettings("judge", order.gateway_class, spelling, issuer, backend.ports, {}, LOOPBACK, bind=host, dated=True)
+    chosen = choose(order.cases, claimed, settings)
+    wanted = wanted_listeners(chosen.cases, gateways(settings, chosen.cases))
+    settings = dataclasses.replace(settings, listeners={each: first + number for number, each in enumerate(wanted)})
+    testbed = FilesTestbed(folder, settings, backend.control)
+    with _writing(folder):
+        testbed.write(chosen.cases)
+    note(f"Wrote the objects of {len(chosen.cases)} cases to {folder}. Start the gateway on it, or leave it running")
+    _await_gateway(address)
+    begun = time.monotonic()
+    with _Progress() as progress:
         verdicts = asyncio.run(judge(testbed, settings, chosen, order.patience, progress))
+    seconds = round(time.monotonic() - begun, 1)
     method = "Outside a cluster, by traffic alone"
     named = f"Gateway at {host}:{first}"
-    return verdicts, JudgedGateway(named, adapter=spelling.name, features=source, method=method)
+    return verdicts, JudgedGateway(named, adapter=spelling.name, features=source, method=method, seconds=seconds)
+
+
+def _await_gateway(address: tuple[str, int]) -> None:
+    """Waits for the person who starts the gateway in another terminal."""
+    from lasthop_judge.client import accepts
+
+    deadline = time.monotonic() + START_WITHIN
+    while not accepts(address):
+        if time.monotonic() > deadline:
+            raise click.ClickException(
+                f"nothing has listened at {address[0]}:{address[1]} for {START_WITHIN / 60:.0f} minutes"
+            )
+        time.sleep(0.3)
 
 
 # --- in a cluster -----------------------------------------------------------------------------------------------------
@@ -299,10 +327,11 @@ async def _judged_inside(
     from lasthop_judge.report.document import JudgedGateway
     from lasthop_judge.run import choose, judge
 
+    begun = time.monotonic()
     async with Client(access) as client:
         controller, published = await cluster.gateway_class(client, order.gateway_class)
         spelling = adapter_of(controller) if order.adapter == "auto" else KNOWN[order.adapter]
-        claimed, source = _claimed(order, published)
+        claimed, source = _claimed(order, published, "The GatewayClass claims no features")
         settings = RunSettings(name, order.gateway_class, spelling, Issuer(), {}, {})
         chosen = choose(order.cases, claimed, settings)
         wanted = wanted_listeners(chosen.cases, gateways(settings, chosen.cases))
@@ -314,6 +343,7 @@ async def _judged_inside(
                 testbed = cluster.ClusterTestbed(client, settings, image, dial)
                 await testbed.start(chosen.cases, progress)
                 verdicts = await judge(testbed, testbed.settings, chosen, order.patience, progress)
+    method, seconds = "In a cluster, by traffic and status", round(time.monotonic() - begun, 1)
     return verdicts, JudgedGateway(
-        order.gateway_class, controller, adapter=spelling.name, features=source, method="In a cluster, by traffic and status"
+        order.gateway_class, controller, adapter=spelling.name, features=source, method=method, seconds=seconds
     )

@@ -8,15 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-import yaml
-
-from lasthop_judge.model import Area, CaseVerdict, FaultSeverity, Json, Outcome
+from lasthop_judge.model import Area, CaseVerdict, FaultSeverity, Outcome
 
 VERSION: Final = 1
 EXIT_CODES: Final = {FaultSeverity.PLAINTEXT: 6, FaultSeverity.OPEN: 5, FaultSeverity.CLOSED: 4, FaultSeverity.STATUS: 3}
 """By the worst fault; 0 without one."""
-UNSERVED: Final = 1
-"""No fault, but the gateway did not serve some routes, so their backend connections were not tested."""
+UNJUDGED: Final = 1
+"""No fault, but nothing was judged, or some cases were not although they should have been."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,28 +57,13 @@ class RunReport:
 
     @property
     def exit_code(self) -> int:
-        unserved = UNSERVED if any(each.unserved for each in self.verdicts) else 0
-        return max((EXIT_CODES[each] for each in self.severities), default=unserved)
+        judged = self.count(Outcome.PASS) and not any(each.unserved for each in self.verdicts)
+        return max((EXIT_CODES[each] for each in self.severities), default=0 if judged else UNJUDGED)
 
 
 def report_of(gateway: JudgedGateway, verdicts: Sequence[CaseVerdict]) -> RunReport:
     order = list(Area)
     return RunReport(gateway, tuple(sorted(verdicts, key=lambda each: (order.index(each.case.area), each.case.id))))
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes text of several lines as a literal block, so that certificates can be copied."""
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _text)
-
-
-def as_yaml(documents: Sequence[Json]) -> str:
-    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False)
 
 
 def as_json(report: RunReport) -> str:

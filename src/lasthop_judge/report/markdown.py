@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lasthop_judge.model import CaseVerdict, Outcome
-from lasthop_judge.report.document import RunReport, as_yaml
+from lasthop_judge.objects import as_yaml
+from lasthop_judge.report.document import RunReport
 from lasthop_judge.report.text import summary
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import jinja2
 
 from lasthop_judge.model import Outcome
-from lasthop_judge.report.document import RunReport, as_yaml
+from lasthop_judge.objects import as_yaml
+from lasthop_judge.report.document import RunReport
 from lasthop_judge.report.text import summary
 
 

@@ -114,7 +114,7 @@ def test_wrapped_base64_is_read_as_the_api_server_reads_it() -> None:
     assert obj.data.get("a") == b"x" * 100
 
 
-def test_what_is_wrong_with_a_secret_never_shows_its_values() -> None:
+def test_problems_of_a_secret_never_show_its_values() -> None:
     for text in ("data: {a: hunter2!}", "stringData: {a: [hunter2]}", "data: hunter2", "type: [hunter2]"):
         problems = refused(secret(text))
         assert problems

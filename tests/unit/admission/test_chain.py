@@ -23,7 +23,7 @@ def test_a_version_that_is_not_served_names_those_that_are() -> None:
     assert "gateway.networking.k8s.io/v1 or gateway.networking.k8s.io/v1alpha3" in problem.remedy
 
 
-def test_a_document_without_kind_says_so() -> None:
+def test_a_document_without_kind_has_a_clear_error() -> None:
     assert refused("metadata: {name: x}") == [
         ("apiVersion", "required field is missing"),
         ("kind", "required field is missing"),
@@ -156,7 +156,7 @@ def test_bad_metadata_is_refused_at_its_field(metadata: str, where: str) -> None
     assert [place for place, _ in refused(text)] == [where]
 
 
-def test_what_only_an_api_server_writes_is_tolerated() -> None:
+def test_fields_of_the_api_server_are_tolerated() -> None:
     extra = "uid: x, resourceVersion: '5', selfLink: /x, managedFields: [{manager: kubectl}], generation: 7"
     kept = stored(service().replace("namespace: shop", f"namespace: shop, {extra}"))
     assert kept["metadata"]["generation"] == 1

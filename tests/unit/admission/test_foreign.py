@@ -45,7 +45,7 @@ def test_kinds_of_others_are_left_out(kind: str, version: str) -> None:
         ("PinSets", "lasthop.dev/v1"),
     ],
 )
-def test_what_may_be_meant_as_ours_is_not_left_out(kind: str, version: str) -> None:
+def test_documents_that_are_probably_ours_are_not_left_out(kind: str, version: str) -> None:
     assert foreign_kind({"kind": kind, "apiVersion": version}) == ""
 
 

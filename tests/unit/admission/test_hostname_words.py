@@ -28,7 +28,7 @@ PRECISE, WILDCARD = sorted(HOSTNAMES, key=HOSTNAMES.__getitem__)
         ("a b", "is not a DNS name", "Write a name such as api.example."),
     ],
 )
-def test_what_is_wrong_with_a_hostname_and_what_to_write(written: str, said: str, instead: str) -> None:
+def test_errors_of_hostnames_have_a_remedy(written: str, said: str, instead: str) -> None:
     assert not re.match(PRECISE, written)
     found = hostname_problem(written, PRECISE)
     assert found is not None and said in found[0] and found[1] == instead

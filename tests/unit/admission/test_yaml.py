@@ -1,4 +1,4 @@
-"""Reading YAML as kubectl does, and surviving what is not YAML."""
+"""Reads YAML as kubectl does, and rejects other texts without a crash."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_documents_before_a_syntax_error_are_kept_and_the_rest_is_known_to_be_mi
         (b"<<: 5\n", 1, "<<"),
     ],
 )
-def test_what_is_not_a_document_is_said_with_its_line(text: bytes, line: int, words: str) -> None:
+def test_a_text_that_is_not_a_document_is_reported_with_its_line(text: bytes, line: int, words: str) -> None:
     parsed = parse(text)
     assert not parsed.complete
     assert parsed.mistakes[-1].line == line
@@ -159,7 +159,7 @@ def test_the_first_line_of_a_document_is_the_one_that_the_parser_finds(text: str
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
-def test_a_text_in_utf_16_is_told_from_other_mistakes(encoding: str) -> None:
+def test_a_text_in_utf_16_has_its_own_message(encoding: str) -> None:
     text = "kind: x".encode(encoding)
     with pytest.raises(Exception, match="it seems to be UTF-16"):
         yaml.decode(text if encoding == "utf-16" else b"\xfe\xff" + text)

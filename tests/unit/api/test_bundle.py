@@ -38,7 +38,7 @@ def test_a_name_may_change_within_a_minor_release(release: str) -> None:
     assert claimed(release) == claimed("v1.6.2") != claimed("v1.6.3")
 
 
-def test_what_needs_an_experimental_field_is_not_claimed_with_crds_of_the_standard_channel() -> None:
+def test_features_of_experimental_fields_are_not_claimed_with_standard_crds() -> None:
     retries = {"HTTPRouteRetry", "HTTPRouteRetryBackendTimeout", "HTTPRouteRetryConnectionError"}
     assert claimed("v1.4.1") - claimed("v1.4.1", "standard") == {"HTTPRouteCORS"}
     assert claimed("v1.5.1") == claimed("v1.5.1", "standard")

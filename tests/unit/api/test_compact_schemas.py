@@ -1,4 +1,4 @@
-"""The schemas that admission reads are those of the CRDs, without what it does not look at."""
+"""The schemas that admission reads equal those of the CRDs, without the parts that it ignores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of what is not served names fields that exist, and kinds that are served otherwise."""
+"""The list of unsupported fields names existing fields of supported kinds."""
 
 from __future__ import annotations
 

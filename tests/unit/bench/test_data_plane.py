@@ -1,4 +1,4 @@
-"""The data plane's bench: what it makes of figures, and that the configurations that it compares are Envoy's."""
+"""The data plane's bench: its evaluation of figures, and the validity of the compared configurations."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_envoy_accepts_the_other_configurations(name: str, tmp_path: Path) -> No
     assert checked.returncode == 0, checked.stderr
 
 
-def test_what_envoy_asks_the_control_plane_for_is_written_into_one_file() -> None:
+def test_the_configuration_from_the_control_plane_fits_into_one_file() -> None:
     manager = {"@type": "x.HttpConnectionManager", "rds": {"route_config_name": "shop/web/80"}}
     chain = {"filters": [{"name": "http", "typed_config": manager}]}
     assignment = {"cluster_name": "api@1", "endpoints": [{"lb_endpoints": [], "load_balancing_weight": 0}]}

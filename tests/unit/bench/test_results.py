@@ -22,7 +22,7 @@ def test_the_report_begins_with_what_missed_its_goal() -> None:
     assert text.index("- **missed**: CA edit, N=5,000: 45 ms; goal ≤ 30 ms") < text.index("## Control plane")
 
 
-def test_the_report_says_how_it_was_measured_and_what_others_took() -> None:
+def test_the_report_has_the_method_and_the_load_of_others() -> None:
     text = markdown([RUN], [MET], [])
     assert "`python -m bench.control`, 2026-11-17 12:00, commit abc1234; 2 cores." in text
     assert "Other processes took 0.25 cores" in text

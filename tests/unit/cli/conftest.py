@@ -1,4 +1,4 @@
-"""Keeps tests from finding the cluster or the gateway of the user who runs them."""
+"""Hides the cluster and the gateways of the user who runs the tests."""
 
 from __future__ import annotations
 

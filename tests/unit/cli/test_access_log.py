@@ -1,4 +1,4 @@
-"""The access log on standard output: a reader that stops reading stops nothing, and what repeats itself is counted."""
+"""The access log on standard output: a stopped reader blocks nothing, and repetitions are counted."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_reader_that_stops_holds_nobody_up_and_what_it_misses_is_counted() -> 
     assert len(lines) + sum(told) == many + attempts
 
 
-def test_nobody_left_to_read_is_no_reason_to_end() -> None:
+def test_a_closed_output_does_not_end_the_gateway() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     printer = AccessLogPrinter(writing, JsonLines(), lambda lines: None, BUSY_MACHINE)
@@ -76,7 +76,7 @@ def test_nobody_left_to_read_is_no_reason_to_end() -> None:
     os.close(writing)
 
 
-def test_of_a_reader_that_never_comes_back_it_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_never_resumes_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access_log, "TELLING", 0.0)
     reading, writing = os.pipe()
     os.close(reading)
@@ -113,7 +113,7 @@ def test_a_failed_request_is_one_line_with_its_reason_and_what_to_try() -> None:
     assert re.match(r"\d\d:\d\d:\d\d 503", line)
 
 
-def test_the_same_failure_is_counted_and_told_every_ten_seconds_as_long_as_it_goes_on() -> None:
+def test_a_repeated_failure_is_counted_and_printed_every_ten_seconds() -> None:
     lines = TextLines()
     assert len(lines.lines(FAILED, 0.0)) == 1
     assert [lines.lines(msgspec.structs.replace(FAILED, path=f"/{n}"), 0.1) for n in range(412)] == [[]] * 412
@@ -129,7 +129,7 @@ def test_the_same_failure_is_counted_and_told_every_ten_seconds_as_long_as_it_go
     assert len(lines.lines(FAILED, 3 * WINDOW)) == 1, "it is news again"
 
 
-def test_what_is_left_is_told_at_the_end() -> None:
+def test_remaining_counts_are_printed_at_the_end() -> None:
     lines = TextLines()
     for now in (0.0, 1.0, 2.0):
         lines.lines(FAILED, now)
@@ -150,7 +150,7 @@ def test_a_hostile_request_cannot_forge_a_line() -> None:
     assert line.isprintable() and len(line) < 400
 
 
-def test_what_is_quiet_is_not_printed() -> None:
+def test_quiet_entries_are_not_printed() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as output:
         printer = AccessLogPrinter(writing, JsonLines(), lambda lines: None, BUSY_MACHINE)

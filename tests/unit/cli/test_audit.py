@@ -1,4 +1,4 @@
-"""`lasthop audit`: every manner of speaking to a backend, in every form, and what a pipeline makes of it."""
+"""`lasthop audit`: every verification mode in every output format, and the exit codes for pipelines."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def audited(*args: str | Path) -> dict[str, Any]:
     return found
 
 
-def test_every_manner_is_told_with_its_routes_and_its_place(folder: Path) -> None:
+def test_every_verification_mode_has_its_routes_and_its_place(folder: Path) -> None:
     found = audited(folder)
     hops = {hop["service"]: hop for hop in found["hops"]}
     assert {name: (hop["manner"], hop["source"]) for name, hop in hops.items()} == {
@@ -163,7 +163,7 @@ def test_every_manner_is_told_with_its_routes_and_its_place(folder: Path) -> Non
     assert "WebSocket" in found["notes"][0]
 
 
-def test_certificates_are_told_before_they_expire(folder: Path) -> None:
+def test_certificates_are_reported_before_they_expire(folder: Path) -> None:
     def told(*args: str) -> list[tuple[str, str, int]]:
         return [(c["subject"], c["role"], c["daysLeft"]) for c in audited(folder, *args)["certificates"]]
 

@@ -1,4 +1,4 @@
-"""Commands on a folder of which something cannot be read: what a first start on it would do, and what runs on it now."""
+"""Commands on a folder with unreadable files: the effect of a first start, and the running gateway."""
 
 from __future__ import annotations
 

@@ -6,13 +6,16 @@ import hashlib
 import json
 import time
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
+from socket import gethostname
 
 import msgspec
 import pytest
 
 from lasthop.base.api.times import rfc3339
 from lasthop.cli.args import paths
+from lasthop.cli.render import change_report
 from lasthop.engine.memory import codec
 from lasthop.engine.memory.causes import EditKind
 from lasthop.engine.memory.codec import Memory
@@ -57,12 +60,32 @@ def test_a_folder_shows_what_was_recorded_while_a_gateway_ran_on_it(folder: Path
     assert "2 changes since " in found.stdout and "1 weaker, 1 of them not acknowledged then" in found.stdout
 
 
+@pytest.mark.parametrize(("effect", "shown"), [("NewReduced", "new"), ("OpenedReduced", "opened")])
+def test_a_hop_that_begins_without_full_verification_is_marked_and_counted(tmp_path: Path, effect: str, shown: str) -> None:
+    before = "" if effect == "NewReduced" else "failing closed"
+    found = Entry(time.time() - HOUR, "Service", "shop/api", 443, before, "waived (All)", "x", effect=effect)
+    state = paths.of_folder(paths.state_root(), tmp_path)
+    state.mkdir(parents=True)
+    memory.save(state / memory.FILE, Memory({}, mk_record((found,), found.at - HOUR)), codec.Encoder())
+    text = lasthop("audit", str(tmp_path), "--since", "24h").stdout
+    assert f"-> waived (All)  {shown}, not fully verified" in text
+    assert "none of them weaker; 1 began to connect without full verification" in text
+    assert change_report.NO_EDIT in " ".join(text.split())
+
+
 def test_it_is_json_for_scripts_and_safe_for_terminals(folder: Path) -> None:
     document = json.loads(lasthop("audit", str(folder), "--since", "7d", "-o", "json").stdout)
     assert [each["after"] for each in document["changes"]][:2] == ["verified (CA) for api.example", "plaintext"]
     assert [each["weaker"] for each in document["changes"]] == [False, True, False, False]
     assert all(each["time"].endswith("Z") for each in document["changes"])
     assert "\x1b" not in lasthop("audit", str(folder), "--since", "7d").stdout
+
+
+def test_who_made_the_report_and_when_is_part_of_it(folder: Path) -> None:
+    document = json.loads(lasthop("audit", str(folder), "--since", "7d", "-o", "json").stdout)
+    made = datetime.fromisoformat(document["madeAt"]).timestamp()
+    assert abs(made - time.time()) < HOUR and document["host"] == gethostname() and document["lasthop"] == version("lasthop")
+    assert f"by lasthop {version('lasthop')} on {gethostname()}" in lasthop("audit", str(folder), "--since", "7d").stdout
 
 
 @pytest.mark.parametrize(
@@ -74,14 +97,14 @@ def test_a_time_is_how_long_ago_or_a_date(folder: Path, since: str, expected: in
 
 
 @pytest.mark.parametrize("since", ["yesterday", "24", "-1h", "2026-13-01", "1y"])
-def test_what_is_no_time_is_explained(folder: Path, since: str) -> None:
+def test_an_invalid_time_is_explained(folder: Path, since: str) -> None:
     found = lasthop("audit", str(folder), f"--since={since}")
     assert found.exit_code == 2 and "give how long ago (30m, 24h, 7d) or a date" in found.stderr
 
 
-def test_without_a_record_it_is_said_where_one_comes_from(tmp_path: Path) -> None:
+def test_without_a_record_the_error_explains_its_origin(tmp_path: Path) -> None:
     found = lasthop("audit", str(tmp_path), "--since", "1h")
-    assert found.exit_code == 1 and "changes are recorded while a gateway runs on it" in found.stderr
+    assert found.exit_code == 1 and "has no record of changes" in found.stderr
     assert lasthop("audit", str(tmp_path), "--since", "1h", "--fail-on", "waived").exit_code == 2
 
 
@@ -93,7 +116,7 @@ def keep(folder: Path, record: Record) -> None:
     memory.save(paths.of_folder(paths.state_root(), folder) / memory.FILE, Memory({}, record), codec.Encoder())
 
 
-def test_no_change_is_said_only_for_the_time_that_the_record_covers(folder: Path) -> None:
+def test_no_change_is_claimed_only_for_the_time_that_the_record_covers(folder: Path) -> None:
     begun = time.time() - HOUR
     keep(folder, mk_record((), begun))
     stamp = datetime.fromtimestamp(begun, UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -109,11 +132,11 @@ def test_no_change_is_said_only_for_the_time_that_the_record_covers(folder: Path
 def test_without_a_beginning_no_change_is_never_said(folder: Path) -> None:
     keep(folder, mk_record())
     found = lasthop("audit", str(folder), "--since", "2h").stdout
-    assert "It is not known since when changes are recorded" in found and "since 2" not in found
+    assert "The beginning of the record is unknown" in found and "since 2" not in found
     assert json.loads(lasthop("audit", str(folder), "--since", "2h", "-o", "json").stdout)["completeSince"] is None
 
 
-def test_what_was_dropped_for_want_of_room_is_not_covered(folder: Path) -> None:
+def test_entries_dropped_for_space_are_not_covered(folder: Path) -> None:
     now = time.time()
     keep(folder, mk_record((), now - 50 * HOUR, {"loud": now - HOUR}))
     for namespace, complete in (("loud", False), ("quiet", True), ("", False)):
@@ -128,7 +151,7 @@ def test_a_damaged_record_is_an_error_and_never_no_change(folder: Path) -> None:
     assert found.exit_code == 1 and "cannot be decoded" in found.stderr and "no change" not in found.output
 
 
-def test_what_happened_to_the_record_itself_is_shown(folder: Path) -> None:
+def test_incidents_of_the_record_itself_are_shown(folder: Path) -> None:
     now = time.time()
     incidents = ((now - 3 * HOUR, "x was damaged"), (now - HOUR, "x was \x1b deleted"))
     keep(folder, mk_record((), now - 50 * HOUR, incidents=incidents))
@@ -136,7 +159,7 @@ def test_what_happened_to_the_record_itself_is_shown(folder: Path) -> None:
     assert "the record itself: x was \\x1b deleted" in found and "damaged" not in found
 
 
-def test_what_came_and_went_is_shown(folder: Path) -> None:
+def test_added_and_removed_members_are_shown(folder: Path) -> None:
     fact = "trusts CA new (SHA-256 ab…), no longer trusts CA old (SHA-256 cd…)"
     words = ("verified (CA) for a.example",) * 2
     edit = Entry(

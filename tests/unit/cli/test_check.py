@@ -1,4 +1,4 @@
-"""`lasthop check`: every mistake once, with its place; what follows from it beneath; exit codes; outputs."""
+"""`lasthop check`: every mistake once, with its place and its consequences below it; exit codes; outputs."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_plaintext_port_that_looks_like_tls_is_a_warning(tmp_path: Path, port:
     assert found == (["api"] if warns else [])
 
 
-def test_a_missing_local_file_is_one_error_and_what_follows_is_said_beneath(tmp_path: Path) -> None:
+def test_a_missing_local_file_is_one_error_with_its_consequences_below(tmp_path: Path) -> None:
     ca = "apiVersion: v1\nkind: ConfigMap\n"
     ca += "metadata: {name: corp-ca, namespace: shop, annotations: {lasthop.dev/file.ca.crt: nowhere.pem}}\n"
     report = _json(write(tmp_path / "objects", policy=policy(), ca=ca))
@@ -194,7 +194,7 @@ def test_github_annotations_are_escaped_and_relative_to_the_workspace(tmp_path: 
     assert "100%25: a,b" in line
 
 
-def test_a_folder_that_cannot_be_read_is_said_in_one_line(tmp_path: Path) -> None:
+def test_an_unreadable_folder_gives_one_line(tmp_path: Path) -> None:
     result = lasthop("check", tmp_path / "nowhere")
     assert result.exit_code == 1
     assert result.stderr == f"Error: cannot read {tmp_path}/nowhere: no such file or directory\n"
@@ -210,7 +210,7 @@ def _errors(folder: Path) -> list[str]:
 
 def test_an_empty_folder_serves_nothing_and_that_is_an_error(tmp_path: Path) -> None:
     (error,) = _errors(tmp_path)
-    assert error.startswith("there is no Gateway, so nothing is served.")
+    assert error.startswith("no Gateway exists, so nothing is served.")
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_a_gateway_in_a_broken_file_is_why_nothing_is_served(tmp_path: Path) -> 
     assert "99999" in error
 
 
-def test_what_a_gateway_refuses_is_folded_under_that_gateway(tmp_path: Path) -> None:
+def test_refusals_of_a_gateway_are_listed_under_it(tmp_path: Path) -> None:
     gateways = (
         f"""\
 apiVersion: gateway.networking.k8s.io/v1

@@ -1,4 +1,5 @@
-"""`status`, `check` and `explain` of a cluster: what is chosen, what is read, what a user without all rights is told."""
+"""`status`, `check` and `explain` of a cluster: the selected objects, the read kinds, and the output for a user without all
+rights."""
 
 from __future__ import annotations
 
@@ -305,7 +306,7 @@ async def test_explain_takes_the_namespace_of_the_context(api: FakeApi) -> None:
     assert (await run("explain", "gatewayclass", "lasthop")).stdout.startswith("✓")
 
 
-async def test_what_may_not_be_read_is_named_and_nothing_that_depends_on_it_is_called_wrong(api: FakeApi) -> None:
+async def test_unreadable_objects_are_named_and_their_dependents_are_not_errors(api: FakeApi) -> None:
     put(api, SECURE)
     assert (await run("check")).exit_code == 1
     api.fail("list", "secrets", "*", forbidden("secrets"))
@@ -314,11 +315,11 @@ async def test_what_may_not_be_read_is_named_and_nothing_that_depends_on_it_is_c
     assert "You may not list secrets" in result.stderr
     assert "Gateway shop/secure, spec.listeners[0] cannot be judged" in result.stdout
     explained = await run("explain", "gateway", "secure")
-    assert "Not visible with your permissions, so what depends on it may be wrong: Secret shop/web-tls" in explained.stderr
+    assert "Not visible with your permissions, so dependent results may be wrong: Secret shop/web-tls" in explained.stderr
     assert "Secret shop/web-tls is not visible with your permissions" in explained.stdout
 
 
-async def test_who_may_read_one_namespace_only_is_shown_that_one(api: FakeApi) -> None:
+async def test_a_user_of_one_namespace_sees_that_namespace(api: FakeApi) -> None:
     for plural in ("gateways", "httproutes", "services", "configmaps", "backendtlspolicies", "endpointslices"):
         api.fail("list", plural, forbidden(plural))  # once: the second list is of the namespace
     put(api, route("abroad", "{name: api, port: 443}").replace("{name: web}", "{name: web, namespace: infra}"))
@@ -328,13 +329,13 @@ async def test_who_may_read_one_namespace_only_is_shown_that_one(api: FakeApi) -
     assert "HTTPRoute shop/abroad cannot be judged" in result.stdout
 
 
-async def test_who_may_list_nothing_of_gateway_api_is_refused_and_not_told_that_nothing_is_wrong(api: FakeApi) -> None:
+async def test_a_user_without_rights_gets_an_error_and_never_an_empty_list(api: FakeApi) -> None:
     for kind in KINDS.values():
         api.fail("list", kind.plural, "*", forbidden(kind.plural))
     for command in ("check", "audit", "explain httproute api", "probe api", "probe", "explain request http://shop.example/"):
         result = await run(*command.split())
         assert (result.exit_code, result.stdout) == (1, ""), command
-        assert "does not let you read this" in result.stderr and "ask for permission to list it (RBAC)" in result.stderr
+        assert "does not let you read this" in result.stderr and "request permission to list it (RBAC)" in result.stderr
 
 
 async def test_a_kind_that_may_not_be_listed_is_not_said_to_have_no_objects(api: FakeApi) -> None:
@@ -350,8 +351,8 @@ async def test_a_kind_that_may_not_be_listed_is_not_said_to_have_no_objects(api:
 async def test_summaries_say_of_what_they_are_true(api: FakeApi) -> None:
     api.fail("list", "gatewayclasses", "*", forbidden("gatewayclasses"))
     found = await run("audit")
-    assert found.stdout.endswith("\n\nit is not known which backends routes refer to in what you may list of namespace shop\n")
-    assert "in what you may list of the cluster; " in (await run("check", "-A")).stdout.splitlines()[-1]
+    assert found.stdout.endswith("\n\nthe backends of the routes in namespace shop (as far as you may list it) are unknown\n")
+    assert "in the cluster (as far as you may list it); " in (await run("check", "-A")).stdout.splitlines()[-1]
 
 
 # --- audit and probe -------------------------------------------------------------------------------------------------
@@ -372,7 +373,7 @@ async def test_audit_of_a_cluster_names_objects_instead_of_lines(api: FakeApi) -
 
 
 @pytest.mark.parametrize("output", ["text", "json", "markdown", "sarif"])
-async def test_audit_of_a_tenant_who_may_not_list_classes_fails_and_says_so(api: FakeApi, output: str) -> None:
+async def test_audit_of_a_tenant_without_rights_on_classes_fails_with_the_reason(api: FakeApi, output: str) -> None:
     assert (await run("audit", "-o", output)).exit_code == 0
     api.fail("list", "gatewayclasses", "*", forbidden("gatewayclasses"))
     api.fail("list", "namespaces", "*", forbidden("namespaces"))
@@ -459,12 +460,12 @@ async def test_a_running_gateway_goes_before_a_kubeconfig(api: FakeApi, tmp_path
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 
-async def test_errors_say_what_to_do(api: FakeApi, tmp_path: Path) -> None:
+async def test_errors_have_a_remedy(api: FakeApi, tmp_path: Path) -> None:
     assert "no context nowhere; contexts: bare, dev" in (await run("status", "--context", "nowhere")).stderr
     assert "no such file" in (await run("check", "--kubeconfig", tmp_path / "none")).stderr
     api.fail("list", "gateways", "*", forbidden("gateways"))
     refused = await run("status", "gateway")
-    assert (refused.exit_code, "ask for permission to list it (RBAC)" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "request permission to list it (RBAC)" in refused.stderr) == (1, True)
     api.token = "another"
     assert "refuses the credentials of context dev" in (await run("status")).stderr
     api.token = ""
@@ -474,7 +475,7 @@ async def test_errors_say_what_to_do(api: FakeApi, tmp_path: Path) -> None:
     assert "Traceback" not in missing.output
 
 
-async def test_a_server_that_is_away_is_said_in_words(api: FakeApi, tmp_path: Path) -> None:
+async def test_an_absent_server_gives_a_readable_error(api: FakeApi, tmp_path: Path) -> None:
     away = (tmp_path / "kubeconfig").read_text().replace(api.url, "http://127.0.0.1:9")
     (tmp_path / "away").write_text(away)
     result = await run("check", "--kubeconfig", tmp_path / "away")
@@ -490,7 +491,10 @@ def test_the_client_library_is_imported_only_for_a_cluster() -> None:
 
 async def test_the_record_of_changes_is_read_from_the_controllers_namespace(api: FakeApi) -> None:
     found = await run("audit", "--since", "24h", "-A")
-    assert found.exit_code == 1 and "there is no ConfigMap lasthop-system/lasthop-verification" in found.stderr
+    assert (
+        found.exit_code == 1
+        and "ConfigMap lasthop-system/lasthop-verification of the controller does not exist" in found.stderr
+    )
     change = Entry(time.time(), "Service", "shop/api", 443, "verified (CA)", "plaintext", "it was deleted", True)
     data = base64.b64encode(
         codec.pack(codec.Memory({}, mk_record((change,), time.time() - 86400 * 7)), 10, codec.Encoder())

@@ -63,13 +63,13 @@ async def test_without_a_lease_that_names_a_pod_a_ready_controller_is_taken(hold
         assert (await Leader(client, "lasthop-system").find())[1] == "b"
 
 
-async def test_who_may_not_read_pods_may_forward_all_the_same() -> None:
+async def test_forwarding_works_without_the_right_to_read_pods() -> None:
     async with cluster("a", holder="a") as (pods, client):
         pods.denied = {"pods"}
         assert await Leader(client, "lasthop-system").find() == ("lasthop-system", "a", PORT)
 
 
-async def test_where_no_controller_runs_the_error_says_what_to_do() -> None:
+async def test_without_a_controller_the_error_has_a_remedy() -> None:
     async with cluster() as (_, client):
         with pytest.raises(
             click.ClickException, match=r"no controller of Lasthop runs in namespace lasthop-system.*lasthop install"
@@ -80,7 +80,7 @@ async def test_where_no_controller_runs_the_error_says_what_to_do() -> None:
 @pytest.mark.parametrize(
     "break_it, words",
     [
-        (lambda pods: pods.denied.add("portforward"), "ask for get and create on pods/portforward"),
+        (lambda pods: pods.denied.add("portforward"), "request get and create on pods/portforward"),
         (
             lambda pods: setattr(pods, "opens", False),
             "forwards no port to the controller's Pod in namespace lasthop-system: 404",
@@ -124,10 +124,10 @@ async def test_a_connection_that_fails_later_is_reported_once(tmp_path: Path, ca
                     await session.get(url)
         said += "".join(capsys.readouterr())
         running.cancel()
-    assert " ".join(said.split()).count("ask for get and create on pods/portforward") == 1
+    assert " ".join(said.split()).count("request get and create on pods/portforward") == 1
 
 
-async def test_a_port_that_is_taken_is_said() -> None:
+async def test_a_taken_port_is_reported() -> None:
     async with cluster("a", holder="a") as (_, client):
         taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
         async with taken:

@@ -40,14 +40,14 @@ def test_a_missing_envoy_is_a_failure_with_a_remedy(monkeypatch: pytest.MonkeyPa
     assert "✗ Envoy: /does/not/exist does not exist\n    Correct LASTHOP_ENVOY, which names it" in found.output
 
 
-def test_an_envoy_that_does_not_run_is_told_in_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_envoy_that_does_not_run_gives_a_readable_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "envoy").write_bytes(b"no program")
     (tmp_path / "envoy").chmod(0o755)
     monkeypatch.setenv("LASTHOP_ENVOY", str(tmp_path / "envoy"))
     assert checks()["Envoy"]["found"] == f"{tmp_path / 'envoy'} does not run: Exec format error"
 
 
-def test_a_port_that_somebody_else_has_is_a_failure(tmp_path: Path) -> None:
+def test_a_port_of_another_process_is_a_failure(tmp_path: Path) -> None:
     port, other = free_port(), free_port()
     text = BASE.replace("port: 80,", f"port: {port},").replace(
         "gatewayClassName: lasthop", "gatewayClassName: lasthop\n  addresses: [{value: 127.0.0.1}]"
@@ -78,7 +78,7 @@ def test_few_watches_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.verdict, "every 10 s" in found.found) == (CheckState.WARNING, True)
 
 
-def test_a_user_without_inotify_instances_left_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exhausted_inotify_instances_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_can_watch", lambda: False)
     (found,) = [each for each in machine.machine(None) if each.what == "inotify"]
     assert (found.verdict, "all of which are in use" in found.found) == (CheckState.WARNING, True)
@@ -190,7 +190,7 @@ async def test_crds_of_one_known_release_are_fine(cluster: Cluster, tmp_path: Pa
     assert found["your rights"]["verdict"] == "ok"
 
 
-async def test_without_crds_nothing_can_work_and_that_is_said_once(cluster: Cluster, tmp_path: Path) -> None:
+async def test_without_crds_nothing_works_and_one_error_reports_it(cluster: Cluster, tmp_path: Path) -> None:
     cluster.crds = []
     found = await of(cluster, tmp_path)
     assert found["CRDs of Gateway API"]["verdict"] == "failed"
@@ -231,7 +231,7 @@ async def test_only_a_missing_right_is_called_one(cluster: Cluster, tmp_path: Pa
     cluster.statuses |= {"/apis/gateway.networking.k8s.io/v1/gatewayclasses": 500, DEPLOYMENT: 403}
     found = await of(cluster, tmp_path)
     assert "RBAC" in found["controller in lasthop-system"]["remedy"]
-    assert "cannot be looked at: 500" in found["GatewayClass"]["found"] and "RBAC" not in found["GatewayClass"]["remedy"]
+    assert "cannot be read: 500" in found["GatewayClass"]["found"] and "RBAC" not in found["GatewayClass"]["remedy"]
 
 
 async def test_rights_that_are_missing_are_named(cluster: Cluster, tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ async def test_rights_that_are_missing_are_named(cluster: Cluster, tmp_path: Pat
     } in cluster.asked
 
 
-async def test_rights_are_asked_for_where_they_are_needed(cluster: Cluster, tmp_path: Path) -> None:
+async def test_rights_are_reviewed_in_the_needed_namespaces(cluster: Cluster, tmp_path: Path) -> None:
     cluster.answers[DEPLOYMENT] = deployment("--namespaces=shop,blog")
     found = await of(cluster, tmp_path, "-n", "team")
     assert found["your rights"]["found"] == "you may list every kind in namespace team"
@@ -257,7 +257,7 @@ async def test_rights_are_asked_for_where_they_are_needed(cluster: Cluster, tmp_
     assert {each.get("namespace") for each in written} == {"shop", "blog"}
 
 
-async def test_a_namespace_that_the_controller_does_not_watch_is_told(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_namespace_that_the_controller_does_not_watch_is_reported(cluster: Cluster, tmp_path: Path) -> None:
     cluster.answers[DEPLOYMENT] = deployment("--namespaces=shop,blog")
     found = (await of(cluster, tmp_path, "-n", "team"))["controller in lasthop-system"]
     assert found["verdict"] == "warning"

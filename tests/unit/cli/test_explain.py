@@ -58,14 +58,14 @@ def test_json_is_the_same_tree(folder: Path) -> None:
         (("httproute", "a/api", "-n", "b"), "two namespaces"),
     ],
 )
-def test_what_cannot_be_found_is_said_with_a_hint(folder: Path, args: tuple[str, ...], said: str) -> None:
+def test_missing_objects_are_reported_with_a_hint(folder: Path, args: tuple[str, ...], said: str) -> None:
     result = lasthop("explain", *args, "--dir", folder)
     assert result.exit_code != 0
     assert said in result.stderr
     assert "Traceback" not in result.output
 
 
-def test_without_a_gateway_and_a_folder_it_says_what_to_do(tmp_path: Path) -> None:
+def test_without_a_gateway_and_a_folder_the_error_has_a_remedy(tmp_path: Path) -> None:
     result = lasthop("explain", "httproute", "api", env={"LASTHOP_RUN_DIR": str(tmp_path)})
     assert result.exit_code == 1
     assert "no gateway runs on this machine" in result.stderr

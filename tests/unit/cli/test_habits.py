@@ -33,6 +33,7 @@ LABELS = {"app": "web", "tier": "front", "example.com/team": "a"}
         (("get", "hr", "a", "b", "-o", "wide"), "use: lasthop status hr a b -o wide"),
         (("describe", "hr/a", "btp/b"), "use: lasthop explain hr/a btp/b"),
         (("logs",), "use: lasthop tap"),
+        (("restart", "objects"), "use: lasthop run --replace objects"),
         (("apply", "-f", "x"), "by kubectl apply"),
     ],
 )
@@ -60,7 +61,7 @@ def test_short_and_long_names_are_understood(typed: str, kind: str) -> None:
 def test_each_kind_of_a_list_may_have_its_own_name() -> None:
     assert wanted_of_each("hr,btp,hr", (), "shop") == [Wanted("HTTPRoute", "shop"), Wanted("BackendTLSPolicy", "shop")]
     assert wanted_of_each("hr/a,svc/shop/b", (), None) == [Wanted("HTTPRoute", "", "a"), Wanted("Service", "shop", "b")]
-    with pytest.raises(click.BadParameter, match="no kind btpp; did you mean backendtlspolicy"):
+    with pytest.raises(click.BadParameter, match="unknown kind btpp; did you mean backendtlspolicy"):
         wanted_of_each("hr,btpp", (), None)
 
 
@@ -73,7 +74,7 @@ def test_several_names_are_taken_as_by_kubectl() -> None:
     assert named("hr/a", "btp/shop/b", "gw/c") == ["HTTPRoute/a", "BackendTLSPolicy/shop/b", "Gateway/c"]
     with pytest.raises(click.UsageError, match=r"of which kind is b\? Write KIND/b, as hr/a"):
         named("hr/a", "b")
-    with pytest.raises(click.BadParameter, match="no kind nope"):
+    with pytest.raises(click.BadParameter, match="unknown kind nope"):
         named("hr/a", "nope/b")
 
 
@@ -150,7 +151,7 @@ def test_help_is_a_command_as_well() -> None:
 
 
 @pytest.mark.parametrize("template", ["jsonpath", "jsonpath-file=a", "go-template={{.x}}", "custom-columns=A:.b"])
-def test_who_tries_a_template_of_kubectl_is_pointed_to_jq(template: str) -> None:
+def test_kubectls_templates_get_the_advice_to_use_jq(template: str) -> None:
     found = lasthop("status", "-o", template)
     assert (found.exit_code, "or -o json | jq" in found.output) == (2, True)
 
@@ -172,13 +173,11 @@ def _shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         ("lasthop pin - <&-", "Error: standard input is closed\n"),
         (
             "mkdir DIR/x && cd DIR/x && rmdir ../x && lasthop check .",
-            "Error: the folder that you are in was removed; change to another one\n",
+            "Error: the current folder was removed; change to another one\n",
         ),
     ],
 )
-def test_streams_that_are_full_or_closed_and_folders_that_are_gone_are_told_in_a_sentence(
-    command: str, told: str, tmp_path: Path
-) -> None:
+def test_full_and_closed_streams_and_missing_folders_give_a_readable_error(command: str, told: str, tmp_path: Path) -> None:
     found = _shell(command, good_folder(tmp_path / "objects"))
     assert (found.returncode, found.stderr) == (1, told)
 
@@ -204,6 +203,6 @@ print(signal.getsignal(signal.SIGINT) == signal.SIG_DFL)
 @pytest.mark.parametrize(
     "args", [("init", "DIR", "--backend", "api.example.com:443"), ("stop", "DIR"), ("bundle", "-o", "DIR")]
 )
-def test_what_is_typed_is_shown_without_what_moves_a_cursor(args: tuple[str, ...], tmp_path: Path) -> None:
+def test_typed_text_is_shown_without_cursor_movements(args: tuple[str, ...], tmp_path: Path) -> None:
     name = str(tmp_path / "odd\x1b]0;title\x07")
     assert "\x1b" not in lasthop(*(each.replace("DIR", name) for each in args)).output

@@ -1,4 +1,4 @@
-"""`lasthop import`: where it reads, what it writes, and how it ends."""
+"""`lasthop import`: its input, its output, and its exit codes."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ VERIFIED = INGRESS.replace(
     'nginx.ingress.kubernetes.io/proxy-ssl-verify: "on", nginx.ingress.kubernetes.io/proxy-ssl-name: grafana.obs.svc}',
 )
 SYSTEM = "ingress-nginx"
+PORT = "backends:\n- port: obs/grafana:443\n"
+OPEN = "backends:\n- route: Ingress obs/grafana\n  open: true\n  reason: x\n"
 
 
 def documents(text: str) -> dict[str, dict[str, object]]:
@@ -89,17 +91,17 @@ def test_the_shortcut_for_waivers_needs_a_reason_and_becomes_a_decision(folder: 
     out = tmp_path / "out"
     assert lasthop("import", SYSTEM, folder, "--unverified", "waive").exit_code == 2
     result = lasthop("import", SYSTEM, folder, "--unverified", "waive", "--reason", "OPS-1", "--to", out)
-    assert result.exit_code == 0
+    assert (result.exit_code, "waivers-not-allowed" in result.stderr) == (3, True)
     assert "- port: obs/grafana:443" in (out / "decisions.yaml").read_text()
     assert "waivers: Allow" not in documents((out / "objects" / "operator.yaml").read_text())
     objects = (out / "objects" / "waivers.yaml").read_text()
-    assert lasthop("import", SYSTEM, folder, "--to", out).exit_code == 0
+    assert lasthop("import", SYSTEM, folder, "--to", out, "--accept", "waivers-not-allowed").exit_code == 0
     assert (out / "objects" / "waivers.yaml").read_text() == objects
 
 
 def test_a_folder_with_other_files_is_left_alone(folder: Path) -> None:
     result = lasthop("import", SYSTEM, folder, "--to", folder)
-    assert (result.exit_code, "holds no earlier import" in result.stderr) == (1, True)
+    assert (result.exit_code, "contains no earlier import" in result.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -108,8 +110,13 @@ def test_a_folder_with_other_files_is_left_alone(folder: Path) -> None:
         ("backends:\n- port: nonsense\n", "decisions.yaml:2: port: write namespace/service:port"),
         ("backends:\n- port: obs/grafana:443\n  waive: All\n", "decisions.yaml:3: waive: needs a reason"),
         ("backends:\n- port: obs/grafana:443\n  waive: All\n  reason: x\n", "decisions.yaml:3: waive: needs an end"),
-        ("backends:\n- port: obs/grafana:443\n  hostnam: x\n", "decisions.yaml:3: there is no field hostnam"),
+        ("backends:\n- port: obs/grafana:443\n  hostnam: x\n", "decisions.yaml:3: unknown field hostnam"),
         ("backends:\n- port: obs/grafana:443\n  ca: {file: none.pem}\n  hostname: x\n", "none.pem, which cannot be read"),
+        (f"{PORT}  ca: {{configMap: ''}}\n", "decisions.yaml:3: ca: '' is not the name of a ConfigMap"),
+        (f"{PORT}  waive: All\n  reason: x\n  expires: ''\n", "decisions.yaml:5: expires: is a time"),
+        (f"{OPEN}{OPEN.removeprefix('backends:')}", "route: there are two decisions for Ingress obs/grafana"),
+        (f"{PORT}---\n{PORT}", "decisions.yaml:3: this must be one document"),
+        ("backends: []\nclientCertificate: /\n", "decisions.yaml:2: clientCertificate: write namespace/name"),
         ("- x\n", "must be a mapping"),
         ("{", "decisions.yaml:"),
     ],
@@ -130,13 +137,41 @@ def test_lost_access_control_is_3_unless_it_is_accepted_by_name(tmp_path: Path) 
     assert lasthop("import", SYSTEM, tmp_path / "in.yaml", "--accept", "access-control", "--strict").exit_code == 3
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_is_imported(folder: Path) -> None:
+def test_unreadable_input_is_named_and_the_rest_is_imported(folder: Path) -> None:
     (folder / "broken.yaml").write_text("a: [")
     (folder / "text.json").write_bytes(b"\xff")
     result = lasthop("import", SYSTEM, folder, folder / "missing.yaml")
     assert result.exit_code == 1
     assert all(name in result.stderr for name in ("broken.yaml:", "text.json:", "missing.yaml: does not exist"))
     assert "HTTPRoute grafana" in documents(result.stdout)
+
+
+UNREADABLE = {
+    "truncated.yaml": f"{INGRESS}---\n{SERVICE[4:-9]}",
+    "latin1.yaml": "a: caf\xe9",
+    "list.yaml": "apiVersion: v1\nkind: List\nitems: [[x]]",
+    "kustomization.yaml": "resources: [ingress.yaml]",
+    "Chart.yaml": "name: shop",
+    "patch.yaml": INGRESS.replace("HTTPS}", "HTTPS, nginx.ingress.kubernetes.io/auth-type: basic}"),
+    "number.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: 5}",
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_input_that_may_hide_restrictions_closes_all_routes_and_asks_nothing(name: str, folder: Path, tmp_path: Path) -> None:
+    (folder / name).write_bytes(UNREADABLE[name].encode("latin-1"))
+    result = lasthop("import", SYSTEM, folder, "--to", tmp_path / "out", "-o", "json")
+    assert result.exit_code == 1
+    report = json.loads(result.stdout)
+    assert [hop["new"] for hop in report["hops"]] == ["closed"]
+    assert "part of the input cannot be read" in report["headline"]
+    assert "route:" not in (tmp_path / "out" / "decisions.yaml").read_text().partition("backends:")[2]
+
+
+def test_file_that_is_no_object_is_named_and_closes_nothing(folder: Path) -> None:
+    (folder / "values.yaml").write_text("replicas: 2\n")
+    result = lasthop("import", SYSTEM, folder, "-o", "json")
+    assert (result.exit_code, [hop["new"] for hop in json.loads(result.stdout)["hops"]]) == (1, ["TODO"])
 
 
 def test_every_format_tells_the_same_hops(folder: Path) -> None:
@@ -161,7 +196,7 @@ def test_a_wrong_command_line_is_an_error_without_a_traceback(args: tuple[str, .
 
 
 def test_a_mistyped_system_gets_the_one_that_is_meant(folder: Path) -> None:
-    assert "there is no system istoi; did you mean istio?" in lasthop("import", "istoi", folder).stderr
+    assert "unknown system istoi; did you mean istio?" in lasthop("import", "istoi", folder).stderr
 
 
 def test_keys_are_written_only_on_request_and_then_only_for_the_owner(folder: Path, tmp_path: Path) -> None:
@@ -263,7 +298,7 @@ async def test_a_cluster_is_read_with_only_the_secrets_that_are_referred_to(api:
     assert "Service obs/grafana" not in found["objects"]
 
 
-async def test_what_may_not_be_read_is_named(api: FakeApi) -> None:
+async def test_unreadable_kinds_are_named(api: FakeApi) -> None:
     api.faults[("get", "secrets")] = ["*", Refusal(403, "Forbidden", "no")]
     found = json.loads((await run("import", SYSTEM, "--context", "dev", "-o", "json")).stdout)
     assert any("may not be read with your rights" in note["message"] for note in found["notes"])
@@ -273,18 +308,22 @@ async def test_what_may_not_be_read_is_named(api: FakeApi) -> None:
     assert "you may not list ingresses" in json.loads(result.stdout)["problems"][0]["message"]
 
 
-def test_a_file_that_was_edited_by_hand_is_kept(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("edit", [b"# mine\n", b"# caf\xe9\n"], ids=("text", "not UTF-8"))
+def test_a_file_that_was_edited_by_hand_is_kept(edit: bytes, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     lasthop("import", SYSTEM, folder, "--to", out)
     routes = out / "objects" / "routes.yaml"
     assert "do not edit" in routes.read_text().partition("\n")[0]
-    generated = routes.read_text()
-    routes.write_text(f"{generated}# mine\n")
+    generated = routes.read_bytes()
+    routes.write_bytes(generated + edit)
     result = lasthop("import", SYSTEM, folder, "--to", out, "--accept", "decision", "--accept", "believed")
     assert result.exit_code == 3
     assert "edited by hand" in result.stderr
-    assert routes.read_text() == f"{generated}# mine\n"
-    assert routes.with_name("routes.yaml.new").read_text() == generated
+    assert routes.read_bytes() == generated + edit
+    assert routes.with_name("routes.yaml.new").read_bytes() == generated
+    routes.write_bytes(generated)
+    lasthop("import", SYSTEM, folder, "--to", out)
+    assert not routes.with_name("routes.yaml.new").exists()
 
 
 def test_a_report_begins_with_a_sentence_and_what_the_input_lacks(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""`lasthop install` says into which cluster, and looks at what is there before it changes anything."""
+"""`lasthop install` names the cluster, and reads the existing installation before it changes anything."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def written(api: FakeApi) -> list[str]:
     return [plural for verb, plural, _ in api.requests if verb not in ("get", "list")]
 
 
-async def test_a_namespace_that_does_not_exist_is_told_before_anything_is_applied(api: FakeApi) -> None:
+async def test_a_missing_namespace_is_reported_before_anything_is_applied(api: FakeApi) -> None:
     result = await install("--watch", "shop", "--watch", "nowhere")
     assert (result.exit_code, written(api)) == (1, [])
     assert "namespace nowhere does not exist" in result.stderr
@@ -74,7 +74,7 @@ async def test_an_installation_for_some_namespaces_does_not_get_rights_in_all_of
     assert (await install()).exit_code == 0, "it watches all now"
 
 
-async def test_what_helm_has_installed_is_left_to_helm(api: FakeApi) -> None:
+async def test_an_installation_by_helm_is_left_to_helm(api: FakeApi) -> None:
     annotations = {"meta.helm.sh/release-name": "edge"}
     api.put(
         "deployments", {"metadata": {"name": "lasthop-controller", "namespace": "lasthop-system", "annotations": annotations}}

@@ -100,7 +100,7 @@ def commands(command: click.Command, name: str = "") -> Iterator[tuple[str, clic
         yield name, command
 
 
-def test_every_command_with_json_takes_a_path_and_says_so() -> None:
+def test_every_command_with_json_documents_and_accepts_a_path() -> None:
     found = {
         name: next((each for each in command.params if "--output" in each.opts), None) for name, command in commands(main)
     }

@@ -86,7 +86,7 @@ def _answers(path: Path) -> bool:
         return tried.connect_ex(str(path)) == 0
 
 
-def test_a_socket_in_a_folder_of_somebody_else_is_not_believed(squatted: Path) -> None:
+def test_a_socket_in_another_users_folder_is_not_trusted(squatted: Path) -> None:
     env = {"LASTHOP_RUN_DIR": str(squatted)}
     for args in (("audit", "--fail-on", "waived,plaintext"), ("status",), ("check",), ("explain", "gateway", "web")):
         found = lasthop(*args, env=env)
@@ -95,7 +95,7 @@ def test_a_socket_in_a_folder_of_somebody_else_is_not_believed(squatted: Path) -
     assert (found.exit_code, "belongs to uid" in found.output) == (1, True)
 
 
-def test_a_socket_of_somebody_else_in_a_folder_of_our_own_is_not_believed(squatted: Path, other: int) -> None:
+def test_another_users_socket_in_our_folder_is_not_trusted(squatted: Path, other: int) -> None:
     """As root would have left it, or a mistaken chown."""
     for path in (squatted, *squatted.iterdir()):
         if other == STRANGER:
@@ -144,7 +144,7 @@ def test_a_gateway_that_was_killed_is_not_said_to_run(tmp_path: Path, monkeypatc
     assert "what one that was killed has left: lasthop ps" in lasthop("status", env=env).stderr
 
 
-def test_a_user_finds_a_gateway_of_a_session_without_one_and_is_told_that_there_may_be_those_of_others(
+def test_a_user_without_a_session_finds_its_gateway_and_gets_a_note_about_those_of_others(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As by `sudo -u`, which has no XDG_RUNTIME_DIR, or the other way round."""
@@ -165,11 +165,11 @@ def test_a_user_finds_a_gateway_of_a_session_without_one_and_is_told_that_there_
     if os.getuid() == 0:
         told = lasthop("ps", env={"LASTHOP_RUN_DIR": ""})
         assert told.stdout == "No gateway runs on this machine\n"
-        assert "all of them by: sudo lasthop ps" in told.stderr
+        assert "all: sudo lasthop ps" in told.stderr
         assert "sudo lasthop ps" in lasthop("status", "--dir", root, env={"LASTHOP_RUN_DIR": ""}).stderr
 
 
-def test_root_is_told_of_the_gateway_that_it_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_gets_the_command_for_a_gateway_that_it_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = local.LocalGateway(Path("/run/user/4099/lasthop/a"), 4099, {"folder": "/home/them/objects"})
     monkeypatch.setattr(local, "gateways", lambda: [theirs])
     monkeypatch.setattr(local, "state", lambda _: "running")
@@ -181,7 +181,7 @@ def test_root_is_told_of_the_gateway_that_it_does_not_end(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("own", "theirs", "ended"), [("running", "running", True), ("ended", "ended", True), ("ended", "running", False)]
 )
-def test_what_another_user_has_left_for_a_folder_does_not_keep_root_from_ending_its_own(
+def test_another_users_files_for_a_folder_do_not_prevent_root_from_ending_its_own_gateway(
     root: Path, monkeypatch: pytest.MonkeyPatch, own: str, theirs: str, ended: bool
 ) -> None:
     name = paths.of_folder(root, root).name
@@ -195,9 +195,7 @@ def test_what_another_user_has_left_for_a_folder_does_not_keep_root_from_ending_
             local.chosen(root)
 
 
-def test_the_gateway_of_root_is_out_of_reach_and_that_is_said_in_a_sentence(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_gateway_of_root_is_out_of_reach_with_a_readable_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As far as root can try it: what the kernel refuses others is refused here by hand."""
     run_dir, folder = root / "run", root / "objects"
     place = paths.of_folder(run_dir, folder)

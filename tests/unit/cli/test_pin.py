@@ -1,4 +1,4 @@
-"""`lasthop pin`: what a backend shows, and the PinSet that is made of it."""
+"""`lasthop pin`: a backend's certificate, and the PinSet for it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_whole_chain_is_seen_and_nothing_is_sent(version: ssl.TLSVersion, mo
         assert not backend.requests
 
 
-def test_no_name_is_asked_for_where_only_an_address_is_known() -> None:
+def test_no_sni_is_sent_to_an_address() -> None:
     with closing(Backend(LEAF.server_context())) as backend:
         assert lasthop("pin", f"127.0.0.1:{backend.port}").exit_code == 0
         assert backend.connections[0].sni is None
@@ -55,7 +55,7 @@ def test_no_name_is_asked_for_where_only_an_address_is_known() -> None:
 # --- the manifest ----------------------------------------------------------------------------------------------------
 
 
-def test_the_certificate_itself_is_pinned_by_default_and_the_chain_is_told_apart() -> None:
+def test_the_certificate_itself_is_pinned_by_default_and_the_chain_is_listed() -> None:
     with closing(Backend(LEAF.server_context(CA))) as backend:
         result = lasthop("pin", f"127.0.0.1:{backend.port}", "--server-name", "api.internal", "-n", "shop")
     manifest = yaml.safe_load(result.stdout)
@@ -66,7 +66,7 @@ def test_the_certificate_itself_is_pinned_by_default_and_the_chain_is_told_apart
         "spec": {"certificates": [LEAF.pem]},
     }
     assert "# The next certificate" in result.stdout
-    assert "It was not verified" in result.stdout
+    assert "not verified: compare" in result.stdout
     for said in (
         *("subject  CN=api", "issuer   CN=corp CA", "names    DNS api.internal, DNS *.api.internal"),
         *("(89 days left)", "key      EC secp256r1", "itself (self-signed)"),
@@ -105,7 +105,7 @@ def test_the_name_of_a_file_adds_nothing_to_the_manifest(tmp_path: Path) -> None
     assert result.stdout.startswith("# From ") and "x\\nkind: VerificationWaiver" in result.stdout.splitlines()[0]
 
 
-def test_what_a_gateway_would_refuse_is_said(tmp_path: Path) -> None:
+def test_certificates_that_a_gateway_would_refuse_are_reported(tmp_path: Path) -> None:
     (tmp_path / "old.pem").write_text(OLD.pem)
     assert "it is expired 3 days ago" not in lasthop("pin", tmp_path / "old.pem", "--by", "key").stderr
     said = lasthop("pin", tmp_path / "old.pem").stderr
@@ -128,7 +128,7 @@ def test_the_manifest_is_admitted(tmp_path: Path, form: str) -> None:
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 
-def test_errors_of_the_network_say_what_to_do() -> None:
+def test_errors_of_the_network_have_a_remedy() -> None:
     with closing(Backend()) as plain, closing(Backend(banner=b"220 smtp\r\n")) as talkative:
         for backend in (plain, talkative):
             assert "does not speak TLS on this port" in lasthop("pin", f"127.0.0.1:{backend.port}").stderr
@@ -148,7 +148,7 @@ def test_errors_of_the_network_say_what_to_do() -> None:
         ("kind: Secret\nmetadata: {name: x}\n", "holds no PEM certificate"),
     ],
 )
-def test_errors_of_a_file_say_what_to_do(tmp_path: Path, content: str, said: str) -> None:
+def test_errors_of_a_file_have_a_remedy(tmp_path: Path, content: str, said: str) -> None:
     (tmp_path / "file").write_text(content)
     result = lasthop("pin", tmp_path / "file")
     assert (result.exit_code, said in result.stderr) == (1, True), result.output
@@ -158,12 +158,12 @@ def test_errors_of_a_file_say_what_to_do(tmp_path: Path, content: str, said: str
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("nowhere.pem",), "there is no file nowhere.pem"),
+        (("nowhere.pem",), "file nowhere.pem does not exist"),
         (("api.internal",), "is not HOST:PORT"),
         (("file", "--name", "Bad_Name"), "is not a valid object name"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_invalid_combinations_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...], said: str
 ) -> None:
     (tmp_path / "file").write_text(LEAF.pem)

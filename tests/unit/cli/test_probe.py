@@ -1,4 +1,5 @@
-"""`lasthop probe`: which backends it tries with which wish, and what it says. That its verdicts are Envoy's: tests/proxy."""
+"""`lasthop probe`: the tried backends, the required verification, and the output. tests/proxy compares its verdicts with
+Envoy's."""
 
 from __future__ import annotations
 
@@ -93,7 +94,7 @@ def test_another_address_is_tried_with_the_policy(tmp_path: Path, serve: Callabl
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("trusted", [True, False])
-def test_the_gateways_own_certificate_is_shown_and_never_told(
+def test_the_gateways_client_certificate_is_presented_and_its_key_never_shown(
     tmp_path: Path, serve: Callable[..., Backend], version: ssl.TLSVersion, trusted: bool
 ) -> None:
     context = GOOD.server_context()
@@ -165,7 +166,7 @@ def test_a_policy_whose_ports_all_have_policies_of_their_own_is_not_used(
     folder = write(tmp_path, *docs.hop("api", serve(GOOD.server_context()).port, POLICY, section))
     (target,) = probed(folder, code=1)["targets"]
     assert target["unused"] == "each of its ports has a BackendTLSPolicy of its own: https (shop/section)"
-    assert last_line(folder, "api") == "no gateway makes a TLS connection because of it"
+    assert last_line(folder, "api") == "no gateway uses it for a TLS connection"
     assert last_line(folder, "section") == "the gateway would connect; 1 of 1 tried endpoints pass"
 
 
@@ -183,7 +184,7 @@ def test_a_policy_of_a_service_that_only_passthrough_reaches_is_not_used(
     )
     (target,) = probed(folder, code=1)["targets"]
     assert "TLS is end to end from the client" in target["unused"]
-    assert last_line(folder, "api") == "no gateway makes a TLS connection because of it; 1 of 1 tried endpoints pass"
+    assert last_line(folder, "api") == "no gateway uses it for a TLS connection; 1 of 1 tried endpoints pass"
 
 
 def test_a_gateway_that_is_not_accepted_connects_to_nothing(tmp_path: Path, serve: Callable[..., Backend]) -> None:
@@ -201,7 +202,7 @@ SPELLINGS = (
 
 
 @pytest.mark.parametrize("spelling", [*([each] for each in SPELLINGS), ["backendtlspolicy", "api"], ["svc", "shop/api"]])
-def test_what_status_prints_can_be_probed(tmp_path: Path, serve: Callable[..., Backend], spelling: list[str]) -> None:
+def test_names_from_status_can_be_probed(tmp_path: Path, serve: Callable[..., Backend], spelling: list[str]) -> None:
     other = docs.hop("other", 9, docs.policy("other", "api.example", "ca"))
     folder = write(tmp_path, *docs.hop("api", serve(GOOD.server_context()).port, POLICY), *other)
     (target,) = probed(folder, *spelling)["targets"]
@@ -254,7 +255,7 @@ def _targets(folder: Path, *documents: dict[str, Any]) -> str:
     return json.dumps(probed(write(folder, *documents), code=1)["targets"])
 
 
-def test_what_is_refused_is_told_without_a_connection(tmp_path: Path) -> None:
+def test_a_refused_hop_is_reported_without_a_connection(tmp_path: Path) -> None:
     hop = [docs.service("api"), docs.route("api", docs.to("api"))]
     assert "ConfigMap shop/nowhere does not exist" in _targets(
         tmp_path / "a", *hop, docs.policy("api", "api.example", "nowhere")
@@ -268,7 +269,7 @@ def test_what_is_refused_is_told_without_a_connection(tmp_path: Path) -> None:
     assert "already targeted by BackendTLSPolicy shop/older, which is older" in _targets(tmp_path / "d", *hop, older, newer)
 
 
-def test_who_does_not_answer_is_told_apart(tmp_path: Path, serve: Callable[..., Backend]) -> None:
+def test_a_silent_replica_is_distinct(tmp_path: Path, serve: Callable[..., Backend]) -> None:
     port, plaintext = free_port(), serve(None)
     hop = [docs.service("api"), *docs.endpoints("api", port, plaintext.port), docs.route("api", docs.to("api")), POLICY]
     endpoints = probed(write(tmp_path, *hop), code=1)["targets"][0]["endpoints"]
@@ -286,7 +287,7 @@ def test_many_endpoints_are_not_all_tried(tmp_path: Path, serve: Callable[..., B
     slice["endpoints"].append({"addresses": ["127.0.0.99"], "conditions": {"ready": False}})
     folder = write(tmp_path, docs.service("api"), slice, docs.route("api", docs.to("api")), POLICY)
     result: Result = lasthop("probe", "api", "--dir", folder)
-    assert "and 3 more, which were not tried" in result.stdout
+    assert "and 3 more, not tried" in result.stdout
 
 
 def test_a_hostile_subject_does_not_reach_the_terminal(tmp_path: Path, serve: Callable[..., Backend]) -> None:
@@ -298,7 +299,7 @@ def test_a_hostile_subject_does_not_reach_the_terminal(tmp_path: Path, serve: Ca
 
 
 @pytest.mark.parametrize("odd", ["version-7", "subject-malformed"])
-def test_a_certificate_that_cannot_be_read_is_said_to_be_so(tmp_path: Path, serve: Callable[..., Backend], odd: str) -> None:
+def test_an_unreadable_certificate_is_reported(tmp_path: Path, serve: Callable[..., Backend], odd: str) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     pem = tmp_path / "odd.pem"
     pem.write_text(ssl.DER_cert_to_PEM_cert(odd_ders()[odd]) + valid().key_pem)
@@ -317,7 +318,7 @@ def test_a_certificate_that_cannot_be_read_is_said_to_be_so(tmp_path: Path, serv
         (("api", "nonsense"), "is not HOST:PORT"),
     ],
 )
-def test_bad_input_is_answered_in_words(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
+def test_bad_input_gives_a_readable_error(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
     folder = write(tmp_path, *docs.hop("api", 9, POLICY))
     result = lasthop("probe", *args, "--dir", folder)
     assert result.exit_code in (1, 2)

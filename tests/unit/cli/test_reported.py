@@ -30,7 +30,7 @@ async def test_the_leading_controller_is_asked_through_the_api_server(tmp_path: 
         with pytest.raises(click.ClickException, match="through the admin socket"):
             await ask("/api/tap")
         pods.denied.add("portforward")
-        with pytest.raises(click.ClickException, match="ask for get and create on pods/portforward"):
+        with pytest.raises(click.ClickException, match="request get and create on pods/portforward"):
             await ask("/api/traffic")
 
 

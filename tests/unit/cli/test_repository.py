@@ -1,4 +1,4 @@
-"""`check` and `audit` of any repository: other kinds, files, standard input, and what an edit changes."""
+"""`check` and `audit` of any repository: other kinds, files, standard input, and the effects of an edit."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def repository(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("kustomization", [KUSTOMIZATION, UNTYPED_KUSTOMIZATION])
-def test_other_kinds_are_said_once_and_change_nothing(folder: Path, kustomization: str) -> None:
+def test_other_kinds_are_named_once_and_change_nothing(folder: Path, kustomization: str) -> None:
     before = _audited(folder)
     (folder / "others.yaml").write_text(OTHERS)
     (folder / "values.yaml").write_text("replicaCount: 1\n")
@@ -111,7 +111,7 @@ def test_endpoints_that_only_a_cluster_knows_are_not_called_missing(folder: Path
     assert "1 Service has a selector" in found.stderr
 
 
-def test_what_follows_from_a_mistake_on_standard_input_is_not_counted() -> None:
+def test_consequences_of_a_mistake_on_standard_input_are_not_counted() -> None:
     broken = f"{BASE}---\napiVersion: v1\nkind: Service\nmetadata: {{name: more}}\n"
     found = CliRunner().invoke(main, ["check", "-", "-o", "json"], input=broken)
     (mistake,) = json.loads(found.stdout)["findings"]
@@ -271,7 +271,7 @@ def test_a_text_that_could_not_be_read_on_one_side_is_not_judged(folder: Path, t
     assert lasthop("check", broken, "--against", edited(broken, tmp_path, {})).exit_code == 0, "the same text on both sides"
 
 
-def test_what_crashes_is_not_judged(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crashed_review_is_not_judged(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_: object) -> None:
         raise RuntimeError("a bug")
 
@@ -298,7 +298,7 @@ def test_a_folder_that_did_not_exist_at_the_commit_was_empty(repository: Path) -
 
 
 @pytest.mark.parametrize("reference", ["nowhere", "--output=/tmp/x", ""])
-def test_what_is_neither_a_folder_nor_a_commit_is_refused(repository: Path, reference: str) -> None:
+def test_a_name_that_is_neither_a_folder_nor_a_commit_is_refused(repository: Path, reference: str) -> None:
     found = lasthop("check", repository, f"--against={reference}")
     assert (found.exit_code, "neither a folder nor a commit" in found.stderr) == (1, True)
 

@@ -88,7 +88,7 @@ def test_a_name_that_is_not_there_is_answered_with_a_suggestion(gateway: Lasthop
 
 @pytest.mark.parametrize("named", [("hr", "api", "nope", "lost"), ("hr/api", "hr/nope", "hr/shop/lost")])
 @pytest.mark.parametrize("output", ["table", "wide", "name", "yaml", "json"])
-def test_of_several_names_those_that_exist_are_shown_and_each_other_is_an_error(
+def test_existing_names_are_shown_and_each_missing_one_is_an_error(
     gateway: Lasthop, named: tuple[str, ...], output: str
 ) -> None:
     result = gateway.command("status", *named, "-o", output)
@@ -293,7 +293,7 @@ def test_log_levels_change_while_it_runs_and_only_by_the_socket(gateway: Lasthop
     assert gateway.command("log-level").stdout == "Lasthop  info\nEnvoy    warning  of Gateway shop/web\n"
 
 
-def test_log_levels_are_not_told_or_set_by_the_admin_address(gateway: Lasthop) -> None:
+def test_the_admin_address_neither_shows_nor_sets_log_levels(gateway: Lasthop) -> None:
     for method in ("GET", "POST"):
         asked = urllib.request.Request(f"http://127.0.0.1:{gateway.admin}/api/log-level?lasthop=debug", method=method)
         with pytest.raises(urllib.error.HTTPError) as error:

@@ -180,18 +180,18 @@ def test_names_complete_to_nothing_where_no_gateway_runs(tmp_path: Path) -> None
         (("run", "/tmp", "--address", "localhost"), "localhost is not an IP address"),
         (("status", "gatway"), "did you mean gateway?"),
         (("status", "--dir", "/nowhere"), "no gateway runs on /nowhere"),
-        (("run", "/nowhere"), "there is no folder /nowhere"),
+        (("run", "/nowhere"), "folder /nowhere does not exist"),
         (("run", "/tmp", "--admin", "x"), "is not HOST:PORT"),
         (("status", "--admin", ":19101"), "write for example 127.0.0.1:19101"),
         (("run", "/tmp", "--admin", "127.0.0.1:99999"), "is not HOST:PORT"),
         (("init", "demo"), "lasthop init demo --to https://api.example.com:443"),
         (("stop", "--admin", "127.0.0.1:1"), "no gateway of this machine has the admin address 127.0.0.1:1"),
-        (("import", "auto", "/nowhere"), "there is nothing to import: /nowhere does not exist"),
+        (("import", "auto", "/nowhere"), "nothing to import: /nowhere does not exist"),
         (("stop", "--dir", "/a", "--all"), "more than one of a folder, --admin and --all"),
         (("doctor", "/a", "--dir", "/b"), "two folders: /a and /b"),
     ],
 )
-def test_bad_input_is_answered_in_words(args: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_bad_input_gives_a_readable_error(args: tuple[str, ...], said: str, tmp_path: Path) -> None:
     env = {"LASTHOP_RUN_DIR": str(tmp_path / "r"), "LASTHOP_STATE_DIR": str(tmp_path / "s")}
     result = lasthop(*args, env=env)
     assert result.exit_code in (1, 2)
@@ -199,7 +199,7 @@ def test_bad_input_is_answered_in_words(args: tuple[str, ...], said: str, tmp_pa
     assert "Traceback" not in result.output
 
 
-def test_who_stops_one_of_several_gateways_is_told_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_with_several_gateways_lists_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     running = [local.LocalGateway(Path(f"/run/{name}"), os.geteuid(), {"folder": f"/{name}"}) for name in "ab"]
     monkeypatch.setattr(local, "gateways", lambda: running)
     monkeypatch.setattr(local, "state", lambda gateway: "running")
@@ -208,7 +208,7 @@ def test_who_stops_one_of_several_gateways_is_told_the_commands(monkeypatch: pyt
     assert "lasthop stop /a, or lasthop stop /b; or all: lasthop stop --all" in result.stderr
 
 
-def test_a_folder_whose_path_is_not_utf_8_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_folder_whose_path_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
     folder.mkdir()
     env = {"LASTHOP_RUN_DIR": str(tmp_path / "r"), "LASTHOP_STATE_DIR": str(tmp_path / "s")}
@@ -234,7 +234,7 @@ class _Elsewhere(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("body", [b"<html>hello</html>", b"{}", b"[]", b'"text"', b"\xff"])
-def test_an_address_where_something_else_answers_is_said_to_be_no_gateway(body: bytes) -> None:
+def test_another_server_at_an_address_is_not_taken_for_a_gateway(body: bytes) -> None:
     handler = type("Handler", (_Elsewhere,), {"body": body})
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

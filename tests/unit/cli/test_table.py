@@ -42,7 +42,7 @@ def test_a_gateway_with_a_waiver_and_a_weakened_backend_shows_both() -> None:
     assert found[1:3] == ("True", "InsecureBackendVerification; BackendsWeakened")
 
 
-def test_what_no_condition_can_say_is_why() -> None:
+def test_why_contains_problems_without_a_condition() -> None:
     unreached = {
         **_document("BackendTLSPolicy", "api"),
         "problem": {"reason": "TargetNotFound", "message": "Service shop/apii does not exist"},
@@ -92,7 +92,7 @@ def test_on_a_narrow_terminal_what_went_wrong_comes_first(monkeypatch: pytest.Mo
     assert line.endswith("False    certificate has expired since yesterday mor…") and len(line) == 80
 
 
-def test_what_is_not_ready_is_first_and_a_cause_is_told_once() -> None:
+def test_objects_that_are_not_ready_are_first_and_a_cause_appears_once() -> None:
     cause, policy = "shop/web: WaiverNotPermitted: GatewayProfile shop/prod allows none", "backendtlspolicy/shop/p"
     route = Row("httproute/shop/a", "False", "shop/web: InvalidBackendTLS: ...", because=(policy,))
     others = [Row("gateway/shop/web", "True", ""), route, Row("httproute/shop/b", "Unknown", "later")]

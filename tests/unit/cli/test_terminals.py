@@ -1,4 +1,4 @@
-"""What a terminal cannot show, or its owner does not want, no command writes: colours, a moving cursor, characters."""
+"""No command writes colours, cursor movements or characters that a terminal lacks or its user disables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of `lasthop top`: what fails first, figures that can be read, text of strangers made harmless."""
+"""The tables of `lasthop top`: failures first, readable figures, harmless text from untrusted sources."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ REPORT = {
 }
 
 
-def test_what_fails_is_first_then_what_has_most_requests() -> None:
+def test_failures_are_first_then_the_most_requests() -> None:
     routes, backends = (part.splitlines() for part in text(REPORT, 1000.0).split("\n\n"))
     assert [line.split()[1] for line in routes[1:]] == ["shop/bad", "shop/busy", "shop/quiet"]
     assert routes[1].split()[2:] == ["10.0", "50.0%", "3", "ms", "250", "ms", "2"]
@@ -81,7 +81,7 @@ def test_a_terminal_gets_as_many_rows_and_columns_as_fit_and_no_control_characte
     assert max(map(len, lines)) <= columns and not any("\x1b" in line for line in lines)
 
 
-def test_what_fails_is_red_on_a_terminal() -> None:
+def test_failures_are_red_on_a_terminal() -> None:
     lines = text(REPORT, 1000.0, 120, 24).splitlines()
     red = [click.unstyle(line).split()[0:2] for line in lines if line.startswith("\x1b[31m")]
     assert red == [["HTTPRoute", "shop/bad"], ["shop/web", "->"]]

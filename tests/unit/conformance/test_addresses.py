@@ -25,7 +25,7 @@ def test_each_service_gets_an_address_of_its_own_once() -> None:
     assert given(addresses, mk_balanced("c")) == {"c": "10.245.0.3"}, "what has been given is not given again"
 
 
-def test_an_address_that_is_asked_for_is_given_if_it_is_of_the_range() -> None:
+def test_a_requested_address_is_assigned_if_it_is_in_the_range() -> None:
     wanted, foreign = mk_balanced("a", loadBalancerIP="10.245.200.1"), mk_balanced("b", loadBalancerIP="203.0.113.1")
     assert given(Addresses(), wanted, foreign) == {"a": "10.245.200.1"}
 

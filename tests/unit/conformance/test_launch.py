@@ -1,4 +1,4 @@
-"""Where things are in a container's root, as seen from outside."""
+"""Paths in a container's root, as seen from outside."""
 
 from __future__ import annotations
 

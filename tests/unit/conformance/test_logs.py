@@ -15,7 +15,7 @@ def test_logs_are_chosen_by_time_and_tail() -> None:
     assert select(LINES, None, 1, timestamps=True) == LINES[2] + "\n"
 
 
-async def test_what_a_container_says_is_kept_with_its_time(tmp_path: Path) -> None:
+async def test_container_output_is_kept_with_its_time(tmp_path: Path) -> None:
     stream = asyncio.StreamReader(limit=64)
     stream.feed_data(b"one\n" + b"x" * 200 + b"\nlast without an end")
     stream.feed_eof()

@@ -44,7 +44,7 @@ def test_images_are_known_by_their_last_part(images: Images) -> None:
     assert images.find("registry.example/coredns/coredns:v1.12.2") is None, "it was not built for this release's suite"
 
 
-def test_what_the_node_cannot_do_is_said_before_the_pod_starts(images: Images) -> None:
+def test_missing_features_of_the_node_are_reported_before_the_pod_starts(images: Images) -> None:
     container = mk_container("nginx", lifecycle={"preStop": {}}, readinessProbe={"exec": {}})
     pod = mk_pod(
         container, volumes=[{"name": "v", "hostPath": {}}], security={"sysctls": [{"name": "kernel.sem"}]}, hostNetwork=True

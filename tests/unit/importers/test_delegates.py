@@ -1,4 +1,4 @@
-"""Which matches of an Istio delegate are within those of the rule that delegates, and what both come to."""
+"""Matches of an Istio delegate that lie within those of the delegating rule, and their intersection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_string_of_a_delegate_is_within_that_of_the_root(root: dict[str, str], l
 
 
 @pytest.mark.parametrize("key", ["uri", "scheme", "method", "authority", "port", "sourceNamespace"])
-def test_what_only_one_side_limits_is_no_conflict_unless_the_delegate_gives_it_up(key: str) -> None:
+def test_a_limit_of_one_side_is_no_conflict_unless_the_delegate_gives_it_up(key: str) -> None:
     value: Any = {"port": 80, "sourceNamespace": "a"}.get(key, {"exact": "x"})
     assert not conflict({}, {key: value})
     assert conflict({key: value}, {}) is (key == "sourceNamespace")

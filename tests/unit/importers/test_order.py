@@ -1,4 +1,4 @@
-"""Rules that were tried in the order of a list: where Gateway API's own order differs, and the difference can show."""
+"""Rules in the order of a list: cases in which Gateway API's order differs and a request can show it."""
 
 from __future__ import annotations
 
@@ -46,3 +46,12 @@ def test_an_overlapping_rule_that_overtakes_is_noted(first: ImportedMatch, secon
 
 def test_rules_of_different_hosts_do_not_meet() -> None:
     assert not list(order_notes([rule(0, prefix("/"), "a.example"), rule(1, prefix("/a"), "b.example")]))
+
+
+def test_matches_of_one_rule_do_not_overtake_each_other() -> None:
+    assert not list(order_notes([rule(0, prefix("/")), rule(0, prefix("/a"))]))
+
+
+def test_rule_that_another_one_overtakes_is_severe() -> None:
+    """Its requests lead to another backend, which may have been out of reach before."""
+    assert [note.level for note in order_notes([rule(0, prefix("/")), rule(1, prefix("/admin"))])] == ["high"]

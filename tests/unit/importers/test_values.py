@@ -20,7 +20,7 @@ def test_durations_of_go_and_protobuf_become_those_of_gateway_api(written: str, 
 
 
 @pytest.mark.parametrize("written", ["", "soon", "-1s", "1", "1d", "9999999999h", "1s ", "１s"])
-def test_what_is_no_duration_is_none(written: str) -> None:
+def test_an_invalid_duration_is_none(written: str) -> None:
     assert milliseconds(written) is None
 
 

@@ -1,4 +1,4 @@
-"""Decisions about imported backends: what they must say, and that none of them ends in less than the old gateway checked."""
+"""Decisions about imported backends: their required fields; none results in weaker verification than the old gateway's."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_decision_whose_ca_cannot_be_used_stays_open(decision: Decision) -> No
 @pytest.mark.parametrize(
     ("names", "open_"), [(["*.shop.example"], True), (["a.example", "b.example"], True), (["a.example"], False)]
 )
-def test_a_host_that_may_be_one_of_several_is_no_name_to_verify(names: list[str], open_: bool) -> None:
+def test_a_host_with_several_names_is_not_a_name_to_verify(names: list[str], open_: bool) -> None:
     """The old gateway checked the one name of the request; a wildcard would accept any of them."""
     tls = HopTLS(OldLevel.HOST_NAME, "the Host", names=tuple(map(Name, names)))
     found = as_before(PORT, tls, USABLE)

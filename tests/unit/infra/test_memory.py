@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from lasthop.edge.sources.files.source import FilesSource
 from lasthop.edge.sources.source import Batch
 from lasthop.engine.engine import Engine
 from lasthop.engine.memory import codec
-from lasthop.engine.memory.record import ChangeRecord
+from lasthop.engine.memory.record import BEGAN, ChangeRecord, Record, about_record
 from lasthop.run.host import HostRuntime
 from lasthop.run.infra import memory
 from tests.fake_api import until
@@ -86,15 +87,20 @@ def test_what_is_saved_again_is_what_it_is_now() -> None:
     assert len(set(texts)) == len(edits)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[[1, 2]]", b"\xff"])
-def test_a_damaged_file_is_told_apart_from_one_that_does_not_exist(tmp_path: Path, content: bytes) -> None:
+NEVER = codec.Encoder()(codec.Memory(record=Record((about_record(BEGAN, "no hops", 7.0),)))).replace(
+    b'"at":7.0', b'"at":1e308'
+)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[[1, 2]]", b"\xff", b'{"odd":' + b"[" * 100_000, NEVER])
+def test_a_damaged_file_differs_from_a_missing_one(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "verification.json").write_bytes(content)
     assert isinstance(memory.load(tmp_path / "verification.json"), codec.Damaged)
     assert isinstance(memory.load(tmp_path), codec.Damaged)
     assert memory.load(tmp_path / "nowhere") is None
 
 
-def test_what_is_to_be_saved_is_told_apart_from_what_is() -> None:
+def test_unsaved_and_saved_contents_are_separate() -> None:
     engine, _ = settled(WORLD)
     before = engine.verifications.version
     engine.apply(keyed(mk_route("a/r", "a/g", [{"name": "api", "port": 443}], ["one.example"])))
@@ -105,7 +111,7 @@ def test_what_is_to_be_saved_is_told_apart_from_what_is() -> None:
     assert engine.verifications.version > before
 
 
-def test_what_was_edited_while_nothing_ran_is_recorded_at_the_next_start(tmp_path: Path) -> None:
+def test_edits_while_nothing_ran_are_recorded_at_the_next_start(tmp_path: Path) -> None:
     path, record = tmp_path / memory.FILE, ChangeRecord()
     record.begin("no hops", 500.0)
     record.add(life(path, WORLD).verifications.edits(), 1000.0)
@@ -124,9 +130,17 @@ def test_the_more_there_is_to_write_the_seldomer_it_is_written_up_to_a_limit() -
 
 
 @contextlib.asynccontextmanager
-async def keeping(path: Path, monkeypatch: pytest.MonkeyPatch, pause: float = 0.0) -> AsyncIterator[HostRuntime]:
-    """Keeps a record in a file, as `lasthop run` does, and looks at it without a pause."""
-    monkeypatch.setattr(memory, "pause", lambda interval, took: pause)
+async def keeping(
+    path: Path, monkeypatch: pytest.MonkeyPatch, pause: float = 0.0, asked: list[float] | None = None
+) -> AsyncIterator[HostRuntime]:
+    """Keeps a record in a file, as `lasthop run` does, and looks at it without a pause. `asked` gets what each write took."""
+
+    def paused(interval: float, took: float) -> float:
+        if asked is not None:
+            asked.append(took)
+        return pause
+
+    monkeypatch.setattr(memory, "pause", paused)
     folder = path.parent
     runtime = HostRuntime(FilesSource(folder), Envoy(Path("/no/envoy"), (1, 40, 0)), folder / "run", remembered=path)
     async with asyncio.TaskGroup() as tasks:
@@ -135,7 +149,7 @@ async def keeping(path: Path, monkeypatch: pytest.MonkeyPatch, pause: float = 0.
         task.cancel()
 
 
-async def test_what_is_new_since_the_last_save_is_saved_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changes_since_the_last_save_are_saved_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "verification.json"
     async with keeping(path, monkeypatch, 60.0) as runtime:
         await until(path.exists)
@@ -147,7 +161,7 @@ async def test_what_is_new_since_the_last_save_is_saved_at_the_end(tmp_path: Pat
 @pytest.mark.parametrize(
     ("spoil", "what"), [(Path.unlink, "was deleted"), (lambda path: path.write_bytes(b"{"), "was damaged")]
 )
-async def test_what_is_done_to_the_record_just_before_the_end_is_noticed(
+async def test_manipulations_of_the_record_just_before_the_end_are_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], object], what: str
 ) -> None:
     path = tmp_path / "verification.json"
@@ -204,10 +218,29 @@ async def test_a_file_system_that_fails_for_a_while_ends_nothing(tmp_path: Path,
     assert len(failures) == 3
 
 
-async def test_a_damaged_record_at_the_start_is_noted_in_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_disk_delays_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or what was recorded just before a crash would be known only as far as the next start can see it."""
+    path, save, asked = tmp_path / "verification.json", memory.save, list[float]()
+
+    def slow(*args: Any) -> memory.Stamp | None:
+        time.sleep(0.3)
+        return save(*args)
+
+    monkeypatch.setattr(memory, "save", slow)
+    async with keeping(path, monkeypatch, asked=asked):
+        await until(lambda: path.exists() and asked)
+    assert max(asked) < 0.3
+
+
+async def test_a_damaged_record_at_the_start_is_kept_and_noted_in_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "verification.json"
     path.write_bytes(b"{")
     async with keeping(path, monkeypatch):
-        await until(lambda: isinstance(memory.load(path), codec.Memory))
+        await until(lambda: path.exists() and isinstance(memory.load(path), codec.Memory))
     (found,) = saved(path).record.incidents
-    assert "was damaged" in found.because
+    assert "was damaged" in found.because and found.because.endswith("; it is kept as verification.damaged")
+    assert (tmp_path / "verification.damaged").read_bytes() == b"{"
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "was damaged" in line]
+    assert "what was lost is not known to this process" in line and "from memory" not in line

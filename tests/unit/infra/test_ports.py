@@ -50,7 +50,7 @@ def test_a_holder_is_found_whatever_else_it_closes_meanwhile() -> None:
         assert list(ports.holders(holder.getsockname()[1])) == [os.getpid()]
 
 
-def test_an_address_of_another_machine_is_said_so() -> None:
+def test_an_address_of_another_machine_is_reported() -> None:
     said = ports.problem("192.0.2.1", 5353, "UDP")
     assert said is not None and "is not an address of this machine" in said.message and not said.in_use
 
@@ -98,7 +98,7 @@ class Told:
         return self.problems
 
 
-async def test_of_two_lasthops_that_start_at_the_same_time_one_gets_a_port(tmp_path: Path) -> None:
+async def test_one_of_two_lasthops_that_start_at_the_same_time_gets_a_port(tmp_path: Path) -> None:
     port, first, second = free_port(), Told(tmp_path / "first"), Told(tmp_path / "second")
     assert first.want(port, "127.0.0.1") == {"127.0.0.1": ""}, "and its Envoy has yet to bind it"
     assert "is in use by" in second.want(port, "127.0.0.1")["127.0.0.1"]
@@ -117,7 +117,7 @@ async def test_a_gateway_may_bind_an_address_and_all_addresses(tmp_path: Path) -
     assert ports.problem("127.0.0.1", port) is None
 
 
-async def test_who_has_all_addresses_of_ipv6_has_none_of_ipv4(tmp_path: Path) -> None:
+async def test_an_ipv6_wildcard_holds_no_ipv4_address(tmp_path: Path) -> None:
     port, told = free_port(), Told(tmp_path)
     if ports.problem("::1", port):
         pytest.skip("this machine has no IPv6")

@@ -97,6 +97,14 @@ def test_every_port_that_is_asked_is_served() -> None:
                 assert backend_key(case, service or case.all_services[0].name, case.port) in served, case.id
 
 
+def test_cases_of_plaintext_use_ports_without_a_usual_protocol() -> None:
+    """Otherwise an implementation that takes port 443 or the name https for HTTPS would have a fault that no rule forbids."""
+    plain = [case for case in ALL if Expected.PLAINTEXT in (case.expect, *(step.expect for step in case.steps))]
+    ports = [port for case in plain for service in case.all_services for port in service.ports if port.name == case.port]
+    assert len(plain) >= 5
+    assert [port for port in ports if port.number == 443 or port.name.startswith("http")] == []
+
+
 def test_unclaimed_features_leave_cases_out() -> None:
     chosen = choose(ALL, {"Gateway", "HTTPRoute", "BackendTLSPolicy"}, settings())
     assert all(set(case.needs) <= {"HTTPRoute", "BackendTLSPolicy"} for case in chosen.cases)

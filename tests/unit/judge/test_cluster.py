@@ -14,7 +14,7 @@ from lasthop_judge.adapters import ADAPTERS
 from lasthop_judge.cases import ALL
 from lasthop_judge.certificates import Issuer
 from lasthop_judge.cluster import ClusterTestbed, listener_ports, ports_of
-from lasthop_judge.model import Case, GatewayRole, Json, Outcome, RouteType
+from lasthop_judge.model import Case, CaseVerdict, GatewayRole, Json, Outcome, RouteType
 from lasthop_judge.objects import LABEL, RunSettings, gateways, wanted_listeners
 from lasthop_judge.report.document import JudgedGateway, report_of
 from lasthop_judge.run import choose, judge
@@ -128,7 +128,9 @@ async def test_cases_that_could_not_be_created_are_not_run_with_the_reason(api: 
     assert {verdict.why for verdict in verdicts if verdict.case.id in TCP} == {ABSENT}
     assert report_of(JudgedGateway(""), verdicts).exit_code == 1
     only_absent = [verdict for verdict in verdicts if verdict.case.id in TCP]
-    assert report_of(JudgedGateway(""), only_absent).exit_code == 0
+    assert report_of(JudgedGateway(""), only_absent).exit_code == 1  # nothing was judged
+    passed = CaseVerdict(CASES[0], Outcome.PASS)
+    assert report_of(JudgedGateway(""), [passed, *only_absent]).exit_code == 0
 
 
 async def test_a_namespace_that_cannot_be_deleted_costs_no_result(api: Api) -> None:

@@ -42,7 +42,7 @@ def passing() -> RunReport:
     return report_of(JudgedGateway("lasthop"), [CaseVerdict(case, Outcome.PASS) for case in ALL])
 
 
-def test_the_json_is_what_the_schema_says() -> None:
+def test_the_json_matches_the_schema() -> None:
     assert [error.message for error in jsonschema_rs.validator_for(SCHEMA).iter_errors(as_document(REPORT))] == []
 
 
@@ -53,7 +53,7 @@ def test_every_failing_case_is_in_every_rendering_with_its_sentence_and_how_to_r
             assert failed.case.name in text and "curl -v" in text, name
 
 
-def test_what_a_backend_sends_breaks_no_rendering() -> None:
+def test_no_text_of_a_backend_breaks_rendering() -> None:
     ElementTree.fromstring(_rendered(REPORT, "junit"))
     assert "<script>" not in _rendered(REPORT, "html") and "<script>" not in _rendered(REPORT, "markdown")
 
@@ -74,7 +74,7 @@ def test_the_exit_code_is_that_of_the_worst_fault(severity: str, code: int) -> N
     assert passing().exit_code == 0
 
 
-def test_the_text_says_why_cases_were_not_run() -> None:
+def test_the_text_reports_why_cases_were_not_run() -> None:
     assert "not run: no adapter: " in _rendered(REPORT, "text")
 
 
@@ -95,9 +95,15 @@ def test_a_gateway_that_serves_nothing_is_no_success() -> None:
     assert report_of(JudgedGateway(""), unserved).exit_code == 1
 
 
+@pytest.mark.parametrize("outcome", [Outcome.NOT_CLAIMED, Outcome.NOT_RUN])
+def test_a_run_that_judged_nothing_is_no_success(outcome: Outcome) -> None:
+    assert report_of(JudgedGateway(""), [CaseVerdict(case, outcome, why="why") for case in ALL[:3]]).exit_code == 1
+
+
 def test_the_list_names_every_case_and_where_its_sentence_stands() -> None:
     shown = CliRunner().invoke(main, ["judge", "--list"]).output
     assert all(case.id in shown and case.requirement.source in shown for case in ALL)
+    assert "can find: plaintext, open, status" in shown
 
 
 @pytest.mark.parametrize(

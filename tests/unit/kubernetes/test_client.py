@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import ssl
+
 import pytest
 
+from lasthop.cli.views.cluster import explained
 from lasthop.edge.kubernetes.client import Client, path_of
-from lasthop.edge.kubernetes.errors import ApiError, from_status
+from lasthop.edge.kubernetes.errors import UNTRUSTED, ApiError, from_status
 from tests.api_objects import mk_config_map
+from tests.backends import Backend
 from tests.fake_api import FakeApi, Refusal, client_of
+from tests.proxy.certs import issued
 
 MAPS = path_of("", "v1", "configmaps", "shop")
 CA = path_of("", "v1", "configmaps", "shop", "ca")
@@ -51,7 +57,19 @@ async def test_an_error_says_status_reason_and_message(api: FakeApi) -> None:
         assert busy.value.transient and busy.value.retry_after == 1.0
 
 
-async def test_nobody_there_and_a_cut_line_are_told_apart(api: FakeApi) -> None:
+async def test_an_untrusted_server_differs_from_an_absent_one(api: FakeApi) -> None:
+    backend = Backend(issued("localhost"))
+    with contextlib.closing(backend):
+        async with client_of(api) as client:
+            client.access.url, client.access.ssl = f"https://localhost:{backend.port}", ssl.create_default_context()
+            with pytest.raises(ApiError) as untrusted:
+                await client.get(CA)
+    assert (untrusted.value.status, untrusted.value.reason) == (0, UNTRUSTED)
+    found, question = explained(untrusted.value, "prod")
+    assert "certificate of the API server of prod is not trusted" in found and "certificate-authority" in question
+
+
+async def test_no_listener_and_a_blackhole_have_different_messages(api: FakeApi) -> None:
     api.fail("get", "configmaps", "*", "reset")  # once is not enough: aiohttp itself tries a GET twice
     async with client_of(api) as client:
         with pytest.raises(ApiError) as cut:
@@ -77,5 +95,5 @@ async def test_401_renews_the_credentials_once_and_tries_again(api: FakeApi) -> 
         assert refused.value.status == 401 and access.renewed == 2
 
 
-def test_what_is_no_status_object_is_told_in_one_line() -> None:
+def test_an_invalid_status_object_gives_one_line() -> None:
     assert str(from_status(404, b"404 page not found\n")) == "404: 404 page not found"

@@ -115,7 +115,7 @@ def printed(document: dict[str, Any]) -> str:
         (printed({"apiVersion": V1, "status": {"token": "x", "clientKeyData": "y"}}), "a key without a certificate"),
     ],
 )
-def test_exec_plugin_that_does_not_work_says_why(tmp_path: Path, content: str | None, said: str) -> None:
+def test_a_failing_exec_plugin_reports_the_reason(tmp_path: Path, content: str | None, said: str) -> None:
     if content is not None:
         (tmp_path / "plugin").write_text(f"#!/bin/sh\n{content}\n")
         (tmp_path / "plugin").chmod(0o755)
@@ -131,7 +131,7 @@ def test_exec_plugin_that_does_not_work_says_why(tmp_path: Path, content: str | 
         ({"interactiveMode": "Always"}, "needs a terminal"),
     ],
 )
-def test_exec_plugin_that_is_not_run_says_why(tmp_path: Path, plugin: dict[str, str], said: str) -> None:
+def test_an_exec_plugin_that_cannot_run_reports_the_reason(tmp_path: Path, plugin: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": mk_plugin(tmp_path) | plugin}))
     assert not (tmp_path / "runs").exists()
@@ -165,7 +165,7 @@ async def test_credentials_that_cannot_be_renewed_are_shown_until_they_are_refus
         await access.renew(bearer("first"))
 
 
-async def test_what_has_not_changed_keeps_its_connections(tmp_path: Path) -> None:
+async def test_unchanged_streams_keep_their_connections(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("first")
     clock = Clock()
     access = from_kubeconfig(mk_kubeconfig(tmp_path, {"tokenFile": "token"}), clock=clock)
@@ -321,9 +321,7 @@ async def test_only_what_says_so_is_not_verified(tmp_path: Path) -> None:
         ({"token": "x"}, {"server": ""}, "config-cluster has no server"),
     ],
 )
-def test_what_is_wrong_in_a_kubeconfig_is_named(
-    tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any], said: str
-) -> None:
+def test_errors_in_a_kubeconfig_are_named(tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         from_kubeconfig(mk_kubeconfig(tmp_path, user, **cluster))
 

@@ -288,7 +288,7 @@ def test_a_hop_that_returns_to_a_configuration_is_judged_by_what_was_seen_under_
     assert world.health == "working"
 
 
-def test_of_endless_configurations_the_last_ones_are_kept_and_nothing_is_counted_less() -> None:
+def test_the_latest_of_endless_configurations_stay_and_counts_stay_complete() -> None:
     world = World()
     for number in range(3 * MAX_CONFIGS):
         world.config = f"{number}"
@@ -346,7 +346,7 @@ def test_a_proxy_with_another_clock_is_understood() -> None:
     assert world.health == "failing" and world.state.since < world.now
 
 
-def test_who_corrects_one_mistake_and_finds_the_next_is_told_of_it_soon() -> None:
+def test_the_mistake_after_a_correction_is_reported_soon() -> None:
     world = World()
     for words in ("certificate has expired", WRONG_NAME):
         for _ in range(round(FIRST_WORDS_HOLD) + 1):
@@ -362,7 +362,7 @@ def test_who_corrects_one_mistake_and_finds_the_next_is_told_of_it_soon() -> Non
     assert [failure.words for failure in world.state.failures] == [WRONG_NAME], "after a calm time, as soon as at first"
 
 
-def test_a_hostile_backend_that_shows_another_name_each_time_changes_what_is_said_seldom() -> None:
+def test_a_hostile_backend_with_changing_names_changes_reports_seldom() -> None:
     world = World()
     for number in range(600):
         world.fails(words=f"certificate is for name{number}.example")
@@ -503,7 +503,7 @@ def test_what_the_counters_know_of_an_endpoint_is_completed_once_they_know_more(
     assert seen.failure.startswith("certificate is for another name") and seen.handshake
 
 
-def test_what_the_log_has_said_is_not_replaced_by_what_counters_tell() -> None:
+def test_counters_do_not_replace_details_from_the_log() -> None:
     world = World()
     world.fails(A)
     world.wait(2)
@@ -550,7 +550,7 @@ def test_a_gateway_cannot_use_up_the_places_of_another() -> None:
     assert not observations._by_gateway and not observations._proxies
 
 
-def test_of_earlier_reports_only_the_traffic_is_kept() -> None:
+def test_only_the_traffic_of_earlier_reports_is_kept() -> None:
     observations = Observations()
     for second in range(5):
         seen = HopSeen(endpoints=(EndpointSeen(A),), traffic=Traffic((0, second * 10, 0, 0, 0)))

@@ -143,7 +143,7 @@ def test_an_endpoint_in_no_log_works_once_its_answers_grow_beside_one_that_has_f
     assert seen == {A: 0.0, other: 4.0}
 
 
-def test_what_was_counted_before_this_process_began_is_no_reason_to_look() -> None:
+def test_counts_from_before_this_process_are_no_news() -> None:
     tally = Tally(WEB, now=0.0)
     counted(tally, failures=100, fail_verify_san=100)
     assert tally.watched() == []
@@ -182,7 +182,7 @@ LONG = st.text(max_size=30).map(lambda text: text * 12)
 
 
 @given(st.lists(st.tuples(LONG, st.lists(LONG, max_size=12)), max_size=40))
-def test_whatever_backends_write_is_printable_and_bounded(texts: list[tuple[str, list[str]]]) -> None:
+def test_texts_of_backends_are_printable_and_bounded(texts: list[tuple[str, list[str]]]) -> None:
     tally = Tally(WEB, now=0.0)
     counted(tally)
     for number, (text, names) in enumerate(texts):
@@ -200,7 +200,7 @@ def test_whatever_backends_write_is_printable_and_bounded(texts: list[tuple[str,
             assert all(text.isprintable() and len(text) <= MAX_WORDS for text in shown)
 
 
-def test_of_many_endpoints_those_that_fail_are_kept() -> None:
+def test_failing_endpoints_are_kept_among_many() -> None:
     tally = Tally(WEB, now=0.0)
     for number in range(MAX_ENDPOINTS // 2):
         tally.take(ConnectionOutcome(HOP, f"10.0.0.{number}:1", float(number), "no"))
@@ -229,7 +229,7 @@ def test_quantiles_are_interpolated_between_the_bounds() -> None:
         ({}, 0, "no connection: nothing listens on the backend's port"),
     ],
 )
-def test_what_is_only_counted_is_told_as_far_as_counters_know(tls_failures: dict[str, int], timeouts: int, words: str) -> None:
+def test_failures_from_counters_are_reported_without_details(tls_failures: dict[str, int], timeouts: int, words: str) -> None:
     tally = Tally(WEB, now=0.0)
     tally.count({Connection(HOP): HopCounts()}, 1.0)
     for n in (1, 2):

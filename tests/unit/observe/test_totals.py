@@ -1,4 +1,4 @@
-"""Counters only grow, whichever proxies come, go and begin anew."""
+"""Counters never decrease when proxies appear, disappear or restart."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_proxy_speaks_only_of_its_own_gateway() -> None:
     assert totals(report("a", 5, hop=other)).hops == {}
 
 
-def test_what_is_gone_is_forgotten() -> None:
+def test_removed_objects_are_forgotten() -> None:
     found = totals(report("a", 5))
     found.keep(set(), lambda route: False)
     assert not found.hops and not found.routes
@@ -87,7 +87,7 @@ def test_one_that_reports_again_after_its_silence_is_not_counted_twice() -> None
     assert found.hops[HOP].traffic.requests == 112, "another process has the name now"
 
 
-def test_of_silent_proxies_no_more_names_are_kept_than_the_limit_for_each_gateway() -> None:
+def test_the_names_of_silent_proxies_are_limited_for_each_gateway() -> None:
     found = totals(*(report(f"p{number}", 1) for number in range(MAX_GONE + 5)))
     found.keep_proxies(lambda gateway, proxy: False)
     assert [*found._gone[GATEWAY]] == [f"p{number}" for number in range(5, MAX_GONE + 5)] and not found._last

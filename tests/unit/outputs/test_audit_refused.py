@@ -19,7 +19,7 @@ def test_a_hop_that_no_grant_permits_is_a_line_that_fails_until_one_does() -> No
     engine.settle()
     (hop,) = engine.hops()
     assert (hop.address, hop.manner, hop.detail) == ("b/api:443", "failing closed", DETAIL)
-    assert hop.routes == (Key("HTTPRoute", "a", "r"),) and hop.policy is None
+    assert hop.routes == (Key("HTTPRoute", "a", "r"),) and hop.policy is None and not hop.recorded
     audit = Audit((hop,), ())
     assert read(msgspec.json.decode(msgspec.json.encode(document(audit)))) == audit
     grant = mk_grant("b/grant", "a")
@@ -31,7 +31,7 @@ def test_a_hop_that_no_grant_permits_is_a_line_that_fails_until_one_does() -> No
     assert [each.manner for each in engine.hops()] == ["failing closed"]
 
 
-def test_whether_the_backend_exists_is_not_told_to_those_who_may_not_refer_to_it() -> None:
+def test_the_existence_of_a_backend_stays_hidden_without_a_grant() -> None:
     engine = Engine(now=NOW.timestamp())
     engine.apply(keyed(mk_class(), mk_gateway("a/g"), mk_route("a/r", "a/g", [ELSEWHERE])))
     engine.settle()

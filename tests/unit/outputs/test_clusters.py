@@ -1,4 +1,4 @@
-"""Clusters check exactly what was asked for; endpoints that are encoded by hand are the messages that were meant."""
+"""Clusters have exactly the required checks; endpoints encoded by hand equal the intended messages."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from lasthop.engine.outputs.envoy.encode import over_ads, socket_address
 from lasthop.engine.outputs.envoy.resource import cluster_of
 from lasthop.engine.outputs.envoy.tls import SESSION_KEYS, TLS
 from lasthop.engine.plan.cluster_metadata import identity, metadata
-from lasthop.engine.plan.connecting import ConnectRules, RetryBudget
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import Anchors, BackendTLS, Pins, Plaintext, San, SanType, SystemStore, Waiver
 from lasthop.engine.plan.tls_options import TLSOptions
-from lasthop.engine.plan.upstream import EndpointAddress, Endpoints, EndpointsKind, Hop, Protocol
+from lasthop.engine.plan.upstream import ConnectRules, EndpointAddress, Endpoints, EndpointsKind, Hop, Protocol, RetryBudget
 
 GATEWAY, SERVICE = Key("Gateway", "a", "gw"), Key("Service", "a", "s")
 POLICY = Key("BackendTLSPolicy", "a", "p")
@@ -99,7 +98,7 @@ CHECKS: dict[str, dict[str, Any] | None] = {
 
 @pytest.mark.parametrize("protocol", Protocol)
 @pytest.mark.parametrize("connection", CONNECTIONS)
-def test_a_cluster_checks_what_was_asked_for_and_nothing_less(connection: str, protocol: Protocol) -> None:
+def test_a_cluster_has_all_required_checks(connection: str, protocol: Protocol) -> None:
     found, hop = CONNECTIONS[connection], Hop(GATEWAY, SERVICE, 443, protocol)
     for h2c in (False, True):
         for names in (None, DNS):
@@ -154,7 +153,7 @@ def test_a_cluster_that_would_check_nothing_is_not_built(allowed: Strength | Non
         build(Hop(GATEWAY, SERVICE, 443, Protocol.AUTO), False, unchecked, None, RULES, BUDGET)
 
 
-def test_whatever_differs_between_two_clusters_of_a_hop_is_in_their_versions() -> None:
+def test_all_differences_between_clusters_of_a_hop_are_in_their_versions() -> None:
     hop = Hop(GATEWAY, SERVICE, 443, Protocol.AUTO)
     entries = [
         build(hop, h2c, found, n, RULES, BUDGET)
@@ -166,7 +165,7 @@ def test_whatever_differs_between_two_clusters_of_a_hop_is_in_their_versions() -
     assert len(bodies) == len(versions)
 
 
-def test_whatever_is_checked_in_another_way_has_another_identity() -> None:
+def test_every_other_check_has_another_identity() -> None:
     assert len({identity(found) for found in CONNECTIONS.values()}) == len(CONNECTIONS)
     changed = (
         tls(sni="other"),
@@ -176,7 +175,7 @@ def test_whatever_is_checked_in_another_way_has_another_identity() -> None:
     assert len({identity(found) for found in (*CONNECTIONS.values(), *changed)}) == len(CONNECTIONS) + len(changed)
 
 
-def test_the_identity_is_the_same_in_every_process_and_whoever_gave_the_waiver() -> None:
+def test_the_identity_is_equal_in_every_process_and_for_every_owner_of_the_waiver() -> None:
     # A set has another order in each.
     code = (
         "from tests.unit.outputs.test_clusters import *; "

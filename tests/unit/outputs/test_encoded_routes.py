@@ -1,4 +1,4 @@
-"""Route by route: what stands in for a route that cannot be built or that Envoy refused, and that nobody else is concerned."""
+"""Replacements of routes that cannot be built or that Envoy refused, without effect on other routes."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def _addresses(count: int) -> list[str]:
     return [f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}" for number in range(count)]
 
 
-def test_as_many_endpoints_are_used_as_a_port_may_have_and_the_service_says_so() -> None:
+def test_endpoints_above_the_limit_are_unused_and_the_service_reports_it() -> None:
     full = [mk_slice(f"a/api-{n}", "api", _addresses(MAX_ENDPOINTS + 1000)[n::6]) for n in range(6)]
     (finding,) = _found(*full)
     assert (finding.reason, finding.object) == ("TooManyEndpoints", Key("Service", "a", "api"))

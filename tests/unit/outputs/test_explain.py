@@ -1,4 +1,4 @@
-"""Explanations: what they say about small worlds, read from the query graph."""
+"""Explanations of small worlds, from the recorded reads of the query graph."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from tests.world import (
     mk_service,
     mk_slice,
     mk_stream_route,
+    mk_telemetry_policy,
+    mk_traffic_policy,
 )
 
 WORLD = (
@@ -102,7 +104,7 @@ def test_plaintext_tells_of_a_policy_that_misses_the_port() -> None:
     assert _said(fact, "it names port htps, which the Service does not have").state is FactState.BAD
 
 
-def test_a_younger_policy_is_told_who_wins() -> None:
+def test_a_younger_policy_names_the_winner() -> None:
     younger = mk_policy("shop/q", "api", "other.internal", ["corp-ca"], created="2026-02-01T00:00:00Z")
     fact = _explained(Key("BackendTLSPolicy", "shop", "q"), younger)
     assert _said(fact, "is already targeted by BackendTLSPolicy shop/p, which is older").state is FactState.BAD
@@ -124,7 +126,7 @@ def test_a_policy_says_who_reaches_it_and_by_which_route() -> None:
     assert _said(unreached, "not used").state is FactState.WARNING
 
 
-def test_a_route_says_why_a_gateway_does_not_serve_it() -> None:
+def test_a_route_reports_why_a_gateway_does_not_serve_it() -> None:
     lost = mk_route("shop/lost", "shop/nowhere", [{"name": "api", "port": 443}])
     assert _said(_explained(Key("HTTPRoute", "shop", "lost"), lost), "Gateway shop/nowhere: no effect, it does not exist")
     foreign = mk_gateway("shop/web", gateway_class="nobodys")
@@ -143,7 +145,7 @@ TEAM = mk_listener_set("team/set", "shop/web", [{"name": "http", "port": 80, "pr
 OPEN = mk_gateway("shop/web", allowedListeners={"namespaces": {"from": "All"}})
 
 
-def test_a_listener_set_says_which_gateway_takes_it_and_the_gateway_lists_it() -> None:
+def test_a_listener_set_names_its_gateway_and_the_gateway_lists_it() -> None:
     parents = [{"kind": "ListenerSet", "name": "set", "sectionName": "http"}]
     route = mk_route("team/r", "", [{"name": "api", "namespace": "shop", "port": 443}], parents=parents)
     world = (OPEN, TEAM, route, mk_grant("shop/grant", "team"))
@@ -160,7 +162,7 @@ def test_a_listener_set_says_which_gateway_takes_it_and_the_gateway_lists_it() -
     assert _said(routed, "TLS because of BackendTLSPolicy shop/p")
 
 
-def test_a_listener_set_says_why_it_has_no_effect() -> None:
+def test_a_listener_set_reports_why_it_has_no_effect() -> None:
     assert _said(
         _explained(Key("ListenerSet", "team", "set"), TEAM), "not accepted: allowedListeners of Gateway shop/web does"
     )
@@ -239,7 +241,7 @@ def test_explaining_leaves_nothing_behind_in_the_graph() -> None:
     assert set(engine.graph.nodes) == before
 
 
-async def test_what_does_not_exist_is_not_explained() -> None:
+async def test_missing_objects_are_not_explained() -> None:
     assert await step_by_step(tree(_engine(*WORLD).graph, Key("Service", "shop", "nowhere"), lambda key: None)) is None
 
 
@@ -282,7 +284,7 @@ def test_a_policy_whose_ports_all_have_policies_of_their_own_is_never_used() -> 
     assert _said(found, "other policies name each port (shop/q)")
 
 
-def test_a_policy_for_a_service_that_does_not_exist_is_told_where_it_is_probably_meant() -> None:
+def test_a_policy_for_a_missing_service_is_reported_at_the_probable_one() -> None:
     found = _explained(ROUTE, mk_policy("shop/p", "apii", "api.internal", ["corp-ca"]))
     assert _said(found, "plaintext: no BackendTLSPolicy targets this port").state is FactState.WARNING
     assert _said(found, "BackendTLSPolicy shop/p names Service apii, which does not exist; it probably means this one")
@@ -291,3 +293,20 @@ def test_a_policy_for_a_service_that_does_not_exist_is_told_where_it_is_probably
 def test_equal_ages_are_told_as_such() -> None:
     rival = mk_policy("shop/q", "api", "other.internal", ["corp-ca"], created="2026-01-01T00:00:00Z")
     assert _said(_explained(ROUTE, rival), "shop/p has the same target and is as old and comes first by name")
+
+
+def test_a_policy_of_gateways_shows_where_it_is_in_effect_and_its_problems() -> None:
+    collector = {"name": "api", "port": 443}
+    late = mk_telemetry_policy("shop/late", ["web"], collector, created="2026-02-01T00:00:00Z")
+    early = mk_telemetry_policy("shop/early", ["web"], collector, created="2026-01-01T00:00:00Z")
+    of_early = _explained(Key("XTelemetryPolicy", "shop", "early"), early, late)
+    of_late = _explained(Key("XTelemetryPolicy", "shop", "late"), early, late)
+    assert _said(of_early, "in effect at Gateway shop/web").state is FactState.GOOD
+    assert _said(of_late, "is already targeted by XTelemetryPolicy shop/early, which is older").state is FactState.BAD
+
+
+def test_a_policy_whose_target_does_not_exist_has_no_effect() -> None:
+    lost = mk_traffic_policy("shop/lost", {"group": "", "kind": "Service", "name": "aip"}, retryConstraint={})
+    fact = _explained(Key("XBackendTrafficPolicy", "shop", "lost"), lost)
+    assert fact.state is FactState.BAD
+    assert _said(fact, "spec.targetRefs[0]: Service shop/aip does not exist")

@@ -1,4 +1,4 @@
-"""What `explain request` says of requests in small worlds; that Envoy does the same is in tests/proxy."""
+"""`explain request` in small worlds; tests/proxy compares it with Envoy."""
 
 from __future__ import annotations
 
@@ -109,13 +109,13 @@ def test_a_404_names_the_route_that_is_not_attached() -> None:
     )
 
 
-def test_a_port_that_nobody_has_says_which_there_are() -> None:
+def test_a_port_without_a_listener_lists_the_existing_ones() -> None:
     (answer,) = asked("http://shop.example:8080/x")
     assert answer.action is RequestAction.UNREACHABLE
     assert "did you mean http://shop.example:80/x?" in list(texts(answer.explanation))
 
 
-def test_of_several_gateways_with_the_port_the_one_that_serves_it_is_first() -> None:
+def test_the_gateway_that_serves_the_port_is_first() -> None:
     web, other = (mk_gateway(path, addresses=[{"value": address}]) for path, address in ADDRESSES.items())
     first, second = asked("http://shop.example/", web, other, mk_route("shop/r", "shop/web", [API]))
     assert (first.gateway, second.gateway, second.status) == ("shop/web", "a/other", 404)
@@ -132,6 +132,6 @@ def test_of_several_gateways_with_the_port_the_one_that_serves_it_is_first() -> 
         ("GET", "https://x/" + "a" * 20_000, (), "more than 16,000 characters"),
     ],
 )
-def test_what_is_not_a_request_says_what_to_write(method: str, url: str, headers: tuple[str, ...], said: str) -> None:
+def test_an_invalid_request_gets_an_example(method: str, url: str, headers: tuple[str, ...], said: str) -> None:
     with pytest.raises(BadRequest, match=said):
         read_request(method, url, headers)

@@ -87,7 +87,7 @@ def test_no_filter_that_comes_goes_or_changes_touches_a_listener(protocol: str) 
     ],
     ids=["policy", "invalid policy", "CA", "endpoints"],
 )
-def test_what_concerns_the_server_alone_touches_neither_routes_nor_listeners(edit: Object) -> None:
+def test_edits_of_the_server_alone_touch_neither_routes_nor_listeners(edit: Object) -> None:
     engine, snapshot = running(guarded(mk_external_auth("GRPC", AUTH)))
     before, all_before = of_type(snapshot, LISTENER, ROUTES), dict(snapshot.xds)
     engine.apply(keyed(edit))

@@ -1,4 +1,4 @@
-"""What has appeared and gone, against the plain way of telling: all of them before, all of them after."""
+"""New and fixed findings, compared with the plain difference of all findings before and after."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ said = st.tuples(st.sampled_from("xyz"), st.lists(st.sampled_from(FINDINGS), max
 
 
 @given(st.lists(st.lists(said, max_size=6), max_size=6))
-def test_changes_are_the_difference_of_all_that_is_said_before_and_after(
+def test_changes_are_the_difference_of_all_findings_before_and_after(
     rounds: list[list[tuple[str, tuple[Finding, ...]]]],
 ) -> None:
     collection, by_who, before = FindingCollection(), dict[str, tuple[Finding, ...]](), set[Finding]()

@@ -45,7 +45,7 @@ def test_an_address_is_not_usable_only_if_others_were_given(
     assert programmed(wanted, given, missing) == expected
 
 
-def test_an_address_that_is_no_longer_asked_for_is_not_missed() -> None:
+def test_an_address_that_is_no_longer_requested_is_not_missed() -> None:
     """The Gateway is read before its Services have followed."""
     assert programmed([GOOD], (GOOD,), (BAD,)) == "Programmed"
     assert programmed([GOOD], (), (BAD, GOOD)) == f"AddressNotAssigned: not assigned yet: {GOOD}"

@@ -36,7 +36,7 @@ def kept(name: str) -> bool:
         "outlier_detection.ejections_active",
     ],
 )
-def test_what_is_read_of_a_hop_is_kept(counted: str) -> None:
+def test_the_statistics_of_a_hop_that_are_read_are_kept(counted: str) -> None:
     assert kept(f"{HOP}.{counted}")
 
 
@@ -65,5 +65,5 @@ def test_what_there_is_once_is_kept(name: str) -> None:
 
 
 @given(st.from_regex(r"[a-z_]{1,9}\.[a-z_.]{1,20}", fullmatch=True))
-def test_of_everything_but_clusters_nothing_is_left_out(name: str) -> None:
+def test_all_resources_but_clusters_are_complete(name: str) -> None:
     assert kept(name) or name.startswith("cluster.")

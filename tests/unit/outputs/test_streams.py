@@ -1,4 +1,4 @@
-"""Filter chains for connections: what changes their names, what stands in for one that Envoy refused, and what is audited."""
+"""Filter chains for connections: changes of their names, replacements of refused ones, and their audit."""
 
 from __future__ import annotations
 

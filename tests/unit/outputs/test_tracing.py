@@ -1,4 +1,4 @@
-"""Tracing for Envoy: whom a policy reaches, what an edit touches, and how shares become samplers."""
+"""Tracing for Envoy: the Gateways of a policy, the effects of an edit, and the samplers for shares."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_gateway_that_finds_no_room_in_the_status_traces_nothing() -> None:
     ],
     ids=lambda tracing: str(tracing)[:40],
 )
-def test_what_cannot_be_done_means_that_nothing_is_traced_and_all_is_served(tracing: dict[str, Any]) -> None:
+def test_unsupported_telemetry_disables_tracing_and_serves_all_requests(tracing: dict[str, Any]) -> None:
     engine, snapshot = world()
     assert touched(snapshot, engine, mk_telemetry_policy("a/traces", ["first"], OTEL, **tracing)) == set()
     status: Any = snapshot.status[Key("XTelemetryPolicy", "a", "traces")]

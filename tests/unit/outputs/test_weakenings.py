@@ -1,4 +1,4 @@
-"""A backend that is verified less than it was is an error until somebody writes that it is meant; every change is recorded.
+"""Weaker verification of a backend is an error until an acknowledgement; the record lists every change.
 
 A port that loses its last policy is plaintext, as the spec has it."""
 
@@ -11,7 +11,7 @@ import pytest
 
 from lasthop.base.api.meta import Key, Object, StringMap
 from lasthop.base.api.status import RouteStatus
-from lasthop.edge.sinks.kubernetes.transitions import transitions
+from lasthop.edge.sinks.kubernetes.status_updater import transitions
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.explain.explain import explain
 from lasthop.engine.plan.finding import Finding
@@ -138,7 +138,7 @@ def test_where_plaintext_is_denied_nothing_is_downgraded(engine: Engine) -> None
     assert edit(engine, {**keyed(denied, gateway), POLICY: None}) == []
 
 
-def test_it_is_told_once_for_each_route_however_many_gateways_lead_there(engine: Engine) -> None:
+def test_each_route_has_one_finding_for_any_number_of_gateways(engine: Engine) -> None:
     parents = [{"name": "g"}, {"name": "h"}]
     edit(engine, keyed(mk_gateway("a/h"), mk_route("a/r", "", [{"name": "backend", "port": 443}], parents=parents)))
     assert len(edit(engine, {POLICY: None})) == 1
@@ -266,7 +266,7 @@ def test_another_ca_and_other_names_are_recorded_and_no_error(engine: Engine) ->
     assert edit(engine, keyed(mk_policy("a/p", "backend", "new.example", ["c"], section="https"))) == []
     ((_, after, because, weaker, _),) = edits(engine)
     assert (after, weaker) == ("verified (CA) for new.example", False)
-    assert because == "BackendTLSPolicy a/p requires other names than api.example now"
+    assert because == "BackendTLSPolicy a/p was edited: accepts the name new.example, no longer api.example"
 
 
 def restarted(engine: Engine, objects: dict[Key, Object | None]) -> Engine:
@@ -319,7 +319,7 @@ def test_the_systems_cas_in_place_of_an_own_one_are_recorded_and_no_error() -> N
     assert edits(engine) == [said]
 
 
-def test_what_fails_closed_is_recorded_and_weakens_nothing(engine: Engine) -> None:
+def test_failing_closed_is_recorded_and_weakens_nothing(engine: Engine) -> None:
     edit(engine, {Key("ConfigMap", "a", "c"): None})
     ((before, after, because, weaker, _),) = edits(engine)
     assert (before, after, weaker) == ("verified (CA) for api.example", "failing closed", False)
@@ -328,7 +328,7 @@ def test_what_fails_closed_is_recorded_and_weakens_nothing(engine: Engine) -> No
     assert edits(engine) == [("failing closed", "plaintext", "BackendTLSPolicy a/p was deleted", True, "")]
 
 
-def test_what_is_verified_again_as_before_names_the_edit_that_ended_its_failure(engine: Engine) -> None:
+def test_restored_verification_names_the_edit_that_ended_the_failure(engine: Engine) -> None:
     edit(engine, {Key("ConfigMap", "a", "c"): None})
     edits(engine)
     edit(engine, keyed(mk_config_map("a/c", ca_pem("good"))))
@@ -363,7 +363,7 @@ def test_explain_marks_it(engine: Engine) -> None:
     assert '"text":"verification is weaker than before, because BackendTLSPolicy a/p was deleted","state":"bad"' in text
 
 
-def test_a_cluster_is_told_by_events_on_policy_and_gateway_when_it_begins_and_when_it_ends(engine: Engine) -> None:
+def test_events_on_policy_and_gateway_report_the_begin_and_the_end(engine: Engine) -> None:
     before, after = Snapshot(), Snapshot()
     for snapshot, objects in ((before, {}), (after, keyed(mk_pin_set("a/pins", PIN), PINNED))):
         engine.apply(objects)

@@ -81,7 +81,7 @@ def test_a_gateway_that_was_made_anew_is_another(first: Authority) -> None:
     assert ca.client_secret_due(first, "2e1d", ca.client_secret(first, "1f0c", NOW), NOW)
 
 
-def test_one_ca_follows_another_without_a_moment_in_which_somebody_is_not_trusted(first: Authority) -> None:
+def test_replacing_a_ca_rejects_no_client_of_either(first: Authority) -> None:
     """Walks through half a year by the hour; every certificate in use is trusted by every bundle in use."""
     begin = NOW + CA_LIFE / 2
     authority, signers, sizes = first, set(), []

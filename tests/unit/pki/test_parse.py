@@ -82,7 +82,7 @@ def test_everything_that_is_asked_of_a_certificate_is_read_at_once() -> None:
         ("huge", "has something that is not a certificate"),
     ],
 )
-def test_an_odd_certificate_is_refused_in_words(name: str, message: str) -> None:
+def test_an_odd_certificate_is_refused_with_a_readable_reason(name: str, message: str) -> None:
     assert parse.certificates(pem(odd_ders()[name])) == Unreadable(f"{message} (PEM block 1 of 1)")
 
 
@@ -104,9 +104,7 @@ def test_an_extension_that_cannot_be_read_leaves_the_rest_readable() -> None:
         (with_extensions(STAPLE).replace(SERIAL, SERIAL[:-1] + b"\xff"), True, True, True),
     ],
 )
-def test_what_a_key_may_do_is_read_whatever_the_other_extensions_are(
-    der: bytes, signs: bool, must_staple: bool, readable: bool
-) -> None:
+def test_key_usage_is_read_beside_any_other_extensions(der: bytes, signs: bool, must_staple: bool, readable: bool) -> None:
     found = parse.certificate(der)
     assert not isinstance(found, Unreadable)
     assert (found.signs, found.must_staple, found.extensions != EXTENSIONS) == (signs, must_staple, readable)

@@ -10,7 +10,7 @@ from lasthop.engine.plan.finding import Finding, with_remedy
 
 
 @pytest.mark.parametrize("message", ["the port is closed", "the port is closed."])
-def test_what_is_wrong_and_what_to_do_are_two_sentences(message: str) -> None:
+def test_the_problem_and_the_remedy_are_two_sentences(message: str) -> None:
     finding = Finding(Key("Service", "shop", "api"), reasons.INVALID, message, "Open it.", field="spec")
     assert str(finding) == "Service shop/api, spec: the port is closed. Open it."
 

@@ -132,3 +132,25 @@ def test_a_state_in_the_report_of_an_import_is_a_strength_or_has_none() -> None:
     assert not {each.name.lower() for each in Strength} & {each.name.lower() for each in HopOutcome}
     shown = [str(each) for each in sorted(states, key=lambda each: each.order)]
     assert (shown[0], shown[-5:]) == ("plaintext", ["TODO", "closed", "dropped", "passthrough", "policy kept"])
+
+
+TEXTS = {"because", "detail", "manner", "message", "required", "standing", "text", "why", "words"}
+"""Fields with text for people."""
+
+
+def compares_text(node: ast.AST) -> bool:
+    """Returns whether such a field is compared with a text that is written in the code."""
+    if not isinstance(node, ast.Compare):
+        return False
+    operands = [node.left, *node.comparators]
+    reads = any(isinstance(each, ast.Attribute) and each.attr in TEXTS for each in operands)
+    return reads and any(isinstance(each, ast.Constant) and isinstance(each.value, str) and each.value for each in operands)
+
+
+def test_no_module_compares_a_text_for_people_with_a_text_of_its_own() -> None:
+    """What a machine must know later is a field."""
+    assert compares_text(ast.parse("report.manner == 'plaintext'", mode="eval").body)
+    assert compares_text(ast.parse("'x does not exist' in finding.message", mode="eval").body)
+    assert not compares_text(ast.parse("report.detail == ''", mode="eval").body)
+    found = [(path, ast.unparse(node)) for path, nodes in modules(plan=True) for node in nodes if compares_text(node)]
+    assert not found

@@ -54,7 +54,7 @@ def test_a_lower_strength_is_weaker_and_a_higher_one_is_stronger(before: Strengt
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
-def test_closing_is_never_weaker_and_opening_is_if_less_was_asked_for(before: Strength, after: Strength) -> None:
+def test_closing_is_never_weaker_and_opening_is_if_less_was_required(before: Strength, after: Strength) -> None:
     closed = of(before, refused="no CA")
     assert compare(of(after), closed).kind is CLOSED
     lower = ORDER.index(after) < ORDER.index(before)
@@ -155,7 +155,7 @@ def test_a_pinned_certificate_that_is_its_own_anchor_is_named_once() -> None:
     assert compare(leaf(A), ca_and_pin).kind is OTHER
 
 
-def test_what_came_and_went_is_named_by_subject_and_fingerprint() -> None:
+def test_added_and_removed_cas_are_named_by_subject_and_fingerprint() -> None:
     found = compare(of(), of(cas=(B,)))
     assert str(found) == f"trusts CA CA b (SHA-256 {'b' * 16}…), no longer trusts CA CA a (SHA-256 {'a' * 16}…)"
     assert str(compare(of(), of(names=("a", "b", "c")))) == "accepts the name b and c"
@@ -167,7 +167,8 @@ def test_what_came_and_went_is_named_by_subject_and_fingerprint() -> None:
     assert str(compare(shown, of())) == "shows no client certificate, no longer that of Secret a/x"
     assert str(compare(of(), shown)) == "shows the client certificate of Secret a/x"
     assert str(compare(of(revocation=True), of())) == "revocation lists are no longer checked"
-    assert str(compare(of(pins=(KEY,)), of())) == f"no longer pin {'1' * 16}… of a key"
+    assert str(compare(of(pins=(KEY,)), of())) == f"no longer requires pin {'1' * 16}… of a key"
+    assert str(compare(of(), of(pins=(KEY,)))) == f"requires pin {'1' * 16}… of a key"
     assert str(compare(of(), of(refused="no CA"))) == "fails closed: no CA"
     assert str(compare(of(refused="no CA"), of())) == "connects again; it failed closed: no CA"
     assert str(compare(of(), of(Strength.PLAINTEXT))) == "plaintext, no longer verified"
@@ -182,7 +183,7 @@ def test_across_strengths_what_both_check_is_still_shown() -> None:
 
 
 @pytest.mark.parametrize(("digest", "expected"), [("d", SAME), ("e", OTHER)])
-def test_what_an_older_version_recorded_is_compared_by_its_digest(digest: str, expected: ChangeKind) -> None:
+def test_records_of_an_older_version_are_compared_by_digest(digest: str, expected: ChangeKind) -> None:
     old = HopVerification(Strength.VERIFIED, POLICY, "CA", ("a",), digest="d")
     now = msgspec.structs.replace(of(), digest=digest)
     assert compare(old, now).kind is expected

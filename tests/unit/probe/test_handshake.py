@@ -13,7 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.probe.checks import check_endpoint
-from lasthop.edge.probe.handshake import Expectation, identity
+from lasthop.edge.probe.handshake import Expectation, NoHandshake, glance, identity
 from lasthop.edge.probe.result import EndpointResult
 from lasthop.engine.plan.tls import Anchors, BackendTLS, San, SanType
 from tests.backends import backend
@@ -74,14 +74,14 @@ def test_what_is_no_certificate_above_the_backends_own_fails_the_chain() -> None
     assert "it presents something that is not a certificate" in result.checks[-1].found
 
 
-def test_who_accepts_and_says_nothing_does_not_speak_tls() -> None:
+def test_a_silent_server_does_not_speak_tls() -> None:
     with server(None, say_nothing) as port:
         found = checked(port, 0.2)
     assert [(check.name, check.state) for check in found.checks] == [("connect", "pass"), ("tls", "fail")]
     assert "no answer within 0.2 s" in found.checks[1].found
 
 
-def test_who_sends_byte_after_byte_is_not_waited_for() -> None:
+def test_a_slow_sender_delays_no_others() -> None:
     def dribble(connection: socket.socket) -> None:
         with contextlib.suppress(OSError):
             for byte in message(SERVER_HELLO, bytes(16000)):
@@ -95,7 +95,7 @@ def test_who_sends_byte_after_byte_is_not_waited_for() -> None:
     assert time.monotonic() - begin < 60, "160 s, if each byte were waited for"
 
 
-def test_who_sends_without_end_is_not_listened_to() -> None:
+def test_an_endless_sender_is_cut_off() -> None:
     ignored = message(HELLO_REQUEST, b"") * 1000
 
     def flood(connection: socket.socket) -> None:
@@ -118,7 +118,7 @@ def test_one_handshake_shows_all_that_is_wrong() -> None:
         assert len(running.connections) == 1
 
 
-def test_what_openssl_does_not_take_is_not_tried() -> None:
+def test_certificates_that_openssl_refuses_are_not_tried() -> None:
     with backend(GOOD.server_context()) as running:
         address = ("127.0.0.1", running.port)
         assert checked(running.port).passes
@@ -129,7 +129,7 @@ def test_what_openssl_does_not_take_is_not_tried() -> None:
 
 
 @pytest.mark.parametrize(("http", "state"), [(True, "fail"), (False, "warn")])
-def test_who_closes_the_connection_right_after_the_handshake_does_not_serve_http(http: bool, state: str) -> None:
+def test_a_server_that_closes_right_after_the_handshake_does_not_serve_http(http: bool, state: str) -> None:
     with server(GOOD.server_context(), lambda connection: None) as port:
         found = check_endpoint(("127.0.0.1", port), Expectation(TLS, (), None, http), NOW.timestamp(), 5.0)
     last = found.checks[-1]
@@ -137,7 +137,7 @@ def test_who_closes_the_connection_right_after_the_handshake_does_not_serve_http
     assert "backend's log" in last.remedy and found.passes is not http
 
 
-def test_who_asks_for_a_client_certificate_and_then_closes_the_connection_wants_one() -> None:
+def test_a_server_that_requests_a_client_certificate_and_closes_requires_one() -> None:
     context = GOOD.server_context()
     context.verify_mode = ssl.CERT_OPTIONAL
     context.load_verify_locations(cadata=CA.pem)
@@ -148,8 +148,22 @@ def test_who_asks_for_a_client_certificate_and_then_closes_the_connection_wants_
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_who_waits_for_a_request_passes(version: ssl.TLSVersion) -> None:
+def test_a_request_with_a_waiting_caller_has_priority(version: ssl.TLSVersion) -> None:
     context = GOOD.server_context()
     context.minimum_version = context.maximum_version = version
     with server(context, say_nothing) as port:
         assert failing(checked(port)) == []
+
+
+@pytest.mark.parametrize("name", ["api.example", f"{'l' * 64}.example"])
+def test_the_name_of_a_policy_is_sent_as_envoy_sends_it(name: str) -> None:
+    context, asked = GOOD.server_context(), []
+    context.sni_callback = lambda connection, name, _: asked.append(name)
+    with server(context, say_nothing) as port:
+        seen = glance("127.0.0.1", port, name)
+    assert (seen.version, asked) == ("TLSv1.3", [name])
+
+
+def test_a_server_name_that_is_not_a_name_is_refused() -> None:
+    with server(GOOD.server_context(), say_nothing) as port, pytest.raises(NoHandshake, match="is not a DNS name"):
+        glance("127.0.0.1", port, "\u00e9..x")

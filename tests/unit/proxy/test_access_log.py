@@ -54,7 +54,7 @@ def test_what_was_there_before_can_be_left_out(log: Path) -> None:
     tail.close()
 
 
-def test_a_file_that_somebody_cuts_short_is_read_from_its_start(log: Path) -> None:
+def test_a_truncated_file_is_read_from_its_start(log: Path) -> None:
     tail = Tail(log, from_end=False, size_limit=1000)
     append(log, "a long line\nhalf")
     tail.read()
@@ -100,7 +100,7 @@ def test_a_line_without_end_is_given_up(log: Path) -> None:
 LINE = json.dumps({"path": "/" + "\u200b" * 100, "status": 503, "flags": "UF"}) + "\n"
 
 
-def test_what_is_too_much_to_read_is_skipped_counted_and_cut_off(log: Path) -> None:
+def test_excess_lines_are_skipped_counted_and_truncated(log: Path) -> None:
     tail = Tail(log, from_end=False, size_limit=1_000_000)
     append(log, LINE * 10_000)
     size = log.stat().st_size
@@ -213,7 +213,7 @@ async def test_a_flood_is_read_within_a_budget_and_other_tasks_have_their_turn_a
     assert count * len(LINE) / (time.monotonic() - began) <= 1.2 * BUDGET
 
 
-async def test_what_was_written_last_is_told_before_it_ends(log: Path) -> None:
+async def test_the_last_lines_are_read_before_it_ends(log: Path) -> None:
     told: list[AccessLogEntry] = []
 
     async def tell() -> None:
@@ -229,7 +229,7 @@ async def test_what_was_written_last_is_told_before_it_ends(log: Path) -> None:
     assert len(told) == 300
 
 
-def test_skipped_lines_are_told_now_and_then_and_all_of_them(log: Path) -> None:
+def test_all_skipped_lines_are_reported_periodically(log: Path) -> None:
     reader = AccessLogReader(log, from_end=False, size_limit=100_000)
     told, entries = [], 0
     for second in range(25):

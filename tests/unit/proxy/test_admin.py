@@ -85,7 +85,7 @@ def gateway(tmp_path: Path) -> Iterator[_Gateway]:
         thread.join()
 
 
-def test_a_command_asks_for_an_answer_without_chunks(gateway: _Gateway, tmp_path: Path) -> None:
+def test_a_command_requests_a_response_without_chunks(gateway: _Gateway, tmp_path: Path) -> None:
     gateway.answer = SIZED
     assert unix_http.get(tmp_path / "gateway.sock", "/api/about", 5) == (200, b"LI\r\nVE")
     assert gateway.asked.startswith(b"GET /api/about HTTP/1.0\r\n")

@@ -58,13 +58,13 @@ def test_a_file_of_another_machine_is_refused_with_a_remedy(folder: Path, monkey
         find_envoy()
 
 
-def test_no_binary_is_said_with_a_remedy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_binary_has_a_remedy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(OVERRIDE, str(folder / "none"))
     with pytest.raises(EnvoyNotFound, match=r"does not exist.*unset it"):
         find_envoy()
 
 
-def test_no_package_is_said_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.edge.proxy.cgroup import MIN_HEAP, limited_heap
+from lasthop.edge.proxy.launch import MIN_HEAP, limited_heap
 
 GIB = 1 << 30
 

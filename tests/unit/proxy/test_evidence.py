@@ -46,7 +46,7 @@ def test_a_failed_handshake_is_a_failure_at_its_endpoint() -> None:
         (failed(details="upstream_reset_before_response_started{remote_connection_failure}", policy=None), False),
     ],
 )
-def test_the_connection_is_told_from_the_handshake(entry: AccessLogEntry, handshake: bool) -> None:
+def test_connection_failures_differ_from_handshake_failures(entry: AccessLogEntry, handshake: bool) -> None:
     said = failure(entry)
     assert said and said.handshake is handshake
 
@@ -65,9 +65,7 @@ def test_a_request_without_an_answer_is_a_failed_handshake_only_if_the_backend_r
 
 @pytest.mark.parametrize("flags", ["UC", "UR", "UPE"])
 @pytest.mark.parametrize("version", [None, "TLSv1.2", "TLSv1.3"])
-def test_what_the_proxy_answers_in_place_of_a_backend_that_is_connected_counts_as_a_failed_request(
-    flags: str, version: str | None
-) -> None:
+def test_the_proxys_own_error_for_a_connected_backend_counts_as_a_failed_request(flags: str, version: str | None) -> None:
     said = failure(failed(flags, tls_version=version))
     assert said and said.request and said.connected and not said.handshake
     assert bool(said.refused) == (flags == "UC" and version == "TLSv1.3"), "only that may be a refused client"
@@ -93,7 +91,7 @@ def test_a_stream_that_ends_after_a_tls_1_3_handshake_may_be_a_failed_handshake(
         failed("-", status=None),
     ],
 )
-def test_what_is_no_failure_to_connect_does_not_count(entry: AccessLogEntry) -> None:
+def test_only_failures_to_connect_count(entry: AccessLogEntry) -> None:
     assert failure(entry) is None
 
 
@@ -128,7 +126,7 @@ def test_a_sample_shows_the_certificate() -> None:
     assert said.certificate.not_before == moment("2026-01-01T00:00:00Z")
 
 
-def test_what_an_upgrade_shows_is_told_apart_from_what_requests_show() -> None:
+def test_observations_of_upgrades_and_requests_are_separate() -> None:
     made, unmade = success(sample()), failure(failed("UF"))
     ended = failure(failed("UC", tls_version="TLSv1.3"))
     assert made and unmade and ended
@@ -193,7 +191,7 @@ def test_no_connection_follows_from_these(fields: dict[str, Any]) -> None:
         ({"type": "TcpConnectionEnd", "bytes": 1}, True),
     ],
 )
-def test_of_a_stream_over_tls_1_3_only_an_answer_counts(fields: dict[str, Any], made: bool) -> None:
+def test_only_a_response_proves_a_tls_1_3_stream(fields: dict[str, Any], made: bool) -> None:
     assert (success(sample(status=0, **fields)) is not None) is made
 
 
@@ -280,7 +278,7 @@ def test_how_many_names_there_are_is_not_said_of_a_text_that_was_cut(odd: str) -
         (Protocol.H2, None, "HTTP/2 alone, which gRPC needs"),
     ],
 )
-def test_a_backend_without_a_common_protocol_is_told_with_what_it_was_offered(
+def test_a_backend_without_a_common_protocol_is_reported_with_the_offered_protocols(
     protocol: Protocol, upgrade: bool | None, offered: str
 ) -> None:
     alert = "TLS_error:|1:SSL_routines:OPENSSL_internal:TLSV1_ALERT_NO_APPLICATION_PROTOCOL:TLS_error_end"

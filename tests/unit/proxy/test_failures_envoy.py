@@ -230,7 +230,7 @@ def envoy(module_folder: Path) -> Iterator[StaticEnvoy]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_log_says_in_words_what_is_wrong_with_the_backend(envoy: StaticEnvoy, case: str) -> None:
+def test_the_log_describes_the_backends_problem(envoy: StaticEnvoy, case: str) -> None:
     status, body = envoy.get(case)
     expected = CASES[case][3]
     entry = envoy.entry(case)
@@ -259,7 +259,7 @@ def test_the_log_says_in_words_what_is_wrong_with_the_backend(envoy: StaticEnvoy
         ),
     ],
 )
-def test_the_log_says_in_words_why_no_backend_was_reached(envoy: StaticEnvoy, name: str, status: int, sentence: str) -> None:
+def test_the_log_explains_why_no_backend_was_reached(envoy: StaticEnvoy, name: str, status: int, sentence: str) -> None:
     assert envoy.get(name)[0] == status
     assert explain_failure(envoy.entry(name)) == sentence
 

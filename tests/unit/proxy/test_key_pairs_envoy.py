@@ -1,5 +1,5 @@
-"""Which certificates and keys a Secret may hold: what we take, a real Envoy takes, and what we refuse, it refuses too, but for
-what is listed here with the reason."""
+"""Certificates and keys of Secrets: Lasthop and a real Envoy accept and refuse the same ones, with exceptions that are listed
+here with reasons."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def judged(chain: str, key: str) -> KeyPair | Problem:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_we_take_envoy_takes_and_what_we_refuse_it_refuses(taken: Taken, name: str) -> None:
+def test_lasthop_and_envoy_accept_and_refuse_the_same_keys(taken: Taken, name: str) -> None:
     found = judged(*CASES[name])
     as_client = isinstance(found, KeyPair)
     # Listeners have one more objection: see resolve/gateways/listeners.py.

@@ -79,7 +79,7 @@ def test_certificates_are_kept_until_they_run_out_or_one_is_missing(folder: Path
     assert (folder / "ca.crt").read_bytes() != second, "it has run out"
 
 
-async def test_a_taken_port_of_a_backend_is_said_in_a_sentence(folder: Path, ports: dict[str, int]) -> None:
+async def test_a_taken_port_of_a_backend_gives_a_readable_error(folder: Path, ports: dict[str, int]) -> None:
     certificates.ensure(folder)
     sentence = rf"Port {ports['wrong-name']} of 127.0.0.1 is taken, .*`wrong-name`"
     with socket.create_server(("127.0.0.1", ports["wrong-name"])), pytest.raises(demo.PortTaken, match=sentence):

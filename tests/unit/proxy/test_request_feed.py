@@ -14,7 +14,7 @@ ENTRY = AccessLogEntry(route="HTTPRoute shop/web", upstream_cluster="shop/gw/sho
 FAILED = AccessLogEntry(route="HTTPRoute shop/web", status=503, why="it is down")
 
 
-def test_a_slow_reader_misses_some_and_is_told_how_many() -> None:
+def test_a_slow_reader_misses_entries_and_gets_their_number() -> None:
     async def read() -> None:
         feed = RequestFeed()
         with feed.reading() as reader:

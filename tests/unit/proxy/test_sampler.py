@@ -1,4 +1,4 @@
-"""The share of the requests that is logged, as a dialogue: how many lines came, and what follows."""
+"""The share of logged requests, as a dialogue: the number of lines, and the resulting share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_everything_is_logged_while_there_is_little() -> None:
     assert settled(140.0, share) == 140.0 and share.value == ALL
 
 
-def test_of_much_a_share_is_logged_however_much_it_is() -> None:
+def test_a_share_of_a_flood_is_logged() -> None:
     for rate in (200.0, 1_000.0, 50_000.0, 1_000_000.0):
         assert 60 <= settled(rate, LogShare("key", 100.0)) <= 160, rate
 

@@ -1,4 +1,5 @@
-"""The Envoy of one Gateway, with a real Envoy: it outlives Lasthop, is found again, comes back, goes when told."""
+"""The Envoy of one Gateway, with a real Envoy: it outlives Lasthop, is adopted by the next one, restarts after a crash, and
+stops on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make bare`: what it takes from this machine, and what it expects of `make run`."""
+"""`make bare`: the files from this machine, and the expected result of `make run`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from examples import quickstart
 from release.bare import NOT_READY, READY, apt_settings, expectations, needy, pip_settings, share
 
 
-def test_what_pip_is_configured_with_becomes_its_environment_and_the_environment_wins() -> None:
+def test_pips_configuration_becomes_its_environment_and_the_environment_wins() -> None:
     listing = ":env:.cert='/here/ca.pem'\nglobal.cert='/etc/ca.pem'\nglobal.index-url='https://mirror.example/simple?a=b'\n"
     assert pip_settings(listing) == {"PIP_CERT": "/here/ca.pem", "PIP_INDEX_URL": "https://mirror.example/simple?a=b"}
     assert pip_settings("") == {}
@@ -30,7 +30,7 @@ def test_files_and_folders_that_settings_name_are_at_the_same_place(tmp_path: Pa
     assert files == {str(bundle): "CA", str(wheels / "a.whl"): "wheel"}
 
 
-def test_what_make_run_tells_a_reader_to_try_is_tried() -> None:
+def test_the_commands_that_make_run_suggests_work() -> None:
     said = """
 │ curl -i http://127.0.0.1:8080/right      │ 200                              │
 │ curl -i http://127.0.0.1:8080/wrong-name │ 503: its certificate is for      │

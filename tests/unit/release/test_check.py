@@ -41,13 +41,13 @@ def test_all_places_name_the_version_of_the_project() -> None:
     assert disagreements(ROOT, project_version(ROOT)) == []
 
 
-def test_each_place_that_names_another_version_is_told() -> None:
+def test_each_place_with_another_version_is_reported() -> None:
     found = disagreements(ROOT, "99.0.0")
     places = {problem.partition(",")[0] for problem in found}
     assert places == {"deploy/chart/Chart.yaml", "deploy/chart/values.yaml", *COPIED}
 
 
-def test_an_example_without_a_version_is_told(copy: Path) -> None:
+def test_an_example_without_a_version_is_reported(copy: Path) -> None:
     (copy / "docs/how-to.md").write_text("nothing\n")
     (found,) = disagreements(copy, project_version(copy))
     assert found.startswith("docs/how-to.md: the version is none")

@@ -1,4 +1,4 @@
-"""Root file systems from Debian's packages: made once, and again when they are not what is wanted."""
+"""Root file systems from Debian's packages: built once, and again if they do not match."""
 
 from __future__ import annotations
 

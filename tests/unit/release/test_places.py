@@ -7,7 +7,7 @@ from pathlib import Path
 from release.places import differing
 
 
-def test_files_that_are_other_or_missing_or_too_many_are_told(tmp_path: Path) -> None:
+def test_changed_missing_and_additional_files_are_reported(tmp_path: Path) -> None:
     source, image = tmp_path / "src", tmp_path / "root"
     packages = image / "opt/lasthop/lib/python3.11/site-packages"
     for folder in (source, packages):

@@ -1,4 +1,4 @@
-"""The list of what an image consists of."""
+"""The list of an image's components."""
 
 from __future__ import annotations
 

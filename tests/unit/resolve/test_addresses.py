@@ -66,7 +66,7 @@ def test_on_a_host_what_is_for_the_cluster_is_for_this_host(
 
 
 @pytest.mark.parametrize("address", [ELSEWHERE, {**CLUSTER, "value": "10.0.0.1"}, {**CLUSTER, "value": "0.0.0.0"}])
-def test_what_would_be_reached_from_elsewhere_is_never_bound_instead(address: dict[str, str]) -> None:
+def test_an_address_for_other_hosts_is_never_bound_instead(address: dict[str, str]) -> None:
     engine, found = settled(Settings(), address)
     assert found.addresses == () and shown(engine) == []
     reasons = {"Accepted": "UnsupportedAddress", "Programmed": "AddressNotAssigned", "AddressesAssigned": "NotAssigned"}

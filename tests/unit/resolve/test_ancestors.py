@@ -1,4 +1,4 @@
-"""A policy's status holds 16 entries, and other controllers' count: who finds no room is not served as if all were well."""
+"""A policy's status has 16 entries, including those of other controllers: a Gateway without an entry fails closed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_with_room_for_both_both_are_served_and_have_an_entry() -> None:
     assert entries_of(snapshot) == ["first", "second"]
 
 
-def test_the_gateway_that_finds_no_room_fails_closed_and_its_route_says_why() -> None:
+def test_a_gateway_without_a_status_entry_fails_closed_and_its_route_reports_why() -> None:
     engine, snapshot = world(foreign=15)
     assert hops(snapshot) == {"a/first/a/api/443/auto"}
     assert entries_of(snapshot) == ["first"]
@@ -66,7 +66,7 @@ def test_the_gateway_that_finds_no_room_fails_closed_and_its_route_says_why() ->
     assert said["PartiallyInvalid"] == ("True", "Invalid", message)
 
 
-def test_a_list_that_is_full_of_others_serves_nobody() -> None:
+def test_a_status_full_of_other_entries_serves_no_gateway() -> None:
     _, snapshot = world(foreign=16)
     assert hops(snapshot) == set()
     assert entries_of(snapshot) == []
@@ -79,7 +79,7 @@ def full(snapshot: Snapshot, gateway: Key) -> list[str]:
     return [c.message for c in status.conditions if c.type == "PolicyStatusFull"]
 
 
-def test_the_gateway_itself_says_which_policies_have_no_room_for_it() -> None:
+def test_the_gateway_itself_lists_policies_without_an_entry_for_it() -> None:
     for foreign, lacking in ((14, ()), (15, ("second",)), (16, ("first", "second"))):
         _, snapshot = world(foreign)
         for gateway in (Key("Gateway", "a", "first"), Key("Gateway", "b", "second")):

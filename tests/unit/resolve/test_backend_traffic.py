@@ -1,4 +1,4 @@
-"""XBackendTrafficPolicy: what Envoy is told of a retry budget, and edges of sessions and status that no case shows."""
+"""XBackendTrafficPolicy: the retry budget for Envoy, and edge cases of sessions and status that no case shows."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_a_bundle_that_is_written_as_one_in_use_is_that_one() -> None:
     assert parse_bundle((BOTH + crl_pem("one")).encode()) is plain
 
 
-def test_time_decides_what_is_said_of_each_certificate() -> None:
+def test_time_decides_the_findings_of_each_certificate() -> None:
     engine, snapshot = running({}, mk_config_map("a/ca", ca_pem("first", 100) + ca_pem("second", 400, 20)))
     said = {}
     for days in (0, 30, 75, 110, 375, 410):

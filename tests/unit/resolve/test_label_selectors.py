@@ -1,4 +1,4 @@
-"""Label selectors, compared with what apimachinery's LabelSelectorAsSelector and its tests say of each."""
+"""Label selectors, compared with apimachinery's LabelSelectorAsSelector and its tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListenerSets over time: order, ports of the host, the Gateway's own state. What they mean as such is in tests/cases."""
+"""ListenerSets over time: order, ports of the host, the Gateway's own state. tests/cases has their basic meaning."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_beside_addresses_they_are_ignored() -> None:
     assert [endpoint.address for endpoint in found.endpoints] == ["10.0.0.1"]
 
 
-def test_what_is_no_address_is_no_endpoint() -> None:
+def test_an_invalid_address_is_not_an_endpoint() -> None:
     engine, _ = running(IN_CLUSTER, mk_slice("a/s-1", "s", ["10.0.0.1", "metadata.internal", "unix:///x", ""]))
     found = endpoints(engine.graph, SERVICE, 443, "TCP")
     assert [endpoint.address for endpoint in found.endpoints] == ["10.0.0.1"]
@@ -96,7 +96,7 @@ EXTERNAL = mk_service("a/s", type="ExternalName", externalName="api.example")
 
 
 @pytest.mark.parametrize("away", [EXTERNAL, fqdn("api.example")])
-def test_no_waiver_is_said_to_be_in_effect_where_nothing_is_served(away: Object) -> None:
+def test_no_waiver_is_in_effect_at_an_unserved_gateway(away: Object) -> None:
     waived = (mk_policy("a/p", "s", "api.example", [own_ref("VerificationWaiver", "w")]), mk_waiver("a/w"))
     for settings, degraded in ((IN_CLUSTER, False), (Settings(), True)):
         _, snapshot = running(settings, away, *waived)

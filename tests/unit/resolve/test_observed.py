@@ -1,4 +1,4 @@
-"""What was observed of hops, as conditions, findings and summaries: by the state alone, whatever it was concluded from."""
+"""Observations of hops as conditions, findings and summaries, from their state alone."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_some_of_several_endpoints_are_named() -> None:
     assert world.condition[2] == f"2 of 3 endpoints of Service a/api:443 ({A}, {B}): {NAME}"
 
 
-def test_endpoints_that_are_ejected_are_said_to_be() -> None:
+def test_ejected_endpoints_are_reported() -> None:
     failure = Failure(NAME, (A, B), handshake=True)
     out = msgspec.structs.replace(state(Health.PARTLY_FAILING, failure, working=(C,)), ejected=(A, B, "10.9.9.9:1"))
     where = f"2 of 3 endpoints of Service a/api:443 ({A}, {B}): {NAME}"
@@ -157,7 +157,7 @@ def test_a_port_without_a_policy_has_a_finding_on_its_service() -> None:
     assert world.failing == [f"{API}: at {GATEWAY}: Service a/api:443 ({A}): connection refused."]
 
 
-def test_the_audit_has_both_what_is_asked_for_and_what_was_seen() -> None:
+def test_the_audit_has_requirements_and_observations() -> None:
     world = World().see(FAILING)
     (report,) = world.engine.hops()
     hop = Hop(GATEWAY, API, 443, Protocol.AUTO)
@@ -185,7 +185,7 @@ def test_the_audit_has_no_certificate_of_an_endpoint_that_is_gone_and_none_of_a_
     assert shown(World(), msgspec.structs.replace(here, config="another")) == ((), ()), "it was shown under another policy"
 
 
-def test_plaintext_that_worked_is_no_evidence_of_a_handshake_once_a_policy_is_there() -> None:
+def test_successful_plaintext_is_not_evidence_of_a_handshake_under_a_later_policy() -> None:
     world = World(PLAINTEXT).see(state(Health.WORKING, working=(A,)))
     world.apply(mk_policy("a/p", "api", "api.example", ["ca"]))
     assert world.condition[:2] == ("Unknown", "NotTried") and world.failing == []
@@ -231,7 +231,7 @@ def test_a_route_says_itself_that_connections_under_its_policy_fail() -> None:
     assert route_condition(World().see(FAILING)) == ("False", "HandshakeFailed", f"Service a/api:443 ({A}): {NAME}")
 
 
-def test_every_route_to_a_backend_that_fails_says_so() -> None:
+def test_every_route_to_a_failing_backend_reports_it() -> None:
     many = keyed(*(mk_route(f"a/r{n:03}", "a/g", [{"name": "api", "port": 443}]) for n in range(150)))
     world = World({**PLAINTEXT, **many}).see(state(Health.FAILING, Failure("connection refused", (A,))))
     assert all(route_condition(world, key) for key in (ROUTE, *many))

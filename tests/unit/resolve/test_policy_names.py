@@ -1,4 +1,4 @@
-"""Names that a policy asks for, past admission: what Envoy would refuse, or never match, fails the policy by itself."""
+"""Names in a policy that bypassed admission: a name that Envoy would refuse, or never match, invalidates only this policy."""
 
 from __future__ import annotations
 

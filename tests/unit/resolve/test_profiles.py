@@ -20,9 +20,9 @@ from lasthop.base.api.profiles import (
     ServiceSettings,
 )
 from lasthop.engine.engine import Engine
-from lasthop.engine.plan.connecting import ConnectRules
 from lasthop.engine.plan.limits import FIELDS, REGEX_CEILING, Limits, ceiling, floor
 from lasthop.engine.plan.profile import NOTHING, BackendRules, HttpRules
+from lasthop.engine.plan.upstream import ConnectRules
 from lasthop.engine.resolve.gateways.profiles import (
     LONGEST_HANDSHAKE,
     LONGEST_IDLE,
@@ -67,14 +67,14 @@ def rules(of_class: dict[str, Any] | None, own: dict[str, Any] | None) -> Backen
         ({"waivers": "Deny"}, {"waivers": "Allow"}, False),
     ],
 )
-def test_a_gateway_may_only_tighten_what_its_class_says_of_waivers(
+def test_a_gateway_may_only_tighten_the_rules_of_its_class_for_waivers(
     of_class: dict[str, Any] | None, own: dict[str, Any] | None, waivers: bool
 ) -> None:
     found = rules(of_class and {"backendTLS": of_class}, own and {"backendTLS": own})
     assert found.waivers is waivers
 
 
-def test_of_every_limit_the_stricter_one_holds() -> None:
+def test_the_stricter_one_of_two_limits_applies() -> None:
     strict = {"backendTLS": {"maxWaiverDays": 7, "plaintextBackends": "Deny", "pinnedOnly": "Deny", "minTLSVersion": "1.3"}}
     lax = {"backendTLS": {"maxWaiverDays": 30, "plaintextBackends": "Allow", "pinnedOnly": "Allow", "minTLSVersion": "1.2"}}
     for found in (rules(strict, lax), rules(lax, strict), rules(strict, {}), rules({}, strict)):
@@ -95,14 +95,12 @@ def test_of_every_limit_the_stricter_one_holds() -> None:
         ("", "SomethingNew", "Deny"),
     ],
 )
-def test_of_what_is_said_of_plaintext_the_strictest_word_holds_and_an_unknown_one_is_a_denial(
-    of_class: str, own: str, plaintext: str
-) -> None:
+def test_the_strictest_rule_for_plaintext_applies_and_an_unknown_value_denies(of_class: str, own: str, plaintext: str) -> None:
     found = rules({"backendTLS": {"plaintextBackends": of_class}}, {"backendTLS": {"plaintextBackends": own}})
     assert found.plaintext == plaintext
 
 
-def test_of_limits_the_lower_number_holds_and_a_gateway_may_raise_what_its_class_leaves_open() -> None:
+def test_the_lower_limit_applies_and_a_gateway_may_raise_limits_that_its_class_does_not_set() -> None:
     def found(of_class: dict[str, int] | None, own: dict[str, int] | None) -> Limits:
         return limits(engine(of_class and {"limits": of_class}, own and {"limits": own}).graph, GATEWAY)
 
@@ -113,7 +111,7 @@ def test_of_limits_the_lower_number_holds_and_a_gateway_may_raise_what_its_class
     assert found({"retryAttempts": 0}, {"caCertificates": 7}) == Limits(retry_attempts=0, ca_certificates=7)
 
 
-def test_of_how_requests_are_read_the_stricter_word_holds() -> None:
+def test_the_stricter_http_rules_apply() -> None:
     def found(of_class: dict[str, Any] | None, own: dict[str, Any] | None) -> HttpRules:
         return http_rules(engine(of_class and {"http": of_class}, own and {"http": own}).graph, GATEWAY)
 
@@ -182,7 +180,7 @@ def test_where_pods_run_is_passed_on_as_it_is_written() -> None:
     assert hash(first) == hash(second)
 
 
-def test_of_how_proxies_run_the_gateways_own_word_holds_field_by_field() -> None:
+def test_the_gateways_own_proxy_settings_apply_field_by_field() -> None:
     of_class = {"proxy": {"replicas": 3, "drainSeconds": 5, "service": {"type": "NodePort", "externalTrafficPolicy": "Local"}}}
     own = {"proxy": {"replicas": 1, "service": {"type": "ClusterIP"}}}
     settings = proxy_settings(engine(of_class, own).graph, GATEWAY)
@@ -192,7 +190,7 @@ def test_of_how_proxies_run_the_gateways_own_word_holds_field_by_field() -> None
     assert proxy_settings(engine({"proxy": {"drainSeconds": 0}}, None).graph, GATEWAY).drain_seconds == 0
 
 
-def test_what_is_done_about_bad_endpoints_is_the_gateways_own_word_within_bounds() -> None:
+def test_the_gateways_own_rules_for_failing_endpoints_apply_within_bounds() -> None:
     def found(of_class: dict[str, int], own: dict[str, int]) -> ConnectRules:
         return connect_rules(engine({"proxy": of_class}, {"proxy": own}).graph, GATEWAY)
 

@@ -1,4 +1,4 @@
-"""What a route may ask for, whatever the CRDs of the cluster let through: objects here are decoded, not validated."""
+"""Supported settings of routes, independent of the cluster's CRDs: these tests decode objects without validation."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_rule_that_asks_for_what_cannot_be_done_says_so_and_refuses(name: str) -> None:
+def test_a_rule_with_unsupported_settings_reports_it_and_refuses(name: str) -> None:
     rule, field, message = REFUSED[name]
     rules = [{"matches": [{"path": {"value": "/odd"}}], "backendRefs": API, **rule}, {"backendRefs": API}]
     _, snapshot = serve(mk_route("team/odd", "edge/web", [], [HOST], rules=rules, created="2026-01-01T00:00:00Z"))
@@ -226,7 +226,7 @@ UNMATCHABLE: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", UNMATCHABLE)
-def test_a_match_that_envoy_cannot_be_asked_for_matches_nothing_and_the_rest_of_its_rule_refuses(name: str) -> None:
+def test_a_match_that_envoy_cannot_express_matches_nothing_and_the_rest_of_its_rule_refuses(name: str) -> None:
     match, field, message = UNMATCHABLE[name]
     rules = [{"matches": [match, {"path": {"value": "/beside"}}], "backendRefs": API}, {"backendRefs": API}]
     _, snapshot = serve(mk_route("team/odd", "edge/web", [], [HOST], rules=rules, created="2026-01-01T00:00:00Z"))
@@ -267,7 +267,7 @@ def test_a_stream_whose_weights_cannot_be_is_closed(kind: str, section: str, wei
 
 
 @pytest.mark.parametrize("hostname", ["a*b", "*", "a.*.b", "a\r\nb", "", "a..b", "x" * 254])
-def test_a_name_that_is_no_hostname_is_not_taken_for_any(hostname: str) -> None:
+def test_an_invalid_hostname_does_not_match_all(hostname: str) -> None:
     _, snapshot = serve(mk_route("team/odd", "edge/web", API, [hostname]))
     assert conditions(snapshot)["Accepted"][:2] == ("False", "UnsupportedValue")
     assert served(snapshot).keys() == {HOST}
@@ -331,7 +331,7 @@ def paths(number: int, prefix: str = "/p") -> list[dict[str, Any]]:
     return [{"matches": [{"path": {"value": f"{prefix}{n}"}}], "backendRefs": API} for n in range(number)]
 
 
-def test_of_a_namespace_with_too_many_matches_under_a_hostname_the_younger_routes_are_left_out_there() -> None:
+def test_a_namespace_with_too_many_matches_under_a_hostname_loses_its_younger_routes_there() -> None:
     profile, spec = profiled(matchesPerHostname=5)
     old = mk_route("team/old", "edge/web", [], [HOST], rules=paths(3, "/old"), created="2021-01-01T00:00:00Z")
     odd = mk_route("team/odd", "edge/web", [], [HOST, "own.example"], rules=paths(3), created="2022-01-01T00:00:00Z")
@@ -347,7 +347,7 @@ def test_of_a_namespace_with_too_many_matches_under_a_hostname_the_younger_route
     assert "PartiallyInvalid" not in conditions(snapshot, Key("HTTPRoute", "team", "old"))
 
 
-def test_a_route_that_is_served_nowhere_for_want_of_room_is_not_accepted_and_its_name_is_kept() -> None:
+def test_a_route_that_exceeds_all_limits_is_not_accepted_and_keeps_its_name() -> None:
     profile, spec = profiled(matchesPerHostname=5)
     _, snapshot = serve(profile, mk_route("team/odd", "edge/web", [], ["own.example"], rules=paths(6)), **spec)
     assert conditions(snapshot)["Accepted"][:2] == ("False", "UnsupportedValue")

@@ -1,4 +1,4 @@
-"""Revocation lists beside CAs: time decides whether they can be used, and they count as part of what is trusted."""
+"""Revocation lists beside CAs: time decides whether they are usable, and they are part of the trust."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_the_audit_has_the_next_update_and_calls_it_due_two_days_before() -> Non
     assert report.due(due - DAY, 30)
 
 
-def test_what_is_no_list_is_told_apart_from_one_that_is_cut_off() -> None:
+def test_other_content_differs_from_a_truncated_list() -> None:
     for text, words in (
         ("", "is empty"),
         (ca_pem("good"), "holds no PEM revocation list"),

@@ -1,4 +1,4 @@
-"""ServiceImports where the API server does not know them: the kind is unknown, and nothing else changes."""
+"""ServiceImports without their CRD on the API server: the kind is unknown, and nothing else changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What admission should have refused and an API server may hold all the same: a policy with no trust source, or with two."""
+"""Policies without a trust source, or with two: admission refuses them, but an API server may still store some."""
 
 from __future__ import annotations
 

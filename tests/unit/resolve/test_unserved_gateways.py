@@ -1,4 +1,4 @@
-"""A good policy at a Gateway from which nothing comes: its entry there says so, and no hop from there counts as verified."""
+"""A valid policy at a Gateway that is not served: its status entry reports that, and no hop from there counts as verified."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def outcome(gateway: Object, problem: str = "") -> tuple[dict[str, tuple[str, st
 def test_at_a_gateway_that_serves_there_is_no_such_condition() -> None:
     found, engine = outcome(mk_gateway("a/g"))
     assert found.keys() == {"Accepted", "ResolvedRefs", "BackendConnected"}
-    assert [hop.manner for hop in engine.hops()] == ["verified"]
+    assert [(hop.manner, hop.recorded) for hop in engine.hops()] == [("verified", True)]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_gateway_that_serves_nothing_is_named_in_the_entry_and_its_hops_are_no
     assert found["Programmed"][:2] == ("False", "ParentNotProgrammed")
     assert found["Programmed"][2].startswith(said)
     (hop,) = engine.hops()
-    assert hop.manner == "failing closed"
+    assert hop.manner == "failing closed" and not hop.recorded, "the record knows the verdict, and not since when this is so"
     assert hop.detail.startswith(said)
     tree = explain(engine.graph, POLICY)
     assert tree is not None and tree.state == "bad"

@@ -1,4 +1,5 @@
-"""Keys and signatures below today's floor: said of every policy that trusts one, and refused where the operator denies it."""
+"""Keys and signatures below today's minimum: reported on every policy that trusts one, and refused if the operator denies
+them."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def _conditions(snapshot: Snapshot) -> Any:
 
 
 @pytest.mark.parametrize("word", ["", "Allow"])
-def test_a_weak_ca_is_told_of_and_used_unless_it_is_denied(word: str) -> None:
+def test_a_weak_ca_is_reported_and_used_unless_it_is_denied(word: str) -> None:
     status, _, message = running(WEAK.pem, word)
     assert status == "True"
     assert "CA old in ConfigMap ca has a 1024-bit RSA key" in message
@@ -73,7 +74,7 @@ def test_a_weak_ca_or_pinned_certificate_is_refused_where_it_is_denied(refs: tup
     assert running(STRONG.pem, "Deny", *refs)[0] == "True"
 
 
-def test_what_is_weak_is_the_key_or_the_signature_of_another() -> None:
+def test_a_weakness_is_a_key_or_a_signature_of_another_ca() -> None:
     for certificate, weakness in (
         (WEAK, "1024-bit RSA key"),
         (STRONG, ""),

@@ -75,7 +75,7 @@ def test_in_a_folder_it_needs_none_and_the_operator_may_forbid_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["localhost", "a.localhost", "x.y.svc.cluster.local", "127.0.0.1"])
-def test_what_is_no_name_outside_is_refused_whoever_allows_it(name: str) -> None:
+def test_an_invalid_external_name_is_refused_under_any_profile(name: str) -> None:
     assert refused("ServerOnly", name, "Allow") == "Invalid"
 
 

@@ -1,4 +1,4 @@
-"""Queries whose reads depend on what they have read: whatever is pinned and however it changes, values are up to date."""
+"""Queries whose reads depend on earlier reads: for any pins and changes, values are up to date."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ steps = st.tuples(numbers, st.lists(numbers, max_size=3).map(tuple) | st.boolean
 
 @given(st.lists(steps, max_size=40))
 @example([(1, (3,)), (1, True), (1, ()), (0, (3, 1)), (0, True), (3, (4,))])
-def test_whatever_a_query_reads_now_it_hears_of_every_change(history: list[tuple[int, tuple[int, ...] | bool]]) -> None:
+def test_a_query_runs_again_after_every_change_of_its_current_reads(history: list[tuple[int, tuple[int, ...] | bool]]) -> None:
     g, turns = Graph(), Turns()
     formulas: dict[int, tuple[int, ...]] = {}
     pinned: set[int] = set()

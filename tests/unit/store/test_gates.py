@@ -1,4 +1,4 @@
-"""Gates, summaries and shared nodes: whatever is entered, left and changed, they list what plain indexers would."""
+"""Gates, summaries and shared nodes: after any additions, removals and changes, they list the same as plain indexers."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ def claimed(g: Graph, word: str) -> int:
 
 
 @pytest.mark.parametrize(("keeps", "left"), [(True, 1), (False, GONE)])
-def test_an_indexer_that_crashes_keeps_what_it_listed_only_where_it_is_told_to(keeps: bool, left: object) -> None:
+def test_a_crashed_indexer_keeps_its_entries_only_if_configured(keeps: bool, left: object) -> None:
     g = Stages(Graph(), [indexer("word", keeps=keeps)(claim), Output("claimed", CLAIMS, claimed)])
     put(g, "a", "x")
     assert g.settle() == {"claimed": {("x",): 1}}

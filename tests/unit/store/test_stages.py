@@ -1,4 +1,4 @@
-"""The stages: settling within a limit, what waits for what, and owners that take turns."""
+"""The stages: settling within a limit, dependencies between stages, and owners that take turns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_limited_settle_looks_at_the_latest_change_first_and_comes_to_the_same
     assert set(g.members(THINGS).values()) == {"even !"}
 
 
-def test_what_names_others_waits_for_those_that_nobody_has_been_told_of() -> None:
+def test_members_wait_for_unreported_members_that_they_refer_to() -> None:
     stages = [Output("clusters", "thing", length, named=True), Output("routes", "thing", both, names=True)]
     g = Stages(Graph(), stages)
     for number in range(3):
@@ -88,7 +88,7 @@ def test_owners_take_turns_however_much_one_of_them_has_changed() -> None:
         assert thing("other", 3) in settled(g)
 
 
-def test_what_one_owner_introduces_holds_back_nobody_elses_names() -> None:
+def test_new_members_of_one_owner_do_not_hold_back_others() -> None:
     routes = Output("routes", "things", shown, names=True)
     g = Stages(Graph(), [Output("clusters", "things", shown, named=True), routes])
     mine = thing("shop", 0)
@@ -107,7 +107,7 @@ def test_what_one_owner_introduces_holds_back_nobody_elses_names() -> None:
     assert len(g.members(routes)) == 51
 
 
-def test_what_waits_in_somebody_elses_backlog_is_promoted_by_its_owners_edit() -> None:
+def test_an_owners_edit_promotes_a_member_from_another_owners_backlog() -> None:
     g = tenants("a", "b")
     WORDS.set(g.graph, "rotated", Key("Shared", "infra", "ca"))  # concerns all
     assert len(settled(g)) == 4
@@ -185,7 +185,7 @@ def test_only_some_outputs_and_the_others_later() -> None:
     assert g.unsettled and settled(g) == [thing("a", 1)]
 
 
-def test_what_is_held_waits_and_holds_up_nobody_else() -> None:
+def test_held_members_wait_and_delay_no_others() -> None:
     g = tenants("a", "b")
     WORDS.set(g.graph, 1, thing("a", 1))
     WORDS.set(g.graph, 1, thing("b", 1))

@@ -1,4 +1,4 @@
-"""The table of programs: what `make test` installs, what tests are skipped without, what fails in CI."""
+"""The table of programs: installation by `make test`, skipped tests without a program, and failures in CI."""
 
 from __future__ import annotations
 

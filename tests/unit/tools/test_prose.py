@@ -1,4 +1,4 @@
-"""`make prose`: which sentences it lists, and where."""
+"""`make prose`: the listed sentences and their lines."""
 
 from __future__ import annotations
 

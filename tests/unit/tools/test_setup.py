@@ -1,4 +1,4 @@
-"""`make setup`: one line of progress for what pip says."""
+"""`make setup`: one line of progress for pip's output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_packages_are_counted_and_not_their_hashes() -> None:
     assert packages(LOCK) == 2
 
 
-def test_a_step_is_said_for_each_package_and_for_nothing_else() -> None:
+def test_each_package_has_one_step() -> None:
     said = (
         "Looking in links: /opt/wheels\n",
         "Collecting click==8.5.1 (from -r requirements.lock (line 1))\n",

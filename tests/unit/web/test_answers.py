@@ -1,4 +1,4 @@
-"""Expensive answers are shared and paced: however many ask, the making takes a fifth of a core."""
+"""Expensive answers are shared and paced: for any number of clients, computing them takes at most a fifth of a core."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class World:
         return str(made).encode()
 
 
-async def test_who_asks_the_same_at_once_shares_an_answer() -> None:
+async def test_equal_concurrent_requests_share_an_answer() -> None:
     world = World()
     found = await asyncio.gather(*(world.answers.get(QUESTION, world.make) for _ in range(50)))
     assert world.made <= 2 and set(found) <= {b"1", b"2"}
     assert not world.answers._asked, "and none is kept"
 
 
-async def test_an_answer_is_made_after_it_was_asked_for() -> None:
+async def test_an_answer_is_computed_after_its_request() -> None:
     world = World()
     first = asyncio.ensure_future(world.answers.get(QUESTION, world.make))
     await until(lambda: world.made)

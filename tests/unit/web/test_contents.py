@@ -29,7 +29,7 @@ def telemetry(key: str) -> dict[str, Any]:
     return {"kind": "XTelemetryPolicy", "spec": {"provider": {"headers": [{"name": "x-honeycomb-team", "value": key}]}}}
 
 
-async def test_contents_of_config_maps_and_headers_for_others_are_told_by_the_socket_only(tmp_path: Path) -> None:
+async def test_only_the_socket_shows_contents_of_config_maps_and_header_values(tmp_path: Path) -> None:
     service = {"kind": "Service", "metadata": {"name": "a"}}
     told = [config_map(ca_crt=CA.pem, settings="hunter2"), service, telemetry("hunter3")]
 

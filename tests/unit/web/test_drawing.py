@@ -1,4 +1,4 @@
-"""Where things are in the picture."""
+"""Positions in the picture."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_lines_go_from_the_listener_over_the_route_to_the_backend() -> None:
     assert {link.state for link in group.led} == {LineState.VERIFIED} and {link.state for link in group.attached} == {None}
 
 
-def test_what_leads_nowhere_is_drawn_only_in_the_whole_picture() -> None:
+def test_listeners_without_hops_are_drawn_only_in_the_whole_picture() -> None:
     idle = {"edge/web": ("HTTPRoute a/idle",)}
     found = known([route("a/r", "one"), route("a/idle")], [listener("one"), listener("two"), listener("x", "edge/new")], idle)
     web, new = drawn([hop("a/x", "a/r")], found)

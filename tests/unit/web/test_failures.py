@@ -56,7 +56,7 @@ def test_a_failure_names_the_line_of_its_cluster() -> None:
     assert line(report).id == recent.last()[0].line
 
 
-def test_what_is_no_cluster_of_ours_names_no_line() -> None:
+def test_foreign_clusters_have_no_line() -> None:
     recent = RecentFailures()
     for cluster in ("", "xds", "a/b/c/d/e/f", "a/b/c/d/²/f", "/".join("x" * 50)):
         recent.add(AccessLogEntry(upstream_cluster=cluster, why="odd"), 1.0)

@@ -51,7 +51,7 @@ PATHS = ("/", "/live", "/metrics", "/api/traffic", "/api/audit", "/api/findings"
 
 
 @pytest.mark.parametrize("first", [REPORTS[0], REPORTS[-1]])
-async def test_the_page_and_the_api_answer_whatever_was_reported(first: ProxyReport) -> None:
+async def test_the_page_and_the_api_respond_for_any_report(first: ProxyReport) -> None:
     async with serving(FakeApi()) as api, client_of(api) as client:
         site = Site("lasthop", "x.svc", 1)
         runtime = ClusterRuntime(client, site, identity="a", namespace="n", xds_listen="", own_address="")

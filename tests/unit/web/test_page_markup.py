@@ -1,4 +1,4 @@
-"""The HTML of the page: nothing in it runs, loads or is styled but what the admin address itself serves."""
+"""The HTML of the page: its scripts, styles and resources come only from the admin address itself."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_page_without_a_script_shows_what_its_address_asks_for(tmp_path:
         ({"q": "x" * 9999}, Filter("x" * 200)),
     ],
 )
-def test_what_makes_no_sense_in_an_address_is_left_out(query: dict[str, str], asked: Filter | None) -> None:
+def test_invalid_parts_of_an_address_are_left_out(query: dict[str, str], asked: Filter | None) -> None:
     assert filter_of(query) == (asked or Filter("a b", "n", "e/g", LineState.UNTRIED, 3))
 
 
@@ -62,3 +62,15 @@ def test_an_address_asks_for_what_it_was_made_from() -> None:
     asked = Filter('a&b="<', "n/m", "e/g", LineState.PARTLY, 2)
     assert address(asked) == "?q=a%26b%3D%22%3C&namespace=n%2Fm&gateway=e%2Fg&state=partly-failing&page=2"
     assert address(asked, state=None, page=None, q="") == "?namespace=n%2Fm&gateway=e%2Fg"
+
+
+async def test_findings_below_a_tall_picture_are_counted_above_it(tmp_path: Path) -> None:
+    async with (
+        shop.opened(shop.shop(), tmp_path / "s") as (_, port),
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as page,
+    ):
+        whole = await (await page.get("/")).text()
+    above, _, below = whole.partition('<section class="gateway"')
+    (count,) = re.findall(r'href="#findings">(\d+) findings? below</a>', above)
+    listed = below.partition('id="findings"')[2].partition("</ul>")[0]
+    assert int(count) == len(re.findall(r'<span class="severity">', listed)) > 0

@@ -124,7 +124,11 @@ def test_a_certificate_that_was_refused_is_not_called_unseen(
     assert LineBundle("", "", shown.state, (shown, shown)).no_certificate == words
 
 
-def test_the_same_port_has_one_id_whatever_becomes_of_it_and_no_other_has_it() -> None:
+def test_a_hop_that_fails_closed_shows_why_there_is_no_certificate() -> None:
+    assert made(report(refused=True), seen(Health.UNTRIED)).no_certificate == "none: no connection is made"
+
+
+def test_a_port_keeps_its_unique_id() -> None:
     ids = {made(report(each, refused=closed)).id for each in Strength for closed in (False, True)}
     assert len(ids) == 1
     assert made(report(outside=Protocol.PASSTHROUGH)).id not in ids, "another protocol's"
@@ -148,7 +152,7 @@ def test_few_lines_are_all_shown_the_worst_first() -> None:
     assert len(choice.rows) == SINGLE and choice.pages == 1 and not any(isinstance(row, LineBundle) for row in choice.rows)
 
 
-def test_of_many_lines_those_that_fail_are_shown_and_the_others_bundled_by_namespace() -> None:
+def test_failing_lines_are_shown_and_the_others_bundled_by_namespace() -> None:
     choice = choose(many(5000, failing=7), Filter())
     assert [row.state for row in choice.rows[:7]] == [LineState.FAILING] * 7
     bundles = [row for row in choice.rows if isinstance(row, LineBundle)]
@@ -160,7 +164,7 @@ def test_of_many_lines_those_that_fail_are_shown_and_the_others_bundled_by_names
 
 @pytest.mark.parametrize("namespaces", [1, 500, 5000])
 @pytest.mark.parametrize("failing", [0, 1, 5000])
-def test_however_many_there_are_the_picture_has_few_rows_and_leaves_nobody_out(namespaces: int, failing: int) -> None:
+def test_the_picture_of_any_number_of_hops_has_few_rows_and_counts_all(namespaces: int, failing: int) -> None:
     choice = choose(many(5000, namespaces, failing), Filter())
     assert len(choice.rows) <= SINGLE + BUNDLES
     shown = [each.id for row in choice.rows for each in (row.lines if isinstance(row, LineBundle) else (row,))]

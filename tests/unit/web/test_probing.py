@@ -105,7 +105,7 @@ async def test_a_reader_of_the_page_can_probe_a_line_of_it(tmp_path: Path) -> No
         ({}, {"hop": "x" * 5000}, 413),
     ],
 )
-async def test_nobody_else_makes_the_gateway_connect(
+async def test_other_origins_cannot_make_the_gateway_connect(
     headers: dict[str, str], form: dict[str, str], status: int, tmp_path: Path
 ) -> None:
     connections = Connections()
@@ -114,7 +114,7 @@ async def test_nobody_else_makes_the_gateway_connect(
     assert (found, connections.count) == (status, 0)
 
 
-async def test_an_address_that_is_asked_for_is_never_connected_to(tmp_path: Path) -> None:
+async def test_an_address_in_a_request_is_never_connected_to(tmp_path: Path) -> None:
     """The API of the command line has it, for the user whose gateway it is; the page has no such field."""
     asked, configured = Connections(), Connections()
     async with asked.listening() as other, configured.listening() as port, page_of(backend(port), tmp_path) as page:

@@ -1,4 +1,5 @@
-"""READY of routes, policies and Gateways: one answer for every way to ask, decided by the hops of exactly that route."""
+"""READY of routes, policies and Gateways: every view shows the same answer, which follows from the hops of exactly that
+route."""
 
 from __future__ import annotations
 
@@ -246,7 +247,7 @@ async def test_every_way_to_ask_has_the_same_answer(asked: Asked) -> None:
     assert {f"HTTPRoute a/{name}" for name in ("failing", "empty", "weighted")} <= picture.routes.keys()
 
 
-async def test_causes_come_first_and_are_told_once(asked: Asked) -> None:
+async def test_causes_come_first_and_appear_once(asked: Asked) -> None:
     rows = _rows(await asked.command("--no-headers"))
     names = list(rows)
     assert rows["httproute/a/failing"][1] == "because of backendtlspolicy/a/failing"

@@ -20,7 +20,7 @@ def test_values_of_headers_that_carry_credentials_are_removed_and_others_stay() 
     assert [each["value"] for each in redacted(headers)] == [REDACTED, REDACTED, "3"]
 
 
-def test_what_a_credential_is_compared_with_is_removed_and_other_matches_stay() -> None:
+def test_matches_of_credentials_are_redacted_and_other_matches_stay() -> None:
     def match(name: str, text: str) -> dict[str, Any]:
         return {"name": name, "string_match": {"exact": text}}
 
@@ -28,7 +28,7 @@ def test_what_a_credential_is_compared_with_is_removed_and_other_matches_stay() 
     assert [each["string_match"] for each in found["headers"]] == [REDACTED, {"exact": "2"}, {"exact": "3"}]
 
 
-def test_every_header_that_envoy_adds_to_what_it_sends_is_removed_whatever_its_name() -> None:
+def test_every_header_that_envoy_adds_is_removed() -> None:
     sent = {"key": "x-honeycomb-team", "value": "hidden"}
     config = {
         "tracing": {
@@ -46,7 +46,7 @@ def test_every_header_that_envoy_adds_to_what_it_sends_is_removed_whatever_its_n
     }
 
 
-def test_the_same_headers_are_removed_from_the_objects_that_ask_for_them() -> None:
+def test_the_same_headers_are_removed_from_their_objects() -> None:
     sent = {"name": "x-honeycomb-team", "value": "hidden"}
     policy = mk_telemetry_policy("edge/traces", ["web"], {"name": "otel", "port": 4317}, provider={"headers": [sent]})
     rule = {
@@ -62,7 +62,7 @@ def test_the_same_headers_are_removed_from_the_objects_that_ask_for_them() -> No
     assert "shown" in str(shown)
 
 
-def test_of_a_secret_only_the_keys_are_left_and_no_annotation_repeats_it() -> None:
+def test_a_shown_secret_has_only_its_keys_and_no_annotation_repeats_it() -> None:
     annotation = {"kubectl.kubernetes.io/last-applied-configuration": '{"data":{"tls.key":"c2VjcmV0"}}', "other": "stays"}
     secret = {"kind": "Secret", "metadata": {"annotations": annotation}, "data": {"tls.key": "c2VjcmV0"}}
     shown = without_secrets(secret)

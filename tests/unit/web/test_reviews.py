@@ -80,7 +80,7 @@ async def test_a_missing_ca_is_a_warning() -> None:
     assert warning.startswith("lasthop: BackendTLSPolicy shop/api, spec.validation.caCertificateRefs[0]: ")
 
 
-async def test_what_was_written_a_moment_before_is_not_said_to_be_missing() -> None:
+async def test_an_object_written_just_before_is_not_reported_as_missing() -> None:
     """`kubectl apply -f` of a file: the watch brings the Service, the API server asks about the route before that."""
     rehearsal = Rehearsal(IN_CLUSTER, NOW.timestamp())
     rehearsal.changed(keyed(*world()))
@@ -103,7 +103,7 @@ async def test_a_policy_written_a_moment_before_keeps_a_route_from_being_refused
     assert (await answered(reviews, review(route, "CREATE")))["allowed"]
 
 
-async def test_a_deletion_that_leaves_plaintext_is_a_warning_and_refused_where_an_operator_says_so() -> None:
+async def test_a_deletion_that_leaves_plaintext_is_a_warning_or_refused_by_an_operators_rule() -> None:
     response = await answered(judges(*world()), review(POLICY, "DELETE"))
     assert response["allowed"]
     assert response["warnings"][0].startswith("lasthop: Gateway shop/web to Service shop/api:443 would be plaintext")
@@ -113,7 +113,7 @@ async def test_a_deletion_that_leaves_plaintext_is_a_warning_and_refused_where_a
     assert "would be plaintext" in response["status"]["message"]
 
 
-async def test_what_is_not_ours_to_judge_is_allowed() -> None:
+async def test_reviews_of_other_objects_are_allowed() -> None:
     reviews = judges(*world(), namespaces=("blog",))
     assert await answered(reviews, review(POLICY, "DELETE")) == {"uid": "u-1", "allowed": True}
     other = {"group": "apps", "version": "v1", "kind": "Deployment"}
@@ -131,7 +131,7 @@ async def test_what_is_not_ours_to_judge_is_allowed() -> None:
         review(POLICY, object={"metadata": {"name": "other", "namespace": "shop"}}),
     ],
 )
-async def test_what_cannot_be_read_is_an_error_that_says_so(body: bytes) -> None:
+async def test_unreadable_input_is_a_clear_error(body: bytes) -> None:
     with pytest.raises(NotJudged):
         await ask(judges(*world()), body)
 
@@ -155,7 +155,7 @@ async def test_warnings_are_few_short_and_printable() -> None:
         assert warning.isprintable() and len(warning) <= module.LONGEST
 
 
-async def test_what_takes_too_long_is_not_judged_and_the_next_review_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_review_is_not_judged_and_the_next_one_is_correct(monkeypatch: pytest.MonkeyPatch) -> None:
     reviews = judges(*world())
     await reviews.warm_up()
     monkeypatch.setattr(module, "WITHIN", 0.0)
@@ -192,7 +192,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_what_waits_is_not_read_and_a_flood_of_one_caller_leaves_room_for_others() -> None:
+async def test_waiting_reviews_are_not_read_and_a_flood_leaves_room_for_others() -> None:
     """Counts bodies in memory: 24 connections had 24 of them."""
     reviews, flood, legitimate = judges(*world()), Bodies(review(POLICY)), Bodies(review(POLICY))
     legitimate.arrive.set()
@@ -228,7 +228,7 @@ class Counting(Rehearsal):
         super().follow(live, now)
 
 
-async def test_what_has_timed_out_in_the_thread_s_queue_costs_nothing() -> None:
+async def test_reviews_that_timed_out_in_the_queue_cost_nothing() -> None:
     rehearsal = Counting(IN_CLUSTER, NOW.timestamp())
     reviews = Reviews(rehearsal, Engine(IN_CLUSTER, NOW.timestamp()).graph, clock=NOW.timestamp)
     with pytest.raises(TimeoutError):
@@ -284,7 +284,7 @@ def nested(depth: int, key: str = "spec") -> bytes:
 
 @pytest.mark.parametrize("depth", [2_000, 100_000, 1_000_000])
 @pytest.mark.parametrize("key", ["spec", "request", "metadata"])
-async def test_what_is_nested_deeply_is_a_bad_review_and_no_crash(depth: int, key: str) -> None:
+async def test_deep_nesting_is_a_bad_review_and_no_crash(depth: int, key: str) -> None:
     with pytest.raises(BadReview):
         await ask(judges(*world()), nested(depth, key))
 
@@ -392,7 +392,7 @@ class Blind(Rehearsal):
         return Consequences((), (), self.refused, not_judged=("Lasthop failed in x",))
 
 
-async def test_what_was_not_compared_is_an_error_so_that_the_failure_policy_decides() -> None:
+async def test_an_incomplete_comparison_is_an_error_so_that_the_failure_policy_decides() -> None:
     blind = Blind(IN_CLUSTER, NOW.timestamp())
     reviews = Reviews(blind, Engine(IN_CLUSTER, NOW.timestamp()).graph, clock=NOW.timestamp)
     with pytest.raises(NotJudged, match="the edit may reduce verification: 1 of the affected hops"):

@@ -1,4 +1,4 @@
-"""Callers take turns, and none of them waits for what another has queued."""
+"""Callers take turns, and none waits for another one's queue."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_so_many_work_at_once_and_of_one_caller_fewer() -> None:
     assert sorted(world.log) == ["a", "a", "a", "b", "c"]
 
 
-async def test_who_gives_up_waiting_is_dropped_and_nobody_waits_for_it() -> None:
+async def test_a_caller_that_gives_up_is_dropped_and_delays_no_others() -> None:
     world = World()
     first, given_up, last = world.ask("a"), world.ask("a", "given up"), world.ask("a", "last")
     await settle()
@@ -77,7 +77,7 @@ async def test_who_gives_up_waiting_is_dropped_and_nobody_waits_for_it() -> None
     assert world.log == ["a", "last"]
 
 
-async def test_who_gives_up_at_the_moment_of_its_turn_gives_it_back() -> None:
+async def test_a_caller_that_gives_up_at_its_turn_returns_it() -> None:
     world = World()
     first, second, third = world.ask("a"), world.ask("b"), world.ask("c")
     await settle()

@@ -31,7 +31,9 @@ PRIVATE = (
         ({"host": "evil.example", **PROXIED}, {421}, 421),
     ],
 )
-async def test_what_names_objects_is_for_this_machine(headers: dict[str, str], private: set[int], metrics: int) -> None:
+async def test_responses_that_name_objects_are_for_this_machine(
+    headers: dict[str, str], private: set[int], metrics: int
+) -> None:
     async with serving(FakeApi()) as api, client_of(api) as client:
         site = Site("lasthop", "x.svc", 1)
         runtime = ClusterRuntime(client, site, identity="a", namespace="n", xds_listen="", own_address="")

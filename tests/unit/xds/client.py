@@ -1,5 +1,5 @@
-"""A delta client that keeps its books as Envoy does (delta_subscription_state.cc): what it has applied is one thing, what it
-has recorded, and will tell the next server, another. A resource whose version starts with `bad` is refused."""
+"""A delta client with Envoy's bookkeeping (delta_subscription_state.cc): it applies resources separately from the record that
+it sends to the next server. A resource whose version starts with `bad` is refused."""
 
 from __future__ import annotations
 

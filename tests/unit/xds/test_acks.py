@@ -13,7 +13,7 @@ def acks(version: str = "1", problem: str = "") -> GatewayAcks:
     return GatewayAcks(True, {LISTENER: {"web/80": version}}, problem)
 
 
-def test_what_is_confirmed_here_counts_while_a_proxy_is_connected() -> None:
+def test_acknowledgements_count_while_a_proxy_is_connected() -> None:
     tracker = AckTracker()
     assert not tracker.has_proxy(GATEWAY)
     tracker.connected(GATEWAY)
@@ -78,7 +78,7 @@ def test_a_replica_that_falls_silent_is_forgotten() -> None:
     assert tracker.has_proxy(OTHER)
 
 
-def test_who_leads_no_more_forgets_the_others_but_not_its_own() -> None:
+def test_a_former_leader_forgets_other_proxies_but_not_its_own() -> None:
     tracker = AckTracker()
     tracker.connected(OWN)
     tracker.heard("b", {GATEWAY: acks()}, now=0.0)

@@ -134,7 +134,7 @@ def test_responses_that_are_never_confirmed_end_the_stream() -> None:
     assert len(session._types[CLUSTER].in_flight) == budget.MAX_UNCONFIRMED
 
 
-def test_of_a_refusal_only_the_beginning_is_read() -> None:
+def test_only_the_beginning_of_a_refusal_is_read() -> None:
     cache = Cache()
     cache.apply(clusters("a=1"))
     session = XdsSession(cache)
@@ -170,7 +170,7 @@ def test_requests_that_wait_are_counted_in_bytes() -> None:
         allotment.admit(11)
 
 
-async def test_who_exceeds_the_budget_is_disconnected_and_told_why_and_others_are_not(socket: Path) -> None:
+async def test_a_client_above_the_budget_is_disconnected_with_the_reason_and_others_are_not(socket: Path) -> None:
     async with serving(socket) as (server, heard), proxy(socket) as hostile, proxy(socket, OTHER.path) as other:
         await other.ask(CLUSTER)
         assert [r.name for r in (await other.hear()).resources] == ["b"]
@@ -195,7 +195,7 @@ async def test_a_request_larger_than_the_gateway_needs_is_refused_unread(socket:
         assert "bytes" in heard.refused[0][1]
 
 
-async def test_what_is_no_request_ends_its_stream(socket: Path) -> None:
+async def test_an_invalid_request_ends_its_stream(socket: Path) -> None:
     async with serving(socket) as (_, heard), proxy(socket) as hostile:
         await hostile.ask(CLUSTER)
         await hostile.hear()
@@ -304,7 +304,7 @@ async def test_a_large_request_is_taken_in_slices_and_nothing_is_sent_before_the
         assert begun >= 500 and sent == 0
 
 
-def test_what_changes_while_a_request_is_taken_is_not_lost() -> None:
+def test_changes_during_a_request_are_not_lost() -> None:
     cache = Cache()
     cache.apply(clusters(*(f"c{number}=1" for number in range(50))))
     session = XdsSession(cache)

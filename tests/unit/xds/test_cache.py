@@ -37,7 +37,7 @@ def test_an_urgent_withdrawal_stays_urgent_until_the_resource_comes_back() -> No
     assert cache.apply(withdrawn(CLUSTER, "a", urgent=True))
 
 
-def test_what_expires_becomes_an_urgent_withdrawal() -> None:
+def test_expired_resources_become_urgent_withdrawals() -> None:
     cache = Cache()
     cache.apply({**clusters("a=1", expires=100.0), **endpoints("a@1=1")})
     cache.apply(clusters("b=1", expires=200.0))

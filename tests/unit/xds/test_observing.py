@@ -104,7 +104,7 @@ async def test_a_renewed_certificate_is_used_without_a_restart(leader: Leader, t
     assert leader.seen
 
 
-async def test_a_proxy_speaks_of_its_own_gateway_only_whatever_it_writes(leader: Leader) -> None:
+async def test_a_proxy_can_report_only_about_its_own_gateway(leader: Leader) -> None:
     foreign = msgspec.structs.replace(mk_report(), gateway=OTHER, hops={mk_hop(OTHER): HopSeen(), mk_hop(): HopSeen(1)})
     assert await leader.call(keys(leader.proxy()), CALL, encode(foreign)) == "OK"
     ((report, _),) = leader.seen
@@ -164,7 +164,7 @@ def belief(report: ProxyReport, known: GatewayParts = Everything()) -> ProxyRepo
             return found
 
 
-def test_what_a_proxy_writes_is_printable_and_bounded() -> None:
+def test_texts_of_a_proxy_are_printable_and_bounded() -> None:
     hostile = "\x1b[31m" + "x" * 10_000
     leaf = LeafCertificate(hostile, hostile, (hostile,) * 100, 0.0, 1.0)
     endpoint = EndpointSeen(hostile, failure=hostile, tls_version=hostile, cipher=hostile, certificate=leaf, config=hostile)

@@ -38,7 +38,7 @@ def test_the_one_part_that_changed_since_the_last_ack_is_quarantined() -> None:
     assert quarantine.detail(vhost("b=2")) == "missing ): (unclosed"
 
 
-def test_of_several_all_are_quarantined_then_half_is_released() -> None:
+def test_several_candidates_are_quarantined_then_half_is_released() -> None:
     quarantine = Quarantine()
     quarantine.acked(ROUTES, named(table("a=1")))
     quarantine.nacked(ROUTES, named(table("a=1", "b=2", "c=2", "d=2", "e=2")), "no")
@@ -143,7 +143,7 @@ def test_a_suspect_the_user_removes_does_not_hold_up_the_others() -> None:
     assert quarantine.quarantined == frozenset()
 
 
-def test_nobody_is_released_before_the_quarantine_has_arrived() -> None:
+def test_no_part_is_released_before_the_quarantine_has_arrived() -> None:
     quarantine, cache = Quarantine(), Cache()
     quarantine.acked(ROUTES, named(table("a=1")))
     quarantine.nacked(ROUTES, named(table("a=1", "b=2", "c=2")), "no")
@@ -241,7 +241,7 @@ def test_the_part_names_the_object_at_fault() -> None:
     assert culprit.owner == Key("HTTPRoute", "a", "1")
 
 
-def test_what_stands_in_for_a_part_may_be_refused_in_turn() -> None:
+def test_a_replacement_of_a_part_may_be_refused_too() -> None:
     quarantine = Quarantine()
     quarantine.acked(ROUTES, named(table("a=1", "b=1")))
     quarantine.nacked(ROUTES, named(table("a=1", "b=2")), "no")
@@ -250,7 +250,7 @@ def test_what_stands_in_for_a_part_may_be_refused_in_turn() -> None:
     assert quarantine.detail(vhost("b=2")) == "no" and quarantine.detail(vhost("b=2-500")) == "still no"
 
 
-def test_what_another_proxy_has_taken_is_not_withheld_from_all() -> None:
+def test_a_resource_that_another_proxy_accepted_is_not_withheld_from_all() -> None:
     quarantine = Quarantine()
     quarantine.acked(ROUTES, named(table("a=1")))
     sent = named(table("a=1", "b=2"))

@@ -42,7 +42,7 @@ async def call(leader: Leader, shown: tuple[bytes, bytes], content: bytes) -> st
     return await leader.call(shown, f"/{SERVICE}/{METHOD}", content)
 
 
-async def test_a_change_is_told_at_once_and_whole(leader: Leader) -> None:
+async def test_a_change_is_reported_at_once_and_completely(leader: Leader) -> None:
     report: AckReport = {}
     client = leader.client()
     reporter = Reporter(lambda: leader.address, lambda: client, NAME, lambda: report)
@@ -72,7 +72,7 @@ async def test_nonsense_is_refused(leader: Leader) -> None:
     assert leader.told == []
 
 
-async def test_who_answers_must_be_a_controller(leader: Leader) -> None:
+async def test_the_responder_must_be_a_controller(leader: Leader) -> None:
     """An address in the Lease is only where to look: a proxy that listens there is told nothing."""
     impostor = leader.proxy()
     leader.credentials = MutualTls(PemKeyPair(impostor["tls.crt"], impostor["tls.key"]), leader.authority.bundle)

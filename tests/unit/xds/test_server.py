@@ -64,7 +64,7 @@ async def test_updates_reach_the_proxy_and_its_confirmations_the_controller(sock
     assert heard.events == [f"connected {NODE}", f"disconnected {NODE}"]
 
 
-async def test_before_it_is_open_nothing_is_said_to_anyone(socket: Path) -> None:
+async def test_before_it_is_open_no_client_gets_a_response(socket: Path) -> None:
     async with serving(socket, Heard()) as server, proxy(socket) as envoy:
         await envoy.ask(CLUSTER)
         server.update(GATEWAY, clusters("a=1"))

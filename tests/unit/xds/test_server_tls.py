@@ -81,14 +81,12 @@ async def test_the_certificate_decides_and_not_what_the_client_says_of_itself(wo
     assert await world.clusters(world.client("uid-of-api"), node="shop/web") == ["of-api"]
 
 
-async def test_a_gateway_that_is_not_there_is_told_nothing(world: World) -> None:
+async def test_a_missing_gateway_gets_no_input(world: World) -> None:
     assert await world.clusters(world.client("uid-of-one-that-was-deleted")) == ["NOT_FOUND"]
     assert world.heard.events == []
 
 
-async def test_who_is_turned_away_is_heard_out_and_no_more_than_a_few_are(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_rejected_callers_are_read_to_the_end_but_only_a_few(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async def read(first: bytes | None) -> bool:
         found: list[bytes] = []
 

@@ -86,7 +86,7 @@ def test_unknown_endpoints_are_answered_with_their_absence_so_that_nothing_warms
     )
 
 
-def test_a_name_asked_for_again_is_answered_again() -> None:
+def test_a_name_requested_again_is_sent_again() -> None:
     (
         Playbook()
         >> update(endpoints("a@1=1"))
@@ -244,7 +244,7 @@ def test_synced_means_that_the_client_has_confirmed_everything() -> None:
     assert not play.session.synced
 
 
-def test_a_session_at_rest_asks_for_no_timer() -> None:
+def test_a_session_at_rest_needs_no_timer() -> None:
     play = connected(clusters("a=1"), routes("r=1"))
     play << nothing
     assert play.session.deadline() is None

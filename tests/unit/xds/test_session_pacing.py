@@ -139,7 +139,7 @@ def test_after_a_table_the_client_has_as_much_time_for_other_things_as_it_took()
     play >> wait(0.5) << sends(ROUTES, "r=3")
 
 
-def test_a_table_that_is_asked_for_is_sent_in_that_time_too() -> None:
+def test_a_requested_table_is_sent_in_that_time_too() -> None:
     play = connected(clusters("a=1"), listeners("l=1"), routes("r=1"))
     play >> update(routes("r=2", "new=1")) << sends(ROUTES, "r=2") >> wait(0.5) >> ack(ROUTES)
     play >> subscribe(ROUTES, ("new",)) << sends(ROUTES, "new=1")

@@ -26,7 +26,7 @@ from tests.unit.xds.playbook import (
 # Refusals
 
 
-def test_what_was_refused_is_not_sent_again_until_it_changes() -> None:
+def test_a_refused_resource_is_not_sent_again_until_it_changes() -> None:
     (
         connected(clusters("a=1"))
         >> update(clusters("a=2"))

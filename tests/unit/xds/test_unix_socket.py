@@ -42,7 +42,7 @@ def test_a_file_that_is_no_socket_is_not_deleted() -> None:
             claim(path)
 
 
-def test_a_path_too_long_for_a_socket_is_said_to_be() -> None:
+def test_a_path_too_long_for_a_socket_is_reported() -> None:
     with pytest.raises(ValueError, match="107 bytes"):
         claim(Path("/tmp") / ("x" * 120))
 

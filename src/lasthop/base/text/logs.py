@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import sys
@@ -87,6 +88,7 @@ def _quoted(value: object) -> str:
 
 
 def _print(line: str) -> None:
-    """Writes the line by one call, since a thread logs, too."""
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    """Writes the line by one call, since a thread logs, too. A log that cannot be written must not stop the gateway."""
+    with contextlib.suppress(OSError, ValueError):  # a full disk, a reader that is gone; a closed file
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()

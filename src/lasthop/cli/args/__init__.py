@@ -1,1 +1,1 @@
-"""What people type: targets, objects, addresses."""
+"""Parses the arguments that commands share: targets, objects, addresses."""

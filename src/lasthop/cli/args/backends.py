@@ -1,4 +1,4 @@
-"""Parses `--to URL` and the options that belong to it, of `lasthop run` and `lasthop init`.
+"""Parses `--to URL` and its options, for `lasthop run` and `lasthop init`.
 
 Options after a `--to` apply to that backend, those before the first `--to` to all backends.
 """
@@ -16,17 +16,38 @@ import click
 import msgspec
 
 from lasthop.base.api.addresses import is_ip, split_port, with_port
+from lasthop.base.text.printable import printable
 from lasthop.cli.args.target import added
 from lasthop.cli.args.values import is_name, program
 
 META: Final = "lasthop.backends"
 SYSTEM: Final = "system"
-"""As --ca: the CAs that this system trusts."""
+"""A value of --ca: the CAs that this system trusts."""
 LISTEN: Final = "127.0.0.1:8080"
 PORTS: Final = {"https": 443, "http": 80}
 HEX_PIN: Final = re.compile(r"(?:[0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}")
 NUMBER: Final = re.compile(r"\d+|0[xX][0-9A-Fa-f]*")
+PATH: Final = re.compile(r"(?!.*(?://|/\.\.?(?:/|\Z)|%2[Ff]))/(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*", re.DOTALL)
+LONGEST_PATH: Final = 1024
 KEY_PIN: Final = re.compile(r"[A-Za-z0-9+/]{43}=")
+
+
+UNVERIFIED: Final = (
+    "no option skips the verification. Without options you are shown the backend's certificate, and the --ca or --pin that "
+    "verifies it"
+)
+HABITS: Final = {
+    **dict.fromkeys(("-k", "--insecure", "--skip-verify", "--tls-skip-verify", "--no-verify"), UNVERIFIED),
+    **dict.fromkeys(("--cacert", "--ca-cert", "--cafile", "--ca-file"), "the CA is given by --ca FILE"),
+    **dict.fromkeys(
+        ("--sni", "--server-name", "--servername"), "the name in the backend's certificate is given by --hostname"
+    ),
+    **dict.fromkeys(("--url", "--upstream", "--target"), "the backend is given by --to URL"),
+    **dict.fromkeys(("--from", "--port", "-p", "-l"), "the address for clients is given by --listen IP:PORT"),
+    "--cert": "the certificate that the gateway shows is given by --client-cert FILE",
+    "--key": "the key of the certificate that the gateway shows is given by --client-key FILE",
+}
+"""Options of curl, openssl and Caddy, and the one that does it here."""
 
 
 class Backend(msgspec.Struct, frozen=True):
@@ -72,21 +93,26 @@ LISTS: Final = ("ca", "pin", "option")
 
 
 class Token(NamedTuple):
-    """Some words of the command line."""
+    """An option of the command line with its values, or an argument."""
 
     words: tuple[str, ...]
     option: str = ""
     """`to`, or a key of OPTIONS; empty: something else."""
     backend: int = -1
-    """The number of the `--to` that it belongs to; -1: none."""
+    """The index of its `--to`; -1 before the first."""
 
 
 class GroupedCommand(click.Command):
-    """Keeps the order of the options, which assigns each to a backend."""
+    """Keeps the order of the options, because each belongs to the `--to` before it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[META] = tuple(_tokens(self, args))
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name not in HABITS:
+                raise
+            raise click.UsageError(f"there is no option {error.option_name}; {HABITS[error.option_name]}", ctx) from None
 
 
 def _tokens(command: click.Command, args: Sequence[str]) -> Iterator[Token]:
@@ -114,9 +140,9 @@ def options(*names: str) -> Callable[..., Any]:
             _flag("--plaintext", "The backend of an http:// URL: neither encrypted nor verified."),
             _flag("--keep-host", "Send the client's Host header on, not the name in URL."),
             _listed("--client-key", "client_key", "FILE", "Its private key, as PEM.  [default: in the same file]"),
-            _listed("--client-cert", "client_cert", "FILE", "PEM certificate to show to a backend that asks for one."),
+            _listed("--client-cert", "client_cert", "FILE", "PEM client certificate, for a backend that requests one."),
             _listed("--option", "option", "NAME=VALUE", "A lasthop.dev/NAME option of the policy, as min-tls-version=1.1."),
-            _listed("--path", "path", "/PATH", "Only requests whose path begins like this."),
+            _listed("--path", "path", "/PATH", "Only requests whose path begins with this."),
             _listed("--host", "host_match", "NAME", "Only requests for this host."),
             _listed("--hostname", "hostname", "NAME", "The name in the backend's certificate.  [default: the host in URL]"),
             _listed("--pin", "pin", "SHA256|FILE", "Trust this certificate or key: SHA-256, or what `lasthop pin` prints."),
@@ -143,22 +169,28 @@ def _flag(name: str, help: str) -> Callable[..., Any]:
 
 
 def given(context: click.Context) -> tuple[Backend, ...]:
-    """Returns the backends of the command line; none if there is no --to."""
+    """Returns the backends of the command line; empty without --to."""
     tokens: tuple[Token, ...] = context.meta[META]
     count = sum(token.option == "to" for token in tokens)
     stray = next((token for token in tokens if token.option in OPTIONS), None)
     if not count and stray:
-        raise click.UsageError(f"{stray.words[0].partition('=')[0]} belongs to a backend; give that with --to URL")
+        url = url_for_folder(str(context.params.get("folder") or "")) or "URL"
+        raise click.UsageError(f"{stray.words[0].partition('=')[0]} belongs to a backend; give that with --to {url}")
     return tuple(_backend(tokens, number) for number in range(count))
 
 
 def _backend(tokens: Sequence[Token], number: int) -> Backend:
     url = next(_value(token) for token in tokens if token.option == "to" and token.backend == number)
+    for token in tokens:
+        if token.option not in ("", *FLAGS) and token.backend in (-1, number) and not _value(token):
+            hint = token.words[0].partition("=")[0]
+            raise click.BadParameter("the value is empty; is a variable of your shell not set?", param_hint=hint)
     common = _fields([token for token in tokens if token.option in OPTIONS and token.backend == -1])
     own = _fields([token for token in tokens if token.option in OPTIONS and token.backend == number])
     if "ca" in own or "pin" in own:
         common = {field: value for field, value in common.items() if field not in ("ca", "pin")}
     fields = common | own
+    fields |= {name: fields[name].lower() for name in ("hostname", "host_match") if name in fields}
     scheme, host, port = parse_url(url, "http" if fields.get("plaintext") else "https")
     backend = Backend(scheme, host, port, **fields)
     _require_sense(backend)
@@ -203,18 +235,35 @@ def parse_url(text: str, default: str = "https") -> tuple[str, str, int]:
     host, port = split_port(place)
     if is_ip(place.strip("[]")) or not host:
         host, port = place.strip("[]"), str(PORTS[scheme])
-    # Programs differ in what they make of 127.1 or 0x7f.0.0.1, so that another host might be verified than used.
+    # Programs parse 127.1 and 0x7f.0.0.1 differently, so the verified host could differ from the host in use.
     numeric = NUMBER.fullmatch(host.rpartition(".")[2]) is not None
     if not (is_ip(host) or (is_name(host) and not numeric)) or not port.isdecimal() or not 0 < int(port) < 65536:
         raise click.BadParameter(f"{text} is not a URL of a backend; {example}", param_hint="--to")
     return scheme, host.lower(), int(port)
 
 
+def url_for_folder(text: str) -> str:
+    """Returns the backend that was written where a folder belongs; empty if the text is not one. `Path` has joined slashes."""
+    text = re.sub(r"^(\w+):/+", r"\1://", text)
+    if ":" not in text:
+        return ""
+    try:
+        scheme, host, port = parse_url(text)
+    except click.BadParameter:
+        if "://" in text:
+            raise
+        return ""
+    return f"{scheme}://{with_port(host, port)}"
+
+
 def _require_sense(backend: Backend) -> None:
     _require_consistent(backend)
     _require_names(backend)
-    if not backend.path.startswith("/"):
-        raise click.BadParameter(f"{backend.path} does not begin with /", param_hint="--path")
+    if not is_path(backend.path):
+        begins = backend.path.startswith("/")
+        wrong = "is not a path for a route: it is too long, or has //, /./, /../, %2F, or characters to escape as %XX"
+        message = f"{printable(backend.path, 60)} {wrong if begins else 'does not begin with /'}"
+        raise click.BadParameter(message, param_hint="--path")
     for each in backend.option:
         if not re.fullmatch(r"(lasthop\.dev/)?[a-z-]+=.*", each):
             raise click.BadParameter(f"{each} is not NAME=VALUE, as min-tls-version=1.1", param_hint="--option")
@@ -242,6 +291,11 @@ def _require_names(backend: Backend) -> None:
         raise click.BadParameter(f"{host} is not a DNS name, as app.example or *.app.example", param_hint="--host")
 
 
+def is_path(text: str) -> bool:
+    """Returns whether an HTTPRoute may have this path as prefix."""
+    return len(text) <= LONGEST_PATH and PATH.fullmatch(text) is not None
+
+
 def listen_address(text: str) -> tuple[str, int]:
     """Returns the IP address and the port to listen on. A port alone is one of loopback, `:PORT` one of all addresses."""
     host, port = split_port(text)
@@ -256,7 +310,7 @@ def listen_address(text: str) -> tuple[str, int]:
 
 
 def command_line(context: click.Context, changed: dict[int, Backend]) -> str:
-    """Returns the typed command with changed options of some backends, to be copied."""
+    """Returns the command line as typed, with changed options of some backends, for the user to copy."""
     tokens: tuple[Token, ...] = context.meta[META]
     before = given(context)
     _, *words = context.command_path.split()

@@ -20,7 +20,7 @@ Step = str | int | None
 
 
 class JSONPathError(Exception):
-    """The path cannot be read, or leads nowhere. The text says where."""
+    """The path has a syntax error or matches nothing. The message contains the position."""
 
 
 def parse(text: str) -> tuple[Step, ...]:
@@ -53,8 +53,8 @@ def _step(found: re.Match[str]) -> Step:
 
 
 def lines(document: Any, steps: Sequence[Step]) -> Iterator[str]:
-    """Yields what the path leads to: texts as they are, anything else as JSON. Behind `[*]`, items that lack a field are
-    left out, unless all do. Raises `JSONPathError`."""
+    """Yields the values at the path: strings as they are, others as JSON. After `[*]` it omits items without the field, unless
+    all lack it. Raises `JSONPathError`."""
     for found in _walk(document, steps, ""):
         yield found if isinstance(found, str) else json.dumps(found)
 
@@ -117,7 +117,7 @@ _META: Final = "lasthop.jsonpath"
 
 
 def choose(context: click.Context, text: str) -> None:
-    """Has the command print what a path chooses of its JSON."""
+    """Makes the command print only the part of its JSON that a path selects."""
     context.meta[_META] = parse(text)
 
 
@@ -126,7 +126,7 @@ def chosen() -> bool:
 
 
 def echo_json(text: str) -> None:
-    """Prints JSON, or what `-o jsonpath=PATH` chooses of it, a line each."""
+    """Prints JSON, or with `-o jsonpath=PATH` the selected values, one per line."""
     from lasthop.base.text.printable import printable
 
     if not chosen():

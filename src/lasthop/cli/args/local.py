@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shlex
 import signal
 import stat
 import time
@@ -14,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from lasthop.base import foreign_file
 from lasthop.base.text.printable import printable
 from lasthop.cli.args import paths
 from lasthop.cli.render.terminal import note
@@ -30,7 +32,7 @@ class LocalGateway(NamedTuple):
     run_dir: Path
     uid: int
     about: dict[str, Any]
-    """What its Lasthop wrote when it started; empty: one that did not say. Another user may have written anything."""
+    """As its Lasthop wrote it at the start; empty: unknown. Untrusted: another user may have written the file."""
 
     @property
     def name(self) -> str:
@@ -38,20 +40,31 @@ class LocalGateway(NamedTuple):
         return folder if isinstance(folder, str) else str(self.run_dir)
 
     @property
+    def started(self) -> float | None:
+        """Unix time; None: unknown."""
+        started = self.about.get("started")
+        return started if isinstance(started, int | float) and 0 < started <= time.time() else None
+
+    @property
+    def stop_command(self) -> str:
+        """The command that ends it, to be copied into a shell."""
+        return shlex.join(("lasthop", "stop", self.name))
+
+    @property
     def is_own(self) -> bool:
         return self.uid == os.geteuid()
 
 
 def describe(run_dir: Path, about: dict[str, Any]) -> None:
-    """Writes what other commands show of a gateway."""
+    """Writes the description of a gateway that other commands show."""
     import json
 
     (run_dir / ABOUT).write_text(json.dumps(about))
 
 
 def clear(run_dir: Path) -> None:
-    """Removes the files of an ended gateway, so that the next one starts with an empty directory. The lock of one without a
-    folder of its own (`lasthop run --to`) stays, because the next one may be waiting for it."""
+    """Removes the files of an ended gateway, so that the next one starts with an empty directory. The lock of a gateway
+    without a folder (`lasthop run --to`) stays, because the next one may be waiting for it."""
     from lasthop.edge.proxy import handover
 
     if (run_dir / paths.OBJECTS).is_dir():
@@ -69,7 +82,7 @@ def clear(run_dir: Path) -> None:
 
 
 def gateways() -> list[LocalGateway]:
-    """Returns the gateways of this user, running or not; of root's all users'."""
+    """Returns the gateways of this user, running or not; for root, those of all users."""
     found = (LocalGateway(path, uid, about(path)) for root, uid in paths.roots() for path in _folders(root, uid))
     return sorted(found, key=lambda each: (not each.is_own, each.uid, each.name))
 
@@ -83,31 +96,21 @@ def _folders(root: Path, uid: int) -> Iterator[Path]:
 
 
 def about(run_dir: Path) -> dict[str, Any]:
-    """Reads as little as possible: another user's file may be huge, or a pipe that never ends."""
     import json
 
     try:
-        descriptor = os.open(run_dir / ABOUT, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        found = json.loads(foreign_file.read(run_dir / ABOUT, MAX_ABOUT))
+    except (OSError, ValueError, RecursionError):
         return {}
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return {}
-        try:
-            found = json.loads(file.read(MAX_ABOUT))
-        except ValueError:
-            return {}
     return found if isinstance(found, dict) else {}
 
 
 def holder(run_dir: Path) -> int:
-    """Returns the pid of the Lasthop that has the directory locked; 0: none. Does not try the lock, which could keep a
-    Lasthop from starting."""
+    """Returns the pid of the Lasthop that has locked the directory; 0: none. Does not try to lock it, because that could
+    prevent a Lasthop from starting."""
     try:
         lock = run_dir / "lock"
-        descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            text = file.read(32)
+        text = foreign_file.read(lock, 32)
         pid = int(text) if text.isdigit() else 0
         if not pid or os.stat(f"/proc/{pid}").st_uid != run_dir.stat().st_uid:
             return 0
@@ -123,7 +126,8 @@ def _descriptors(pid: int) -> Iterator[Path]:
 
 
 def interrupt(run_dir: Path, *, now: bool) -> bool:
-    """Ends the Lasthop that holds the directory as Ctrl-C does; `now`: as a second one does. Returns whether it has ended."""
+    """Stops the Lasthop that holds the directory, like Ctrl-C; with `now`, like a second Ctrl-C. Returns whether it has
+    ended."""
     with _held(run_dir) as pidfd:
         if pidfd is None:
             return True
@@ -140,9 +144,9 @@ def interrupt(run_dir: Path, *, now: bool) -> bool:
 
 
 def take_over(run_dir: Path, limit: float) -> bool:
-    """Tells the Lasthop that holds the directory to end and to leave its proxies. Returns whether it has ended.
+    """Signals the Lasthop that holds the directory to end and to leave its proxies running. Returns whether it has ended.
 
-    One that does not know the signal ends by it, as by any other, and its proxies serve on all the same."""
+    The signal kills a version that does not handle it, and its proxies serve on all the same."""
     with _held(run_dir) as pidfd:
         if pidfd is None:
             return True
@@ -152,7 +156,7 @@ def take_over(run_dir: Path, limit: float) -> bool:
 
 @contextlib.contextmanager
 def _held(run_dir: Path) -> Iterator[int | None]:
-    """Opens the process that holds the directory: no signal can reach another one that has got its pid."""
+    """Opens the process that holds the directory, so that no signal reaches another process that has reused its pid."""
     pid = holder(run_dir)
     try:
         pidfd = os.pidfd_open(pid) if pid else -1
@@ -185,13 +189,13 @@ def present() -> list[tuple[LocalGateway, str]]:
 
 
 def chosen(folder: Path | None, everything: bool = False) -> list[LocalGateway]:
-    """Returns the gateways that a command is to end: of a folder, the only one, or all of this user."""
+    """Returns the gateways to stop: that on a folder, the only one, or all of this user."""
     if folder is not None:
         return _on_folder(folder)
     running = [each for each, _ in present()]
     found = [each for each in running if each.is_own]
     if len(found) > 1 and not everything:
-        commands = ", or ".join(f"lasthop stop {each.name}" for each in found)
+        commands = ", or ".join(each.stop_command for each in found)
         raise click.ClickException(f"several gateways run on this machine; choose one: {commands}; or all: lasthop stop --all")
     if not found:
         _tell_of_others(running)
@@ -209,7 +213,7 @@ def _on_folder(folder: Path) -> list[LocalGateway]:
     """Returns this user's gateway on a folder, running or not. Raises if only another user's runs there."""
     run_dir, about = paths.of_folder(paths.runtime_root(), folder), {"folder": paths.absolute(folder)}
     known = [each._replace(about=about) for each in gateways() if each.run_dir.name == run_dir.name]
-    # What another user has there must not keep this one from ending its own.
+    # Another user's gateway there must not prevent this user from stopping their own.
     running = sorted((each for each in known if state(each) != "ended"), key=lambda each: not each.is_own)
     for each in running[:1]:
         _require_own(each)
@@ -217,7 +221,7 @@ def _on_folder(folder: Path) -> list[LocalGateway]:
 
 
 def note_others() -> None:
-    """Notes that other users' gateways are not looked for, where there may be some."""
+    """Notes that other users may have gateways, which the command does not search for."""
     if hint := paths.of_others():
         note(f"{hint[:1].upper()}{hint[1:]}")
 
@@ -241,7 +245,7 @@ def _require_own(gateway: LocalGateway) -> None:
 
 def _as_owner(gateway: LocalGateway) -> str:
     """Returns the command that ends another user's gateway. Only root gets it."""
-    return f"sudo -u {paths.user_name(gateway.uid)} lasthop stop {gateway.name}"
+    return f"sudo -u {paths.user_name(gateway.uid)} {gateway.stop_command}"
 
 
 def state(gateway: LocalGateway) -> str:

@@ -1,5 +1,5 @@
-"""Kinds and names as people type them: `httproute web -n shop`, `HTTPRoute shop/web`, `httproute/shop/web`, `svc api`; with
-commas, several kinds (`hr,btp`); several names (`hr a b`, `hr/a btp/b`)."""
+"""Parses kinds and names as users type them: `httproute web -n shop`, `HTTPRoute shop/web`, `httproute/shop/web`, `svc api`;
+with commas, several kinds (`hr,btp`); several names (`hr a b`, `hr/a btp/b`)."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def kind_of(text: str) -> str:
         return known[folded]
     close = closest(folded, known)
     hint = f"did you mean {known[close].lower()}?" if close else f"choose from {', '.join(k.lower() for k in KINDS)}."
-    raise click.BadParameter(f"there is no kind {text}; {hint}", param_hint="KIND")
+    raise click.BadParameter(f"unknown kind {text}; {hint}", param_hint="KIND")
 
 
 def wanted(kind: str, name: str | None, namespace: str | None) -> Wanted:
-    """Returns what the arguments name; a namespace or name may follow the kind after a slash."""
+    """Parses the arguments; a namespace or name may follow the kind after a slash."""
     first, _, rest = kind.partition("/")
     parts = [part for part in (rest, name) if part]
     if len(parts) > 1:
@@ -86,7 +86,7 @@ def wanted(kind: str, name: str | None, namespace: str | None) -> Wanted:
 
 
 def wanted_of_each(kinds: str, names: Sequence[str], namespace: str | None) -> list[Wanted]:
-    """Returns what the arguments name, as kubectl takes them: `hr,btp`, `hr a b`, `hr,btp a b` or `hr/a btp/b`."""
+    """Parses the arguments as kubectl does: `hr,btp`, `hr a b`, `hr,btp a b` or `hr/a btp/b`."""
     named = list(filter(None, kinds.split(","))) or [kinds]
     pairs: Iterable[tuple[str, str | None]] = ((kind, name) for name in names for kind in named)
     if not names or all("/" in kind for kind in named):
@@ -101,13 +101,13 @@ def _require_kinds(names: Iterable[str], example: str) -> None:
 
 
 def common_namespace(wants: Iterable[Wanted]) -> str | None:
-    """Returns the namespace that everything is in which is named; None: it is in several, or anywhere."""
+    """Returns the namespace if all named objects have the same one; None: several, or not given."""
     namespaces = {want.namespace for want in wants}
     return namespaces.pop() or None if len(namespaces) == 1 else None
 
 
 def one_of(found: Iterable[tuple[str, str]], want: Wanted) -> tuple[str, str]:
-    """Returns the (namespace, name) that is meant among those of its kind. Raises what to type instead."""
+    """Returns the matching (namespace, name) among those of its kind. Its errors suggest the right arguments."""
     known = sorted(found)
     fitting = [each for each in known if each[1] == want.name and want.namespace in ("", each[0])]
     if len(fitting) == 1:
@@ -119,7 +119,7 @@ def one_of(found: Iterable[tuple[str, str]], want: Wanted) -> tuple[str, str]:
 
 
 def raise_all(errors: Sequence[click.ClickException]) -> None:
-    """Raises errors after what could be found has been shown, as kubectl does: each has its own line, the last is raised."""
+    """Prints errors after the objects that exist, as kubectl does: one line each. Raises the last."""
     for error in errors[:-1]:
         click.echo(f"Error: {printable(error.message)}", err=True)
     if errors:
@@ -127,7 +127,7 @@ def raise_all(errors: Sequence[click.ClickException]) -> None:
 
 
 async def one(view: View, want: Wanted) -> Key:
-    """Returns the object that is meant. Raises what to type instead."""
+    """Returns the named object. Its errors suggest the right arguments."""
     from lasthop.base.api.kinds import KINDS
     from lasthop.base.api.meta import Key
 
@@ -142,7 +142,7 @@ async def every(view: View, want: Wanted) -> list[Key]:
 
 
 def named_by(given: str, known: Iterable[Key]) -> list[Key]:
-    """Returns the objects that may be called so: `hr/shop/web`, `HTTPRoute shop/web`, `shop/web` or `web`."""
+    """Returns the objects that a name may mean: `hr/shop/web`, `HTTPRoute shop/web`, `shop/web` or `web`."""
     typed, _, rest = given.partition("/")
     try:
         kind = kind_of(typed) if rest else ""
@@ -158,7 +158,7 @@ def named_by(given: str, known: Iterable[Key]) -> list[Key]:
 
 
 def _scope(view: View, want: Wanted) -> str:
-    """Returns the namespace that is typed with the name, or else the context's."""
+    """Returns the namespace typed with the name, or else that of the context."""
     return want.namespace or view.namespace
 
 

@@ -1,4 +1,4 @@
-"""Where a running gateway keeps its sockets and state, so that other commands find it."""
+"""Finds the directories where a running gateway keeps its sockets and state."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from lasthop.base import foreign_file
 from lasthop.run.infra.ports import MAX_PATH
 from lasthop.run.infra.ports import USED_FOR as USED_FOR
 
@@ -19,7 +20,8 @@ ADMIN_SOCKET = "admin.sock"
 
 
 def runtime_root() -> Path:
-    """Returns a path that is short, for unix sockets, and private: a process that can write there is the control plane."""
+    """Returns a short path, because unix sockets limit it, and a private one, because a process that can write there controls
+    Envoy."""
     if override := os.environ.get("LASTHOP_RUN_DIR"):
         return Path(override)
     if os.geteuid() == 0:
@@ -31,19 +33,19 @@ def runtime_root() -> Path:
 
 SERVICES = Path("/run")
 SERVICE_ROOTS = "lasthop-service*"
-"""Of the systemd unit in deploy/, and of copies of it: only root can have made them, for the user that the unit runs as."""
+"""Directories of the systemd unit in deploy/ and of its copies. Only root can have created them, for the unit's user."""
 
 
 def roots() -> list[tuple[Path, int]]:
-    """Returns where gateways of this machine keep their sockets, each with its owner: of this user; for root, of all users.
+    """Returns the socket directories of this machine's gateways with their owners: this user's; for root, all users'.
 
-    Only directories that no other user, except root, can have created."""
+    Omits directories that another user than root may have created."""
     own, uid = runtime_root(), os.geteuid()
     if os.environ.get("LASTHOP_RUN_DIR"):
         return [(own, uid)]
     services = ((path, _owner(path)) for path in sorted(SERVICES.glob(SERVICE_ROOTS)))
     places = {path: owner for path, owner in services if owner is not None and uid in (0, owner)}
-    # A session has XDG_RUNTIME_DIR; cron, su and sudo -u do not, and must find what was started in one.
+    # A session has XDG_RUNTIME_DIR; cron, su and sudo -u do not, and must find gateways started in a session.
     places |= dict.fromkeys((Path(f"/run/user/{uid}/lasthop"), Path(tempfile.gettempdir()) / f"lasthop-{uid}"), uid)
     if uid == 0:
         places |= _roots_of_users()
@@ -51,20 +53,20 @@ def roots() -> list[tuple[Path, int]]:
 
 
 def _roots_of_users() -> dict[Path, int]:
-    """Returns where gateways of any user may keep their sockets, each with the user that its path names."""
+    """Returns the possible socket directories of any user, each with the user in its path."""
     sessions = {path: path.parent.name for path in Path("/run/user").glob("[0-9]*/lasthop")}
     temporary = {path: path.name.partition("-")[2] for path in Path(tempfile.gettempdir()).glob("lasthop-[0-9]*")}
     return {path: int(number) for path, number in (sessions | temporary).items() if number.isdecimal()}
 
 
 def of_others() -> str:
-    """Returns what to add to "no gateway runs" where other users have, or had, some: only root may look for those."""
+    """Returns an addition to "no gateway runs" if other users have, or had, gateways: only root may look for those."""
     uid = os.geteuid()
     if uid == 0 or os.environ.get("LASTHOP_RUN_DIR"):
         return ""
     places = [Path("/run/lasthop"), *SERVICES.glob(SERVICE_ROOTS), *Path(tempfile.gettempdir()).glob("lasthop-[0-9]*")]
     theirs = [path for path in places if _owner(path) not in (None, uid)]
-    return f"only those of user {user_name(uid)} are looked for, all of them by: sudo lasthop ps" if theirs else ""
+    return f"only those of user {user_name(uid)} were searched for; all: sudo lasthop ps" if theirs else ""
 
 
 def _owner(path: Path) -> int | None:
@@ -90,16 +92,16 @@ def state_root() -> Path:
 
 
 def absolute(folder: Path) -> str:
-    """Returns the path by which the user names a folder. Links are not resolved: when one of them leads elsewhere, as in a
-    deployment that switches releases, it is still the same folder."""
+    """Returns the absolute path of a folder without resolving links: a deployment may switch releases by a link, and it is
+    still the same folder."""
     shell = os.environ.get("PWD", "")
     here = shell if os.path.isabs(shell) and os.path.realpath(shell) == os.getcwd() else os.getcwd()
     return os.path.normpath(os.path.join(here, folder))
 
 
 def of_folder(root: Path, folder: Path) -> Path:
-    """Returns the directory below `root` that belongs to one folder of objects: named by its path, or in use for the same
-    folder under another path."""
+    """Returns the directory below `root` for a folder of objects: named by its path, or in use for the same folder under
+    another path."""
     named = root / hashlib.blake2b(os.fsencode(absolute(folder)), digest_size=5).hexdigest()
     if os.path.lexists(named):
         return named
@@ -112,7 +114,7 @@ def of_folder(root: Path, folder: Path) -> Path:
 
 
 def claim(root: Path, folder: Path) -> Path:
-    """Creates the directory of a folder, and notes there by which path the folder is used."""
+    """Creates the directory of a folder, and records there the path by which the folder is used."""
     place = private(of_folder(root, folder))
     try:
         (place / USED_FOR).write_bytes(os.fsencode(absolute(folder)))
@@ -126,31 +128,28 @@ OBJECTS = "objects"
 
 
 def without_folder(address: str, port: int) -> Path:
-    """Returns the run directory of a gateway without a folder, one for each address that is listened on."""
+    """Returns the run directory of a gateway without a folder, one per listen address."""
     return runtime_root() / f"{address.replace(':', '_')}-{port}"
 
 
 def claim_without_folder(run_dir: Path) -> None:
-    """Creates what is in it. Its lock has to be held, or a gateway that ends there may remove it again."""
+    """Creates its contents. The caller holds its lock, or a gateway that ends there may remove them."""
     folder = private(run_dir / OBJECTS)
     private(run_dir / "state")
     (run_dir / USED_FOR).write_bytes(os.fsencode(folder))
 
 
 def folder_of(place: Path) -> str:
-    """Returns the folder that a run directory belongs to; empty: unknown. Reads as little as possible: another user's file
-    may be huge, or a pipe."""
+    """Returns the folder of a run directory; empty: unknown."""
     try:
-        descriptor = os.open(place / USED_FOR, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            text = file.read(MAX_PATH) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+        text = foreign_file.read(place / USED_FOR, MAX_PATH)
     except OSError:
         return ""
     return "" if b"\0" in text else os.fsdecode(text)
 
 
 def is_text(path: str) -> bool:
-    """Returns whether a path is UTF-8, which a log, a page and Envoy's configuration are written in."""
+    """Returns whether a path is UTF-8, as the log, the page and Envoy's configuration require."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -159,7 +158,7 @@ def is_text(path: str) -> bool:
 
 
 def private(folder: Path) -> Path:
-    """Creates the folder, for this user only; rejects one that another user has prepared."""
+    """Creates the folder for this user only; rejects one that another user has created."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -178,12 +177,12 @@ def _whose(folder: Path) -> str:
 
 
 def _ours(info: os.stat_result) -> bool:
-    """Returns whether a folder belongs to this user or to root; a link, which might lead anywhere, never does."""
+    """Returns whether a folder belongs to this user or to root; False for a link, which might lead anywhere."""
     return info.st_uid in (0, os.geteuid()) and stat.S_ISDIR(info.st_mode)
 
 
 def _require_ours(*folders: Path) -> None:
-    """Raises if another user could have prepared one of the folders that exist, to impersonate the gateway."""
+    """Raises if another user could have created one of the existing folders, to impersonate the gateway."""
     for path in folders:
         if not os.path.lexists(path) or _ours(info := path.lstat()):
             continue
@@ -193,8 +192,8 @@ def _require_ours(*folders: Path) -> None:
 
 
 def running(folder: Path) -> Path:
-    """Returns the admin socket of the gateway for this folder; for root, also of another user. Raises if another user could
-    have put it where this one's would be."""
+    """Returns the admin socket of the gateway on this folder; for root, also another user's. Raises if another user could have
+    placed it there."""
     place = of_folder(runtime_root(), folder)
     _require_ours(place.parent, place)
     for found in (place, *(of_folder(root, folder) for root, owner in roots() if _owner(of_folder(root, folder)) == owner)):
@@ -202,7 +201,7 @@ def running(folder: Path) -> Path:
             there = (socket_path := found / ADMIN_SOCKET).exists()
         except PermissionError:
             raise click.ClickException(
-                f"the gateway on {folder} is {_whose(found)}; only that user, or root, may ask it"
+                f"the gateway on {folder} is {_whose(found)}; only that user, or root, may query it"
             ) from None
         if there:
             if _is_left(socket_path):
@@ -216,9 +215,8 @@ def running(folder: Path) -> Path:
 
 
 def all_running() -> list[Path]:
-    """Returns the admin sockets of this user's running gateways; if there is none, for root, those of other users. One that
-    was killed leaves a socket that nothing listens on.
-    Raises if the folder that holds them is another user's, who could impersonate the gateway."""
+    """Returns the admin sockets of this user's running gateways; for root without any, those of other users. A killed gateway
+    leaves a socket without a listener. Raises if the folder belongs to another user, who could impersonate the gateway."""
     root, uid = runtime_root(), os.geteuid()
     _require_ours(root)
     own = [path for path in _sockets(root) if _ours(path.parent.lstat())]
@@ -228,7 +226,7 @@ def all_running() -> list[Path]:
 
 
 def left_behind() -> bool:
-    """Returns whether a gateway of this user was killed, whose proxies may serve on."""
+    """Returns whether a gateway of this user was killed; its proxies may serve on."""
     return any(map(_is_left, runtime_root().glob(f"*/{ADMIN_SOCKET}")))
 
 
@@ -237,7 +235,7 @@ def _of(root: Path, owner: int) -> list[Path]:
 
 
 def _sockets(root: Path) -> list[Path]:
-    """Returns the admin sockets below a folder that something listens on."""
+    """Returns the admin sockets below a folder that have a listener."""
     return [path for path in sorted(root.glob(f"*/{ADMIN_SOCKET}")) if _connection_error(path) is None]
 
 

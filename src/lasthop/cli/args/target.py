@@ -1,4 +1,4 @@
-"""Which target a command looks at: a folder, the gateway that runs on this machine, or a cluster.
+"""Chooses the target of a command: a folder, the gateway that runs on this machine, or a cluster.
 
 1. An explicit target wins: a folder, a gateway by --admin, or a cluster by --context or --kubeconfig.
 2. Otherwise the gateway that runs on this machine; for `kubectl lasthop`, the cluster.
@@ -28,9 +28,9 @@ PATH: Final = click.Path(path_type=Path)
 TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 CLUSTER = "the cluster"
 NAMESPACE = "lasthop-system"
-"""Of the controller, unless another is named."""
+"""Default namespace of the controller."""
 PLUGIN = "kubectl lasthop"
-"""How the command is called as a plugin of kubectl."""
+"""Name of the command as a plugin of kubectl."""
 
 
 class ClusterOptions(NamedTuple):
@@ -46,7 +46,7 @@ class ClusterOptions(NamedTuple):
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options of a command that can look at a cluster, as kubectl has them; they arrive as `cluster`."""
+    """Adds kubectl's options to a command that can read a cluster; the command receives them as `cluster`."""
 
     @functools.wraps(command)
     def called(
@@ -68,7 +68,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def added(command: Callable[..., Any], *options: Option) -> Callable[..., Any]:
-    """Adds options; the last is the first that help lists."""
+    """Adds options; help lists them in reverse order."""
     return functools.reduce(lambda found, option: option(found), options, command)
 
 
@@ -77,7 +77,8 @@ def controller_namespace(help: str) -> Option:
 
 
 def controller(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options of a command that asks the controller of a cluster; they arrive as `cluster` and `namespace`."""
+    """Adds the options of a command that queries the controller of a cluster; the command receives them as `cluster` and
+    `namespace`."""
 
     @functools.wraps(command)
     def called(kubeconfig: Path | None, context: str | None, **others: Any) -> Any:
@@ -94,7 +95,7 @@ def controller(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _kept(key: str, *names: str, convert: Callable[[Any], Any] = lambda value: value, **settings: Any) -> Option:
-    """Returns an option that is not passed to the command: functions of this module look it up."""
+    """Returns an option that the command does not receive: functions of this module look it up."""
 
     def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
         context.meta[key] = convert(value)
@@ -117,21 +118,21 @@ allow_files: Final = _kept(
     metavar="PATH",
     help="Allow lasthop.dev/file.KEY to name files at or below PATH, not only below DIR.  [may be repeated]",
 )
-"""Of a command that reads a folder; `allowed_files` returns what was given."""
+"""Option of commands that read a folder; `allowed_files` returns its values."""
 admin: Final = _kept(
     _ADMIN,
     "--admin",
     convert=_address,
     metavar="HOST:PORT",
-    help="The gateway or controller with this admin address, as of a port-forward.",
+    help="The gateway or controller with this admin address, for example that of a port-forward.",
 )
-"""Names a gateway by its admin address; `admin_socket` returns it."""
-on_folder: Final = _kept(_RUNNING, "--dir", type=PATH, metavar="DIR", help="Ask the gateway that runs on this folder.")
-"""Of a command whose argument is a folder to read: the gateway that runs on one instead."""
+"""Option that selects a gateway by its admin address; `admin_socket` returns it."""
+on_folder: Final = _kept(_RUNNING, "--dir", type=PATH, metavar="DIR", help="Query the gateway that runs on this folder.")
+"""Option of a command whose argument is a folder: it selects the gateway that runs on a folder instead."""
 
 
 def folder_or_dir(folder: Path | None, by_option: Path | None) -> Path | None:
-    """Returns the folder of a command that takes it as DIR and, like others, as --dir DIR."""
+    """Returns the folder of a command that accepts it as DIR and as --dir DIR."""
     if folder and by_option and folder.resolve() != by_option.resolve():
         raise click.UsageError(f"two folders: {folder} and {by_option}")
     return folder or by_option
@@ -144,7 +145,7 @@ def is_plugin() -> bool:
 
 
 def gateway_named() -> bool:
-    """Returns whether a running gateway is selected, by --admin or by the --dir of a command that reads folders as well."""
+    """Returns whether the options select a running gateway: --admin, or --dir where the argument is a folder."""
     context = click.get_current_context(silent=True)
     return bool(context and (context.meta.get(_ADMIN) or context.meta.get(_RUNNING)))
 
@@ -179,8 +180,8 @@ running_folder: Final = click.option("--dir", "folder", type=PATH, metavar="DIR"
 
 
 def running_gateway(folder: Path | None, elsewhere: str) -> Endpoint:
-    """Returns the admin socket of the gateway that runs on this machine, for answers that only it has. Raises `elsewhere`,
-    which says where to look in a cluster."""
+    """Returns the admin socket of the gateway that runs on this machine, for data that only it has. Its errors contain
+    `elsewhere`, the alternative in a cluster."""
     socket = admin_socket(folder, ClusterOptions())
     if socket is None:
         others = f" ({hint})" if (hint := paths.of_others()) else ""
@@ -190,8 +191,8 @@ def running_gateway(folder: Path | None, elsewhere: str) -> Endpoint:
 
 
 def _socket_of(host: str, port: int) -> Path | None:
-    """Returns the socket of the gateway of this machine with that admin address: it tells its user more than the address
-    tells everybody."""
+    """Returns the socket of the local gateway with that admin address: the socket shows its user more than the address shows
+    to all."""
     from lasthop.cli.args import local
 
     sockets = (gateway.run_dir / paths.ADMIN_SOCKET for gateway in local.at_address(host, port))
@@ -222,7 +223,7 @@ class _Format(click.Choice[str]):
                 self.fail(str(error), param, ctx)
             return "json"
         if value.startswith(("jsonpath", "go-template", "custom-columns")) and "json" in self.choices:
-            self.fail("there are no templates as kubectl has them; use: -o jsonpath=.a.b[0], or -o json | jq")
+            self.fail("kubectl's templates are not supported; use: -o jsonpath=.a.b[0], or -o json | jq")
         return str(super().convert(value, param, ctx))
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
@@ -236,7 +237,7 @@ def _takes_cluster() -> bool:
 
 
 def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Endpoint | None:
-    """Returns the admin socket, or address, of the gateway to ask; None: the cluster."""
+    """Returns the admin socket, or address, of the gateway to query; None: the cluster."""
     meta = context.meta if (context := click.get_current_context(silent=True)) else {}
     address: tuple[str, int] | None = meta.get(_ADMIN)
     running: Path | None = meta.get(_RUNNING)
@@ -261,7 +262,7 @@ def _default() -> Path | None:
 
 
 def _only(sockets: list[Path]) -> Path:
-    """Returns the socket of the only gateway that runs, and notes which it is."""
+    """Returns the socket of the only running gateway, and prints which gateway that is."""
     if len(sockets) > 1:
         cluster_too = ", or a cluster with --context" if _takes_cluster() else ""
         raise click.ClickException(
@@ -284,7 +285,7 @@ def _nothing_to_ask() -> str:
 
 
 def _folder() -> str:
-    """Says how a command that could read a folder is given one."""
+    """Returns the advice to read a folder, for commands that can."""
     context = click.get_current_context(silent=True)
     names = {option for each in context.command.params for option in each.opts} if context else set[str]()
     if context is None or "--allow-files" not in names:
@@ -311,6 +312,6 @@ def require_namespace(namespace: str, known: Collection[str], where: str) -> Non
 
 
 def configured() -> bool:
-    """Returns whether a cluster is configured. Does not load the configuration: that takes longer than the rest of the
+    """Returns whether a cluster is configured. Does not load the configuration, which takes longer than the rest of the
     start."""
     return bool(os.environ.get("KUBECONFIG")) or os.path.exists(os.path.expanduser("~/.kube/config")) or TOKEN.exists()

@@ -38,7 +38,7 @@ def host_port(text: str, hint: str) -> tuple[str, int]:
 
 
 def program() -> str:
-    """Returns how this program was called, for commands to copy: it may not be on the PATH."""
+    """Returns the command by which this program was started, for commands to copy: it may not be on the PATH."""
     called, found = sys.argv[0], shutil.which("lasthop")
     known = Path(called).name != "lasthop" or (found and os.path.realpath(found) == os.path.realpath(called))
     return "lasthop" if known else shlex.quote(called)

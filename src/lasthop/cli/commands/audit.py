@@ -32,12 +32,12 @@ CAUSES: Final = (
     "failing",
     "unverified",
 )
-"""What a pipeline can fail on: the manner of a hop, a certificate, or what has happened."""
+"""Conditions that can fail a pipeline: the verification of a hop, a certificate, or an observation."""
 FORMATS: Final = ("text", "json", "csv", "markdown", "html", "sarif")
 FOUND: Final = 3
-"""The exit code for that; 1 means that the audit failed or is incomplete, 2 a usage error."""
+"""The exit code if one holds; 1 means that the audit failed or is incomplete, 2 a usage error."""
 
-ASK: Final = "Ask for the ClusterRole lasthop-tenant, which the installation has for this"
+ASK: Final = "Request the ClusterRole lasthop-tenant, which the installation contains for this purpose"
 
 
 class FailOn(click.ParamType[tuple[str, ...]]):
@@ -75,7 +75,7 @@ class FailOn(click.ParamType[tuple[str, ...]]):
     metavar="DAYS",
     help="Show certificates that expire within this many days.",
 )
-@click.option("--probe", is_flag=True, help="Try the backends that have had no traffic, as lasthop probe does.")
+@click.option("--probe", is_flag=True, help="Connect to the backends without traffic, as lasthop probe does.")
 @click.option(
     "--fail-on",
     "causes",
@@ -91,7 +91,7 @@ class FailOn(click.ParamType[tuple[str, ...]]):
     help="Show instead what has changed since then: how a backend was verified, how it is, which CAs, names and pins came and "
     "went, because of which edit, and whose. Says from when the record is complete, and exits with 1 if it was edited.",
 )
-@target.controller_namespace("Where the record of a cluster's changes is.")
+@target.controller_namespace("Namespace of the record of a cluster's changes.")
 @target.files
 @target.on_folder
 @target.admin
@@ -112,18 +112,18 @@ def command(
     """Show how each Gateway verifies each backend that a route refers to, and which certificates expire soon.
 
     A hop is verified (against a CA, the system's CAs, or a pinned certificate), pinned only (names are not checked), waived
-    (what, why, by whom, until when), plaintext, passthrough, udp, or failing closed (why). Of a running gateway it is shown
-    beside that what has happened: verified 2 s ago, failing since when and why, never tried; and the certificates that
-    backends show, with the days they have left. With --probe what has had no traffic is tried; of a folder and a cluster, all.
+    (what, why, by whom, until when), plaintext, passthrough, udp, or failing closed (why). For a running gateway, the audit
+    also shows observations: verified 2 s ago, failing since when and why, never tried; and the backends' certificates with
+    their remaining days. --probe connects to the backends without traffic; for a folder or a cluster, to all.
 
     Reads the objects in DIR (also files, or - for standard input), whether or not a gateway runs on them; without DIR, the
     gateway that runs on this machine, or else the cluster. --context and --kubeconfig select a cluster, which is read
     with your permissions.
 
-    Exits with 0; with 1 if you may not list what decides which backends there are (GatewayClasses, Gateways, Namespaces). With
-    --fail-on, exits with 3 if there is a match, and with 1 if not everything could be read, or if nothing in DIR or of the
-    running gateway is served. failing: connections fail, or are refused; unverified: plaintext, waived, or
-    (as far as it was observed or probed) not seen to be verified; expiring: also certificates that backends show.
+    Exits with 0; with 1 if you may not list the kinds that decide which backends exist (GatewayClasses, Gateways, Namespaces).
+    With --fail-on, exits with 3 if there is a match, and with 1 if not everything could be read, or if nothing in DIR or of
+    the running gateway is served. failing: connections fail, or are refused; unverified: plaintext, waived, or (if observed or
+    probed) without a verified handshake; expiring: also certificates that backends present.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`lasthop bundle`: an archive for support, without secrets."""
+"""`lasthop bundle`: writes an archive for support, without secrets."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from lasthop.cli.render.terminal import note
 from lasthop.edge.unix_http import Endpoint
 
 PARTS: Final = ("about", "readiness", "findings", "not-applied", "audit", "changes", "traffic")
-"""Of the admin API."""
+"""Paths of the admin API."""
 MESSAGE: Final = re.compile(rb"\[\d{4}-\d\d-\d\d [^\]]+\]\[\d+\]\[(\w+)\]")
-"""How a message of Envoy begins: time, thread, level."""
+"""The beginning of a message in Envoy's log: time, thread, level."""
 LOG_BYTES: Final = 256 * 1024
 TIMEOUT: Final = 120.0
 ELSEWHERE: Final = (
-    "collect what lasthop doctor, lasthop status -A -o yaml and lasthop audit -A say with --context, and the controller's log"
+    "collect the output of lasthop doctor, lasthop status -A -o yaml and lasthop audit -A with --context, "
+    "and the controller's log"
 )
 
 
@@ -44,12 +45,12 @@ ELSEWHERE: Final = (
 @target.running_folder
 @target.admin
 def command(output: Path | None, folder: Path | None) -> None:
-    """Collect what support needs into an archive: versions, checks of this machine, and of the gateway that runs here its
-    objects with their status, findings, audit, metrics and what its Envoys hold.
+    """Collect data for support into an archive: versions and checks of this machine; of the gateway that runs here, its
+    objects with their status, findings, audit, metrics and the configuration of its Envoys.
 
-    It contains no private key, no Secret's data, no ConfigMap's data but CA certificates, no values of headers that are
-    sent to backends or carry credentials, and no requests. It does contain names, hostnames, addresses and paths of
-    routes: look into it before you pass it on. Without a gateway, it is about this machine only.
+    The archive contains no private keys, Secrets' data or requests. It omits ConfigMaps' data except CA certificates, and
+    values of headers that are sent to backends or carry credentials. It does contain names, hostnames, addresses and paths of
+    routes: review it before you pass it on. Without a gateway, it describes this machine only.
 
     \b
     Examples:
@@ -68,12 +69,12 @@ def command(output: Path | None, folder: Path | None) -> None:
     except OSError as error:
         raise click.ClickException(f"{path} cannot be written: {error.strerror}") from None
     click.echo(f"Wrote {printable(str(path))} ({path.stat().st_size >> 10} KB)")
-    note("It has names and addresses, but no secrets; look into it before you pass it on.")
+    note("It contains names and addresses, but no secrets; review it before you pass it on.")
 
 
 @contextlib.contextmanager
 def _created(path: Path) -> Iterator[BinaryIO]:
-    """Creates a file for this user alone; one that does not become whole is removed."""
+    """Creates a file for this user alone; removes it if writing fails."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
         try:
             yield file
@@ -93,7 +94,7 @@ def _contents(folder: Path | None) -> Iterator[tuple[str, bytes]]:
     try:
         socket = target.running_gateway(folder, ELSEWHERE)
     except click.ClickException as error:
-        note(f"It is about this machine only: {printable(error.message)}")
+        note(f"It describes this machine only: {printable(error.message)}")
         yield "no-gateway.txt", f"{error.message}\n".encode()
         return
     yield from _of_gateway(socket)
@@ -131,7 +132,7 @@ def _json(read: Callable[[], Any]) -> bytes:
 
 
 def _attempted(read: Callable[[], bytes]) -> bytes:
-    """Collects a part; a failing part does not keep the others from being collected."""
+    """Collects a part; other parts are collected even if it fails."""
     try:
         return read()
     except (click.ClickException, OSError, ValueError) as error:
@@ -139,7 +140,7 @@ def _attempted(read: Callable[[], bytes]) -> bytes:
 
 
 def _tail(path: Path, uid: int) -> bytes:
-    """Reads the end of a log of that user's, and nothing that a link leads to: root collects what others have put there."""
+    """Reads the end of that user's log and follows no links: root also collects files that other users control."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         info = os.fstat(descriptor)
@@ -150,8 +151,8 @@ def _tail(path: Path, uid: int) -> bytes:
 
 
 def _without_headers(log: bytes) -> Iterator[bytes]:
-    """Yields what Envoy logged, but for trace and debug, which have the headers of requests, and credentials with them; and
-    without what precedes the first message, which may be the end of such a one."""
+    """Yields Envoy's log without trace and debug messages, which contain request headers and so credentials. It omits text
+    before the first message, which may be the end of such a message."""
     kept = False
     for line in log.splitlines(keepends=True):
         if found := MESSAGE.match(line):

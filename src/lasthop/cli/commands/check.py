@@ -1,4 +1,4 @@
-"""`lasthop check`: the problems of a folder, a running gateway or a cluster, without running anything."""
+"""`lasthop check`: finds problems in a folder, a running gateway or a cluster, without running anything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lasthop.engine.outputs.findings.root_causes import Mistake
 
 WEAKER: Final = 3
-"""The exit code if no error is introduced, but a backend is verified less."""
+"""The exit code if a change introduces no error but weakens the verification of a backend."""
 OTHER_TRUST: Final = "other-trust"
 
 
@@ -51,21 +51,22 @@ def command(
     """Find problems in the objects in DIR, without Envoy and without network access; or in a cluster.
 
     Objects in DIR are validated and resolved as by `lasthop run`: schemas and rules of the CRDs, references, permissions,
-    certificates, conflicts. Each problem is listed with its file and line, the object and field, and what to do; its
-    consequences are listed below it. Exits with 1 if there are errors, with 0 if there are none or only warnings. It does not
-    connect to backends: for that, use lasthop probe.
+    certificates, conflicts. Each problem has its file and line, object, field and remedy; its consequences follow below it.
+    Exits with 1 if there are errors, otherwise with 0. It does not connect to backends: for that, use
+    lasthop probe.
 
-    DIR may also be a file, several files, or - for standard input. Objects that no gateway needs (Deployments, Ingresses,
-    kustomizations) are named once and left out.
+    DIR may also be a file, several files, or - for standard input. Ignores objects that no gateway needs (Deployments,
+    Ingresses, kustomizations) and names them once.
 
-    With --against: findings that are new and those that are gone, and hops whose verification changes, with the CAs, names,
-    pins, TLS versions, client certificates and ends of waivers that came and went. Exits with 1 if errors are introduced, or
-    if something could not be compared, which is named; with 3 if a backend is verified less: by plaintext, a waiver or pins in
-    place of more, by more CAs, names or pins, by an older TLS, by a waiver that ends later. Other CAs, names or pins are
-    shown, and fail only with --fail-on other-trust.
+    With --against, shows new and fixed findings, and hops whose verification changes, with each added and removed CA, name,
+    pin, TLS version, client certificate and end of a waiver. Exits with 1 if the change introduces errors, or if it could not
+    compare something, which it names. Exits with 3 if the verification of a backend becomes weaker: plaintext, a waiver or
+    pins instead of full verification; more CAs, names or pins; an older TLS version; or a waiver that ends later. Other CAs,
+    names or pins fail only with --fail-on other-trust.
 
     Without DIR, checks the gateway that runs on this machine, or else the cluster. --context and --kubeconfig select a
-    cluster, which is read with your permissions: what you may not read is named, and what depends on it is not an error.
+    cluster, which the command reads with your permissions. It names the kinds that you may not read, and reports no errors
+    that depend on them.
 
     \b
     Examples:
@@ -145,7 +146,7 @@ async def _state(view: View) -> ComparedState:
     from lasthop.engine.outputs.comparison import ComparedState
 
     if not isinstance(view, FolderView):
-        raise TypeError("only folders are compared")
+        raise TypeError("--against compares folders only")
     listed = Report(await _mistakes(view), view.where, 0)
     hops = [hop for hop in (await view.audit()).hops if view.namespace in ("", hop.gateway.namespace, hop.backend.namespace)]
     shown = listed.of_namespace(view.namespace).mistakes

@@ -1,4 +1,4 @@
-"""`lasthop config`: what the Envoys of a gateway on this machine really hold."""
+"""`lasthop config`: shows the actual configuration of the Envoys of a gateway on this machine."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ from lasthop.cli.views.command_view import without_loop
 WHAT: Final = ("dump", "clusters", "routes", "listeners", "secrets", "certificates")
 TIMEOUT: Final = 120.0
 ELSEWHERE: Final = (
-    "Envoy's admin API is a socket inside the proxy's Pod; what should be in force there: lasthop explain and lasthop audit"
+    "Envoy's admin API is a socket inside the proxy's Pod; for its intended configuration, use lasthop "
+    "explain and lasthop audit"
 )
 
 
 @click.command("config")
 @click.argument("what", type=click.Choice(WHAT))
 @click.option("--gateway", metavar="NAME", default="", help="Only the Envoy of this Gateway.")
-@click.option("--name", metavar="TEXT", default="", help="Only what has this in its name.")
-@target.output("table", "yaml", "json", help="Of a dump, table is the same as yaml.")
+@click.option("--name", metavar="TEXT", default="", help="Only resources whose name contains this.")
+@target.output("table", "yaml", "json", help="For a dump, table is the same as yaml.")
 @click.option("--no-headers", is_flag=True, help="Leave out the first line of the table.")
 @target.running_folder
 @target.admin
 def command(what: str, gateway: str, name: str, output: str, no_headers: bool, folder: Path | None) -> None:
-    """Show what Envoy really holds, as its admin API tells it: everything (dump), or one type.
+    """Show Envoy's actual configuration, from its admin API: everything (dump), or one type.
 
-    `lasthop status` and `explain` say what should be in force; this is what is. Private keys, passwords and the values of
-    headers that are sent to backends or carry credentials are replaced by [redacted]. Only the user that runs the gateway,
-    and root, may ask.
+    `lasthop status` and `explain` show the intended configuration. Private keys, passwords and the values of
+    headers that are sent to backends or carry credentials are replaced by [redacted]. Only the user that runs the gateway, and
+    root, may use it.
 
     \b
     Examples:
-      lasthop config clusters                            how each backend is verified, and its endpoints
+      lasthop config clusters                            verification and endpoints of each backend
       lasthop config listeners --gateway shop/web
       lasthop config clusters --name shop/api -o yaml
-      lasthop config certificates                        those that it trusts and shows, with their dates
+      lasthop config certificates                        CAs and certificates with their dates
       lasthop config dump -o json > dump.json
     """
     from lasthop.cli.render.envoy_tables import certificates, resources
@@ -61,7 +62,7 @@ def command(what: str, gateway: str, name: str, output: str, no_headers: bool, f
 
 
 def _dumps(view: AdminSocketView, gateway: str) -> dict[str, Json]:
-    """Returns what the Envoy of each Gateway holds. Raises if there is none, or one does not answer."""
+    """Returns the configuration of each Gateway's Envoy. Raises if no Envoy runs, or one does not answer."""
     dumps: dict[str, Json] = view.ask("/api/envoy-config", TIMEOUT, gateway=gateway)
     if not dumps:
         raise click.ClickException(f"no Gateway {gateway} has an Envoy" if gateway else "no Gateway has an Envoy")
@@ -72,7 +73,7 @@ def _dumps(view: AdminSocketView, gateway: str) -> dict[str, Json]:
 
 
 def _table(dumps: dict[str, Json], what: str, name: str, *, headers: bool) -> str:
-    """Renders a line for each resource; with a first column where there are several Gateways."""
+    """Renders a line for each resource; with several Gateways, the first column names them."""
     from lasthop.cli.render.envoy_tables import HEADS, rows
     from lasthop.cli.render.terminal import table
 

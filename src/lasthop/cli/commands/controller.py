@@ -44,9 +44,11 @@ FROM_CONTROLLER: Final = "Tried from the controller, with its system store; a pr
     show_default=True,
     help="Run proxies as Deployments in the cluster, or as processes on this host.",
 )
-@click.option("--xds-address", metavar="HOST:PORT", help="Where proxies reach this controller.  [required for deployment]")
 @click.option(
-    "--xds-listen", default="0.0.0.0:18000", show_default=True, metavar="HOST:PORT", help="Where it listens for proxies."
+    "--xds-address", metavar="HOST:PORT", help="Address at which proxies reach this controller.  [required for deployment]"
+)
+@click.option(
+    "--xds-listen", default="0.0.0.0:18000", show_default=True, metavar="HOST:PORT", help="Address to listen on for proxies."
 )
 @click.option(
     "--address",
@@ -63,7 +65,7 @@ FROM_CONTROLLER: Final = "Tried from the controller, with its system store; a pr
     "--webhook",
     default="",
     metavar="HOST:PORT",
-    help="Judge edits before they are written: serve the validating webhook there.  [default: not]",
+    help="Serve the validating webhook at this address; it judges edits before they are stored.  [default: not]",
 )
 @long_running.options
 def command(
@@ -181,7 +183,7 @@ def _site(image: str, xds_address: str | None) -> Site:
 
 
 def _own_address(site: Site, xds_listen: str) -> str:
-    """Returns where other replicas reach this one: at the Pod's address; outside a Pod there is only one replica."""
+    """Returns the address for other replicas: the Pod's; outside a Pod there is only one replica."""
     ip = os.environ.get("POD_IP")
     if not ip:
         return site.xds_address

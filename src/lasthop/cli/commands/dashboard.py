@@ -29,11 +29,11 @@ ANSWER_WITHIN: Final = 10.0
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Local port for a cluster.  [default: a free one]")
 @click.option("--no-open", is_flag=True, help="Print the address and open no browser.")
 def command(folder: Path | None, cluster: ClusterOptions, namespace: str, port: int, no_open: bool) -> None:
-    """Open the page that shows every backend connection: what happened on it, and why.
+    """Open the page that shows the state of every backend connection, and the reason for each failure.
 
-    For the gateway that runs on this machine it prints the address, opens it and exits. For a cluster it forwards a local port
-    to the controller that leads, with your permissions (get and create on pods/portforward), until Ctrl-C. The port is open to
-    this machine only, and to every user of it.
+    For the gateway that runs on this machine, prints the address, opens it and exits. For a cluster, forwards a local port to
+    the leading controller with your permissions (get and create on pods/portforward), until Ctrl-C. Only this machine, but
+    every user on it, can reach the port.
 
     \b
     Examples:
@@ -43,7 +43,7 @@ def command(folder: Path | None, cluster: ClusterOptions, namespace: str, port: 
     """
     if socket := target.admin_socket(folder, cluster):
         own = AdminSocketView(socket).ask("/api/about")["admin"]
-        # What --admin names may be one end of a port-forward, and the gateway's own address is at the other.
+        # The address of --admin may be the local end of a port-forward, and the gateway's own address the other end.
         show(local_url(own if isinstance(socket, Path) else with_port(*socket)), browser=not no_open)
         return
     from lasthop.cli.views.leader import run
@@ -52,7 +52,7 @@ def command(folder: Path | None, cluster: ClusterOptions, namespace: str, port: 
 
 
 def local_url(admin: str) -> str:
-    """Returns the address of the page for a browser on this machine, of what `--admin` binds."""
+    """Returns the page's URL for a browser on this machine, from the address that `--admin` binds."""
     host, port = split_port(admin)
     local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://{with_port(local, port)}/"
@@ -65,7 +65,7 @@ def show(url: str, *, browser: bool) -> None:
 
 
 async def forward(client: Client, namespace: str, port: int, *, browser: bool) -> None:
-    """Forwards until it is cancelled. Raises in words if there is nothing to forward to."""
+    """Forwards until it is cancelled. Raises a readable error without a target."""
     from lasthop.cli.views.leader import Leader, in_words
     from lasthop.edge.kubernetes.errors import ApiError
     from lasthop.edge.kubernetes.port_forward import forwarding
@@ -80,7 +80,7 @@ async def forward(client: Client, namespace: str, port: int, *, browser: bool) -
 
     def on_error(error: ApiError) -> None:
         leader.forget()
-        if (words := in_words(error, namespace)) not in told:  # a page asks each second
+        if (words := in_words(error, namespace)) not in told:  # the page polls each second
             told.add(words)
             if not failed:
                 note(words)

@@ -1,4 +1,4 @@
-"""`lasthop doctor`: does this machine, or this cluster, have what Lasthop needs?"""
+"""`lasthop doctor`: checks the requirements of Lasthop on this machine or in a cluster."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ SIGNS: Final = {CheckState.OK: ("✓", "green"), CheckState.WARNING: ("!", "yell
 def command(
     folder: Path | None, output: str, controller_namespace: str, by_option: Path | None, cluster: target.ClusterOptions
 ) -> None:
-    """Check what Lasthop needs, and say what to do about what is missing.
+    """Check the requirements of Lasthop, and show a remedy for each that fails.
 
-    Of this machine: the Envoy binary, the CA bundle, the clock, inotify, limits, the run and the state directory; with DIR
-    also the ports of its Gateways. Of a cluster, with --context, --kubeconfig, -A or $KUBECONFIG, and as kubectl lasthop
-    doctor: the CRDs and their versions, the GatewayClass, the controller, its rights and yours. Nothing is
-    changed.
+    On this machine: the Envoy binary, the CA bundle, the clock, inotify, limits, the run and the state directory; with DIR
+    also the ports of its Gateways. In a cluster, with --context, --kubeconfig, -A or $KUBECONFIG, and as kubectl lasthop
+    doctor: the CRDs and their versions, the GatewayClass, the controller, its rights and yours. It changes nothing.
 
     Exits with 1 if a check has failed; a warning (!) does not count.
 

@@ -1,4 +1,4 @@
-"""`lasthop explain KIND NAME`: what applies to an object, what it applies to, and why."""
+"""`lasthop explain KIND NAME`: explains which objects apply to an object, where it applies, and why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MARKS: Final = {"good": ("✓", "green"), "warning": ("!", "yellow"), "bad": ("�
 
 
 class _Explain(click.Command):
-    """`explain request ...` has arguments of its own."""
+    """Dispatches `explain request ...`, which has its own arguments."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -38,7 +38,7 @@ class _Explain(click.Command):
 @target.allow_files
 @target.options
 def command(kind: str, names: tuple[str, ...], folder: Path | None, output: str, cluster: target.ClusterOptions) -> None:
-    """Explain an object: what applies to it, what it applies to, and why. For a request: lasthop explain request --help.
+    """Explain an object: which objects apply to it, where it applies, and why. For a request: lasthop explain request --help.
 
     Reads the gateway that runs on this machine; with --dir, a folder, whether or not a gateway runs on it; otherwise, or with
     --context or --kubeconfig, a cluster. Each line follows from the lines below it; ✓ works, ! deserves attention, ✗ does
@@ -46,7 +46,7 @@ def command(kind: str, names: tuple[str, ...], folder: Path | None, output: str,
 
     \b
     Examples:
-      lasthop explain backendtlspolicy api -n shop      where it applies, who wins, what is verified
+      lasthop explain backendtlspolicy api -n shop      where it applies and which checks it requires
       lasthop explain httproute/shop/web --dir objects  the backends of each rule, and their policies
       lasthop explain service api --dir objects         which routes refer to it, and its policy
       lasthop explain configmap corp-ca                 which policies use its CAs
@@ -101,12 +101,11 @@ def request_command(
     output: str,
     cluster: target.ClusterOptions,
 ) -> None:
-    """Explain where a request goes: listener, route, rule, backend, and how that is verified; or why it gets 404.
+    """Explain where a request goes: listener, route, rule, backend and its verification; or why it gets 404.
 
-    Nothing is sent. The answer is what the gateway's configuration does with such a request; METHOD defaults to GET. Headers
-    that clients add by themselves (User-Agent, Accept) count only if they are given. A Host header replaces the host of the
-    URL, as with curl. If several Gateways have the port, each answers, those with a matching route first; -n selects a
-    namespace.
+    Sends nothing: the answer comes from the gateway's configuration. METHOD defaults to GET. Add headers that clients send by
+    themselves (User-Agent, Accept) if routes match them. A Host header replaces the host of the URL, as with curl. If several
+    Gateways have the port, each answers, those with a matching route first; -n selects a namespace.
 
     \b
     Examples:
@@ -128,7 +127,7 @@ def request_command(
     async def look(view: View) -> list[Json]:
         named = gateway.removeprefix("gateway/")
         if named and not any(named in (name, f"{namespace}/{name}") for namespace, name in await view.names("Gateway")):
-            raise click.ClickException(f"there is no Gateway {named}")
+            raise click.ClickException(f"Gateway {named} does not exist")
         found = await view.explain_request(request, named)
         own = [each for each in found if Key.read("Gateway", each["gateway"]).namespace == cluster.namespace]
         return own or found

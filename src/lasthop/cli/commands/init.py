@@ -20,9 +20,8 @@ from lasthop.cli.render.init_templates import KEY_FILE, Listen, files
 def command(context: click.Context, folder: Path, listen: str) -> None:
     """Create a folder with a minimal working configuration: a Gateway on 127.0.0.1 and a backend, over verified TLS.
 
-    DIR must be empty or must not exist yet. The backend is looked at first: if the gateway could not verify it, nothing is
-    written, and you are shown what it presents and the options to add. `lasthop run --to` runs the same objects without a
-    folder.
+    DIR must be empty or must not exist yet. Connects to the backend first. If the gateway could not verify it, writes nothing,
+    and shows the backend's certificate and the options to add. `lasthop run --to` runs the same objects without a folder.
 
     \b
     Examples:
@@ -33,6 +32,8 @@ def command(context: click.Context, folder: Path, listen: str) -> None:
     """
     given = backends.given(context)
     if not given:
+        if url := backends.url_for_folder(str(folder)):
+            raise click.UsageError(f"{url} is a backend, not a folder; write: {program()} init DIR --to {url}")
         raise click.UsageError(f"which backend? Add it: lasthop init {folder} --to https://api.example.com:443")
     place = Listen(*backends.listen_address(listen))
     _require_new(folder)

@@ -103,7 +103,7 @@ async def _look_first(client: Client, options: Options, everywhere: bool) -> Non
         each for each in options.watched if await _found(client, path_of("", "v1", "namespaces", "", each)) is None
     ]:
         raise click.ClickException(
-            f"{_namespaces(missing)} not exist, so nothing was applied; create first what --watch names"
+            f"{_namespaces(missing)} not exist, so nothing was applied; create the namespaces of --watch first"
         )
     controller = await _found(client, path_of("apps", "v1", "deployments", options.namespace, installation.CONTROLLER))
     if release := installation.helm_release(controller):
@@ -122,7 +122,7 @@ def _namespaces(names: list[str]) -> str:
 
 
 async def _found(client: Client, where: str) -> Json | None:
-    """Returns an object; nothing of it if it may not be read, None if there is none."""
+    """Returns an object; an empty one if the user may not read it, None if it does not exist."""
     try:
         return await client.get(where)
     except ApiError as error:
@@ -150,7 +150,7 @@ async def _apply_one(client: Client, document: Json) -> None:
 
 
 async def _take_back(client: Client, options: Options) -> None:
-    """Removes the permissions that an earlier install granted for other namespaces: they would go unnoticed."""
+    """Removes permissions that an earlier install granted in other namespaces; otherwise they would remain unnoticed."""
     found = {}
     for plural in installation.RBAC:
         answer = await client.get(

@@ -1,4 +1,4 @@
-"""`lasthop log-level`: what a running gateway and its Envoys log."""
+"""`lasthop log-level`: shows or sets the log levels of a running gateway and its Envoys."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ ELSEWHERE: Final = "the level of the controller is an argument of its Deployment
 @target.output("text", "json")
 @target.running_folder
 def command(level: str | None, envoy: str | None, output: str, folder: Path | None) -> None:
-    """Show what a running gateway and its Envoys log, or set it without a restart.
+    """Show the log levels of a running gateway and its Envoys, or set them without a restart.
 
     Lasthop logs to standard error, an Envoy to envoy.log in its run directory, where debug and trace show the headers of
     requests, credentials included; `lasthop bundle` leaves those messages out. A level holds until the process ends: a gateway
-    starts with its --log-level, an Envoy with warning. Only the user that runs the gateway, and root, may do it.
+    starts with its --log-level, an Envoy with warning. Only the user that runs the gateway, and root, may use it.
 
     \b
     Examples:

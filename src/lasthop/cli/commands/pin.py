@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     type=click.Choice(["certificate", "key", "fingerprint"]),
     default="certificate",
     show_default=True,
-    help="What to pin: the whole certificate, so that names and dates are verified too; or only the SHA-256 of its key "
-    "(which survives a renewal with the same key) or of the certificate, with no other checks.",
+    help="Pin the whole certificate, so that names and dates are verified too; or only the SHA-256 of its key (which "
+    "survives a renewal with the same key) or of the certificate, with no other checks.",
 )
 @click.option("--name", metavar="NAME", help="Name of the PinSet.  [default: from the server name]")
 @click.option("-n", "--namespace", metavar="NS", help="Namespace of the PinSet.")
@@ -43,9 +43,9 @@ def command(
 ) -> None:
     """Show the certificate of a backend, and print a PinSet that trusts only this certificate.
 
-    From HOST:PORT it is fetched by a TLS handshake without verification; anyone could have answered, so compare the SHA-256
-    with what the backend's owner tells you. From a FILE (PEM; - is standard input) it is read without network access. The
-    chain is printed to standard error, the manifest to standard output.
+    Fetches it from HOST:PORT by a TLS handshake without verification. Anyone could have answered, so compare the SHA-256 with
+    a value from the backend's owner. Reads it from a FILE (PEM; - is standard input) without network access. Prints the chain
+    to standard error, the manifest to standard output.
 
     \b
     Examples:
@@ -75,13 +75,13 @@ class _Found(NamedTuple):
     chain: tuple[CertificateInfo, ...]
     origin: str
     known_as: str = ""
-    """The host's name, where there is one."""
+    """The host's DNS name; empty for an address."""
     handshake: Handshake | None = None
 
 
 def _from_network(target: str, server_name: str | None, timeout: float) -> _Found:
     if "/" in target or (":" not in target and target.endswith((".pem", ".crt", ".cer", ".yaml", ".yml", ".json"))):
-        raise click.BadParameter(f"there is no file {target}", param_hint="HOST:PORT|FILE")
+        raise click.BadParameter(f"file {target} does not exist", param_hint="HOST:PORT|FILE")
     host, port = host_port(target, "HOST:PORT|FILE")
     from lasthop.edge.probe.handshake import NoHandshake, fetch
 
@@ -91,7 +91,7 @@ def _from_network(target: str, server_name: str | None, timeout: float) -> _Foun
     except NoHandshake as error:
         raise click.ClickException(str(error)) from None
     day = datetime.now(UTC).strftime("%Y-%m-%d")
-    origin = f"What {target} showed on {day}. It was not verified: compare it with what the backend's owner says."
+    origin = f"Certificate of {target} on {day}, not verified: compare it with that of the backend's owner."
     return _Found(_chain(list(seen.chain), target), origin, asked or host, seen)
 
 
@@ -109,7 +109,7 @@ def _ders(pem: bytes, origin: str) -> list[bytes]:
 
     found = parse.certificates(pem)
     if isinstance(found, parse.Unreadable):
-        raise click.ClickException(f"{origin} {found.message}; give the certificate that the backend shows, as PEM")
+        raise click.ClickException(f"{origin} {found.message}; give the backend's certificate, as PEM")
     return [certificate.der for certificate in found]
 
 

@@ -34,18 +34,18 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @target.allow_files
 @target.options
 def command(object: str | None, address: str | None, folder: Path | None, output: str, cluster: target.ClusterOptions) -> None:
-    """Test the TLS connection to backends as the gateway would make it, check by check, and say what to change.
+    """Test the TLS connection to backends as the gateway would make it, check by check, with a remedy for each failure.
 
-    Connects to each endpoint with the gateway's TLS settings for it and shows what passes and what fails: connection, TLS
+    Connects to each endpoint with the gateway's TLS settings for it and shows the result of each check: connection, TLS
     version, ALPN, chain, dates, names, pins, client certificate. The connection ends after the handshake and sends no request;
     ! marks what a backend may still refuse. With HOST:PORT, connects to that address instead, with the same settings. Exits
     with 1 if the gateway would fail, or does not use the object.
 
     OBJECT is a BackendTLSPolicy (NAME or NAMESPACE/NAME), or a name as `lasthop status` prints it: KIND/NAMESPACE/NAME or
     KIND/NAME of a BackendTLSPolicy, a Service, a ServiceImport, an XBackend, or a route, whose backends are all tested. The
-    default is all BackendTLSPolicies. Objects are those of the gateway that runs on this machine, which then makes the
-    connections; with --dir, of a folder, whether or not a gateway runs on it; otherwise, or with --context or --kubeconfig,
-    of a cluster, whose addresses must be reachable from this machine.
+    default is all BackendTLSPolicies. Uses the objects of the gateway that runs on this machine, which then makes the
+    connections; with --dir, those of a folder, whether or not a gateway runs on it. Otherwise, or with --context or
+    --kubeconfig, it uses those of a cluster, whose addresses must be reachable from this machine.
 
     \b
     Examples:
@@ -82,11 +82,11 @@ def _as_json(found: list[ProbeResult], *, one: bool) -> str:
 def _text(found: list[ProbeResult]) -> str:
     from lasthop.cli.render import probe_report
 
-    return "\n\n".join("\n".join(probe_report.text(each)) for each in found) or "there are no BackendTLSPolicies"
+    return "\n\n".join("\n".join(probe_report.text(each)) for each in found) or "no BackendTLSPolicies exist"
 
 
 def _meant(text: str | None, address: str | None, namespace: str) -> tuple[Wanted, str]:
-    """Returns the object and the address. Accepts `KIND NAME` too, as `lasthop explain` does; a namespace with the name of a
+    """Parses the object and the address. Accepts `KIND NAME` too, as `lasthop explain` does; a namespace with the name of a
     kind needs -n."""
     if not text:
         return Wanted(KIND, namespace), ""
@@ -108,7 +108,7 @@ def _object(text: str, namespace: str) -> Wanted:
 
 
 def _kind(text: str) -> str:
-    """Returns the kind that is meant; empty unless its objects have backends."""
+    """Returns the kind for a typed name; empty unless its objects have backends."""
     try:
         found = kind_of(text)
     except click.BadParameter:

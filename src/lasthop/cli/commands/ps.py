@@ -9,9 +9,13 @@ from typing import Any, Final
 
 import click
 
+from lasthop.base.text.printable import printable
 from lasthop.cli.args import jsonpath, local, paths, target
+from lasthop.edge import unix_http
 
 TIMEOUT: Final = 2.0
+LARGEST: Final = 1 << 20
+"""Bytes of an answer; root asks all users' gateways."""
 HEADS: Final = ("FOLDER", "STATE", "PID", "AGE", "ADMIN", "IN SYNC", "USER", "VERSION", "ENVOY", "ENVOYS")
 
 
@@ -21,10 +25,10 @@ HEADS: Final = ("FOLDER", "STATE", "PID", "AGE", "ADMIN", "IN SYNC", "USER", "VE
 def command(output: str, no_headers: bool) -> None:
     """List the gateways of this machine: those of this user; for root, of all users, and then with USER.
 
-    STATE is running; left: its Lasthop has ended and left the proxies to the next one (--handover); or orphaned: its Lasthop
-    was killed, and the proxies serve on until another `lasthop run` takes them over, or `lasthop stop` ends them. IN SYNC
-    is the number of Gateways whose proxies have acknowledged their whole configuration, of all Gateways; ? if it does not
-    answer. -o json has it by Gateway.
+    STATE is running, left or orphaned. left: its Lasthop has ended and left the proxies to the next one (--handover).
+    orphaned: its Lasthop was killed, and the proxies serve on until another `lasthop run` takes them over, or `lasthop stop`
+    ends them. IN SYNC counts the Gateways whose proxies have acknowledged their whole configuration, and all Gateways; ? if
+    the gateway does not answer. -o json lists each Gateway.
 
     \b
     Examples:
@@ -37,7 +41,7 @@ def command(output: str, no_headers: bool) -> None:
     if output == "json":
         jsonpath.echo_json(json.dumps(found, indent=2))
     elif output == "name":
-        click.echo("\n".join(each["folder"] for each in found))
+        click.echo("\n".join(printable(each["folder"]) for each in found))
     elif not found:
         click.echo("No gateway runs on this machine")
         local.note_others()
@@ -69,26 +73,30 @@ def _age(started: float | None) -> str:
 
 
 def _gateways(gateway: local.LocalGateway) -> dict[str, Any] | None:
-    """Returns whether the proxies of each Gateway are in sync; None: it does not answer."""
-    from lasthop.cli.views.admin_socket import AdminSocketView
-
+    """Returns whether the proxies of each Gateway are in sync; None: the gateway does not answer."""
     try:
-        found = AdminSocketView(gateway.run_dir / paths.ADMIN_SOCKET).ask("/api/proxies", TIMEOUT)
-    except click.ClickException:
+        status, body = unix_http.get(gateway.run_dir / paths.ADMIN_SOCKET, "/api/proxies", TIMEOUT, most=LARGEST)
+        found = json.loads(body) if status == 200 else None
+    except (OSError, unix_http.BadResponse, ValueError, RecursionError):
         return None
-    wanted = {"proxies", "synced"}
-    sound = isinstance(found, dict) and all(isinstance(each, dict) and wanted <= each.keys() for each in found.values())
+    sound = isinstance(found, dict) and all(map(_is_state, found.values()))
     return found if sound else None
+
+
+def _is_state(value: Any) -> bool:
+    """Another user's gateway may answer anything."""
+    return isinstance(value, dict) and all(
+        type(value.get(name)) is kind for name, kind in (("proxies", int), ("synced", bool))
+    )
 
 
 def described(gateway: local.LocalGateway, state: str) -> dict[str, Any]:
     about, pid = gateway.about, local.holder(gateway.run_dir)
-    started = about.get("started")
     return {
         "folder": gateway.name,
         "state": state,
         "pid": pid or None,
-        "started": started if isinstance(started, int | float) and pid else None,
+        "started": gateway.started if pid else None,
         "admin": str(about.get("admin", "")) if pid else "",
         "user": paths.user_name(gateway.uid),
         "version": str(about.get("version", "")),

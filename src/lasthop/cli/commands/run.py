@@ -1,4 +1,4 @@
-"""`lasthop run DIR`: a gateway on a folder of YAML files; `lasthop run --to URL`: one for backends, without a folder."""
+"""`lasthop run DIR`: runs a gateway on a folder of YAML files; `lasthop run --to URL`: for backends, without a folder."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ LOOPBACK: Final = "127.0.0.1"
 ADMIN_PORTS: Final = 20
 """Ports tried for the admin page of a gateway without a folder."""
 TAKE_OVER_SECONDS: Final = 30.0
-"""Limit for the replaced Lasthop to end; it may have to wait for a proxy whose Gateway was just deleted."""
+"""Seconds for the replaced Lasthop to end; it may have to wait for a proxy whose Gateway was just deleted."""
 
 
 @click.command("run", cls=backends.GroupedCommand)
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(file_okay=False, path_type=Path))
 @backends.options("--to")
-@click.option("--print", "printed", is_flag=True, help="Print the objects of --to as YAML, and run nothing.")
+@click.option("--print", "printed", is_flag=True, help="Print the objects of --to as YAML, without running them.")
 @click.option("--admin", default=ADMIN, show_default=True, metavar="HOST:PORT", help="Address of the admin page.")
 @click.option(
     "--address",
@@ -66,7 +66,7 @@ TAKE_OVER_SECONDS: Final = 30.0
     type=click.Choice([mode.lower() for mode in AccessLog]),
     default=AccessLog.FAILURES.lower(),
     show_default=True,
-    help="Which requests are logged, unless a GatewayProfile sets spec.proxy.accessLog.",
+    help="Requests to log, unless a GatewayProfile sets spec.proxy.accessLog.",
 )
 @click.option(
     "--handover",
@@ -74,9 +74,9 @@ TAKE_OVER_SECONDS: Final = 30.0
     default=0,
     metavar="SECONDS",
     envvar="LASTHOP_HANDOVER",
-    help="On SIGTERM, leave the proxies serving for so long, to the `lasthop run` that follows.  [default: drain them]",
+    help="On SIGTERM, leave the proxies serving this long for the next `lasthop run`.  [default: drain them]",
 )
-@click.option("--replace", is_flag=True, help="Take over from the Lasthop that runs on DIR; its proxies serve on.")
+@click.option("--replace", is_flag=True, help="Replace the Lasthop that runs on DIR; its proxies serve on.")
 @long_running.options
 @click.pass_context
 def command(
@@ -95,10 +95,10 @@ def command(
     """Run a gateway on the Gateway API objects in DIR, and watch DIR for edits; or, with --to, one for a backend, without a
     folder.
 
-    With --to the backend is looked at first. The gateway starts if it can verify the backend: by the CAs that this system
-    trusts, or as --ca, --pin and --hostname require. Otherwise it says what the backend presents and which options to add; it
-    trusts nothing by itself. Options after a --to belong to that backend, those before the first one to all. --path and --host
-    choose its requests; backends with the same ones share them. Plaintext has to be written: --to http://HOST:PORT
+    With --to, Lasthop connects to the backend first. The gateway starts if it can verify the backend: by the CAs that this
+    system trusts, or as --ca, --pin and --hostname require. Otherwise it shows the backend's certificate and the options to
+    add; it trusts nothing by itself. Options after a --to belong to that backend, those before the first one to all. --path
+    and --host choose its requests; backends with the same ones share them. Plaintext must be explicit: --to http://HOST:PORT
     --plaintext. The objects last as long as the gateway; --print shows them, and `lasthop init DIR` with the same options
     writes them to a folder.
 
@@ -119,10 +119,11 @@ def command(
       lasthop status
       lasthop run examples/quickstart --replace     in another terminal, or with another version: no request fails
 
-    Failed requests (status 500 and above) are written to standard output, with the reason unless the error came from the
-    backend itself: on a terminal one line each, with repetitions counted, and as JSON elsewhere. The log goes to standard
+    Failed requests (status 500 and above) go to standard output, with the reason unless the error came from the backend
+    itself. A terminal shows one line each and counts repetitions; elsewhere the format is JSON. The log goes to standard
     error. Ctrl-C and SIGTERM drain the proxies and exit; a second Ctrl-C exits at once. SIGHUP, unless it comes from a
-    terminal that closes, starts Lasthop anew in the same process (another version, another Envoy) without an interruption.
+    terminal that closes, restarts Lasthop in the same process, for another version of Lasthop or Envoy, without an
+    interruption.
     """
     host_port(admin, "--admin")
     given = backends.given(context)
@@ -160,6 +161,8 @@ class Place(NamedTuple):
     objects: str = ""
     """Written to the folder; empty: the folder is the user's, or this process wrote it before it started anew."""
     to: tuple[str, ...] = ()
+    listen: Listen | None = None
+    """The address for clients, of a gateway without a folder."""
 
 
 def _of_folder(folder: Path | None) -> Place:
@@ -167,7 +170,9 @@ def _of_folder(folder: Path | None) -> Place:
         message = "which objects? Give a folder: lasthop run DIR; or a backend: lasthop run --to https://HOST:PORT"
         raise click.UsageError(message)
     if not folder.is_dir():
-        raise click.ClickException(f"there is no folder {folder}; create a minimal working one with: lasthop init {folder}")
+        if url := backends.url_for_folder(str(folder)):
+            raise click.UsageError(f"{url} is a backend, not a folder; write: {program()} run --to {url}")
+        raise click.ClickException(f"folder {folder} does not exist; create a minimal working one with: lasthop init {folder}")
     if not paths.is_text(str(folder.resolve())):
         raise click.ClickException(f"the path of {folder} is not UTF-8; rename it")
     run_dir = paths.claim(paths.runtime_root(), folder)
@@ -180,24 +185,29 @@ def _of_backends(context: click.Context, given: tuple[backends.Backend, ...], li
     known = local.about(paths.without_folder(listen.address, listen.port))
     if not (known or printed):
         _require_port(listen)
-    # Started anew by SIGHUP: the proxies serve on, whether or not the backends answer right now.
+    # Restarted by SIGHUP: the proxies serve on, whether or not the backends answer right now.
     again = not printed and (known.get("pid"), known.get("command")) == (os.getpid(), command)
     objects = "" if again else _looked_at(context, given, listen)
     if printed:
         click.echo(objects, nl=False)
         context.exit()
     run_dir = paths.private(paths.without_folder(listen.address, listen.port))
-    return Place(run_dir / paths.OBJECTS, run_dir, run_dir / "state", command, objects, to)
+    return Place(run_dir / paths.OBJECTS, run_dir, run_dir / "state", command, objects, to, listen)
 
 
 def _require_port(listen: Listen) -> None:
-    """Raises if another program has the port: without a folder, another one is chosen by an option."""
+    """Raises if another program has the port; without a folder, an option chooses another one."""
     problem = ports.problem(listen.address, listen.port)
     if problem is None:
         return
-    places = ((address, port) for address in (listen.address, LOOPBACK) for port in range(8080, 8080 + ADMIN_PORTS))
-    free = next((with_port(*place) for place in places if not ports.problem(*place)), "")
+    free = _free_listen(listen)
     raise click.ClickException(f"{problem.message}; for example: --listen {free}" if free else problem.message)
+
+
+def _free_listen(listen: Listen) -> str:
+    """Returns an address that could be listened on instead; empty if none is found."""
+    places = ((address, port) for address in (listen.address, LOOPBACK) for port in range(8080, 8080 + ADMIN_PORTS))
+    return next((with_port(*place) for place in places if not ports.problem(*place)), "")
 
 
 def _looked_at(context: click.Context, given: tuple[backends.Backend, ...], listen: Listen) -> str:
@@ -234,7 +244,7 @@ async def _run(
     envoy = find_envoy()
     if replace and not await asyncio.to_thread(local.take_over, place.run_dir, TAKE_OVER_SECONDS):
         raise click.ClickException(f"the Lasthop that runs on {place.folder} (pid {local.holder(place.run_dir)}) does not end")
-    # Locked before anything is read or written that another one may still write or remove.
+    # The lock comes first, because another Lasthop may still write or remove the files below.
     with _locked(place):
         return await _run_locked(place, admin, settings, concurrency, printer, envoy, handover)
 
@@ -305,10 +315,12 @@ async def _run_locked(
 
 
 async def _tell_others(runtime: HostRuntime, source: FilesSource) -> None:
-    """Logs once which objects of the folder are not ours."""
+    """Logs once the kinds in the folder that Lasthop does not read."""
     await runtime.controller.loaded.wait()
     if others := source.others:
-        runtime.controller.log.info("some objects are not read, as no gateway needs them", kinds=dict(sorted(others.items())))
+        runtime.controller.log.info(
+            "some objects are ignored, because no gateway needs them", kinds=dict(sorted(others.items()))
+        )
 
 
 def _write(path: Path, text: str) -> None:
@@ -323,7 +335,11 @@ def _locked(place: Place) -> Iterator[None]:
         with directory.locked():
             yield
     except RunDirLocked as error:
+        where, free = f"runs on {place.folder}", ""
+        if place.listen:
+            where, free = f"serves {with_port(place.listen.address, place.listen.port)}", _free_listen(place.listen)
+        beside = f"run another beside it: add --listen {free}; " if free else ""
         raise click.ClickException(
-            f"a gateway runs {'there' if place.to else f'on {place.folder}'} already (pid {error.pid}); take over from it, "
-            f"without an interruption, with: {place.command} --replace; or end it with: {program()} stop {place.folder}"
+            f"a gateway {where} already (pid {error.pid}); {beside}take over from it, without an interruption, with: "
+            f"{place.command} --replace; or end it with: {program()} stop {place.folder}"
         ) from None

@@ -18,7 +18,8 @@ def command() -> None:
     """Print a JSON Schema of every kind that Lasthop reads, for editors: completion and errors while you type.
 
     Editors with the YAML language server (VS Code, Neovim, JetBrains) take it by a comment in the file's first line, or by
-    their settings. Other kinds in the same file are accepted. References, conflicts and CEL rules are found by lasthop check.
+    their settings. The schema accepts other kinds in the same file. References, conflicts and CEL rules are the task of
+    lasthop check.
 
     \b
     Examples:
@@ -66,7 +67,7 @@ def _served(kind: Any, version: str) -> bool:
 
 
 def _closed(schema: Any, title: str = "") -> Any:
-    """Forbids unknown fields, as admission does, and translates what OpenAPI says differently."""
+    """Forbids unknown fields, as admission does, and translates OpenAPI's own keywords."""
     if isinstance(schema, list):
         return [_closed(each) for each in schema]
     if not isinstance(schema, dict):
@@ -85,7 +86,7 @@ def _closed(schema: Any, title: str = "") -> Any:
 
 
 def _types(schema: Json) -> Json:
-    """Returns the types that OpenAPI states by fields of its own."""
+    """Returns the types that OpenAPI expresses by its own keywords."""
     if schema.get(INT_OR_STRING):
         return {"type": ["integer", "string"]}
     types = schema.get("type")

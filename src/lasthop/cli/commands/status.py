@@ -29,7 +29,9 @@ ALL: Final = "all"
 @click.option("-w", "--watch", is_flag=True, help="Keep running and show changes.")
 @target.output("table", "wide", "name", "yaml", "json", help="wide: more columns, and WHY in full.")
 @click.option("--no-headers", is_flag=True, help="Leave out the first line of the table.")
-@click.option("-l", "--selector", type=Selector(), metavar="LABELS", help="Only objects with these labels, as kubectl has it.")
+@click.option(
+    "-l", "--selector", type=Selector(), metavar="LABELS", help="Only objects with these labels, in kubectl's syntax."
+)
 @click.option("--exit-code", is_flag=True, help="Exit with 1 unless everything is ready and every file is applied.")
 @target.running_folder
 @target.admin
@@ -48,10 +50,10 @@ def command(
     """Show the status of objects: all of them, those of a KIND (or several, with commas), or some by NAME.
 
     Reads the gateway that runs on this machine; otherwise, or with --context or --kubeconfig, a cluster, and shows the
-    status that the controller has written. Files that are not applied and what is not ready are listed first. READY is True if
-    no condition reports a problem and every hop that was tried works; otherwise WHY is the first problem, or the object that
-    tells it. Names are accepted as they are printed, so they can be copied into the next command. If one of several names does
-    not exist, the others are shown, and it exits with 1.
+    status that the controller has written. Files that are not applied and objects that are not ready come first. READY is True
+    if no condition reports a problem and every hop with traffic works; otherwise WHY is the first problem, or the object that
+    explains it. You can copy printed names into the next command. If one of several names does not exist, the command shows
+    the others and exits with 1.
 
     \b
     Examples:
@@ -61,7 +63,7 @@ def command(
       lasthop status hr web cart                 several names; or: hr/web btp/api
       lasthop status httproute/shop/web -o yaml
       lasthop status gateway -o wide             with class, addresses, ports, hostnames and age
-      lasthop status -A --context prod           everything that a cluster has
+      lasthop status -A --context prod           all objects of a cluster
       lasthop status hr -l app=web -o name       with these labels, only names
       lasthop status hr -o jsonpath='[*].metadata.name'
       lasthop status -w                          shows changes until Ctrl-C
@@ -81,7 +83,7 @@ def command(
             shown.tell(await view.problems())
         return documents
 
-    # A namespace that is typed before a name takes precedence over the context's; two such are looked for in all.
+    # A namespace typed before a name takes precedence over the context's; with two different ones, search all.
     several = len({want.namespace for want in wants}) > 1
     options = cluster._replace(namespace=common_namespace(wants), all_namespaces=several or cluster.all_namespaces)
 
@@ -106,7 +108,7 @@ def command(
 
 
 class _StatusPrinter:
-    """Prints objects, and later only what has changed."""
+    """Prints objects, and later only changes."""
 
     def __init__(self, wants: list[Wanted], output: str, *, headers: bool, selector: Selects | None = None) -> None:
         self._wants, self._output, self._headers, self._selector = wants, output, headers, selector
@@ -116,7 +118,7 @@ class _StatusPrinter:
         self._columns = Columns.of(())
         self._problems: tuple[str, ...] = ()
         self._failing: tuple[str, ...] = ()
-        """The lines about Services that keep shown objects from being ready."""
+        """The lines about Services because of which shown objects are not ready."""
         self.missing: list[click.ClickException] = []
         """An error for each name that does not exist."""
 
@@ -126,7 +128,7 @@ class _StatusPrinter:
         return not self._problems and all(each.ready in ("True", "-") for each in self.rows.values())
 
     def tell(self, problems: tuple[str, ...]) -> None:
-        """Prints the files that are not applied, and why nothing is served: no object's status may say it."""
+        """Prints the files that are not applied, and why nothing is served: the status of objects may not contain it."""
         self._echo(problems, self._problems)
         self._problems = problems
 
@@ -136,7 +138,7 @@ class _StatusPrinter:
                 click.echo(click.style(printable(line), fg="red"), err=not self._tabular)
 
     def within(self, namespace: str) -> None:
-        """Looks in this namespace for what is named without one; empty: in all."""
+        """Searches this namespace for names without a namespace; empty: all."""
         self._wants = [want if want.namespace else want._replace(namespace=namespace) for want in self._wants]
 
     def first(self, documents: list[Json]) -> None:
@@ -183,12 +185,12 @@ class _StatusPrinter:
         return found
 
     def _resolved(self, documents: list[Json]) -> Iterator[Wanted]:
-        """Yields what exists of what is wanted, each name with the namespace of the one object that is meant."""
+        """Yields the requested objects that exist, each name with the namespace of its only match."""
         for want in self._wants:
             if not want.name:
                 yield want
                 continue
-            from lasthop.base.api.kinds import KINDS  # takes time, and is loaded already if there is a name
+            from lasthop.base.api.kinds import KINDS  # importing it takes time; a name has already loaded it
 
             metadata = [d["metadata"] for d in documents if d["kind"] == want.kind and self._selected(d)]
             scoped = want if KINDS[want.kind].namespaced else want._replace(namespace="")
@@ -217,7 +219,7 @@ def _fits(want: Wanted, document: Json) -> bool:
 
 
 def _news(row: Row | None) -> tuple[str, str] | None:
-    """Returns what of a row is worth a line when it changes; its age is not."""
+    """Returns the cells of a row whose change is worth a line; its age is not."""
     return (row.ready, row.why) if row else None
 
 

@@ -1,4 +1,4 @@
-"""`lasthop stop [DIR]`: ends a gateway of this machine, and what one that was killed has left."""
+"""`lasthop stop [DIR]`: ends a gateway of this machine, and the proxies that a killed one has left."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ POLL: Final = 0.5
 @click.option("--now", is_flag=True, help="Do not wait for requests in flight.")
 @target.same_folder
 @target.admin
-@click.option("--left", hidden=True, help="Only what was left under this token, once its time is over.")
+@click.option("--left", hidden=True, help="Only proxies left under this token, once its time is over.")
 def command(folder: Path | None, everything: bool, now: bool, by_option: Path | None, left: str | None) -> None:
     """End the gateway that runs on DIR: drain its proxies, let requests in flight finish, and end.
 
-    Ends also the proxies that a killed `lasthop run` has left, or one started with --handover. Without DIR,
-    it is the only gateway of this user on this machine. Exits with 0 if nothing runs (any more).
+    Also ends proxies left by a killed `lasthop run`, or by one started with --handover. Without DIR, it ends the only gateway
+    of this user on this machine. Exits with 0 if nothing runs (any more).
 
     \b
     Examples:
@@ -73,8 +73,8 @@ def _end(gateway: local.LocalGateway, *, now: bool) -> None:
 
 
 def _care(run_dir: Path, token: str) -> None:
-    """Waits until another Lasthop takes over the proxies that were left, or until their time is over; then ends them. Runs as
-    a process of its own, so that the caller does not wait."""
+    """Waits until another Lasthop takes over the proxies, or until their time is over, then ends them. Runs in its own
+    process, so that the caller does not wait."""
     from lasthop.edge.proxy import handover
 
     def still() -> handover.Handover | None:
@@ -90,8 +90,8 @@ def _care(run_dir: Path, token: str) -> None:
 
 
 def _ended(run_dir: Path, still: Callable[[], object]) -> bool:
-    """Returns False while a Lasthop holds the directory: the one that has left it, which is about to exit, or the next one,
-    which is about to take it."""
+    """Returns False while a Lasthop holds the directory: the previous one, which is about to exit, or the next one, which
+    takes over."""
     from lasthop.edge.proxy.directory import ProxyDirectory, RunDirUnusable
     from lasthop.edge.proxy.drain import end_orphans
 

@@ -1,4 +1,4 @@
-"""`lasthop tap`: the requests of a running gateway, as they come in."""
+"""`lasthop tap`: shows the requests of a running gateway as they come in."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def command(
 ) -> None:
     """Show the requests of the gateway that runs on this machine as they come in, a line each, until Ctrl-C.
 
-    A line has the time, the status, the request, the backend and its endpoint, and how long it took; for a failed request, why
-    it failed and what to try. While it runs, the proxies log every request, up to 1,000 per second; above that a sample is
-    shown, and a note says how large it is. Connections of TLSRoutes and TCPRoutes appear when they end.
+    A line has the time, status, request, backend, endpoint and duration; for a failed request, the reason and a remedy. While
+    it runs, the proxies log every request, up to 1,000 per second; above that it shows a sample, and a note states its size.
+    Connections of TLSRoutes and TCPRoutes appear when they end.
 
     In a cluster, the logs of the proxies' Pods have the requests, and lasthop top --context has rates and failures.
 

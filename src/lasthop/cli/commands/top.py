@@ -1,4 +1,4 @@
-"""`lasthop top`: rate, errors and latency of a running gateway, by route and by backend."""
+"""`lasthop top`: shows rate, errors and latency of a running gateway, by route and by backend."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 INTERVAL: Final = 2.0
 TRAFFIC: Final = "/api/traffic"
 OPEN, HOME, END_OF_LINE, END, CLOSE = "\x1b[?1049h\x1b[?25l", "\x1b[H", "\x1b[K\n", "\x1b[J", "\x1b[?25h\x1b[?1049l"
-"""A screen of its own, without a cursor: what was on the terminal before comes back."""
+"""Switches to the alternate screen without a cursor; leaving it restores the terminal's content."""
 
 
 @click.command("top")
@@ -40,12 +40,12 @@ OPEN, HOME, END_OF_LINE, END, CLOSE = "\x1b[?1049h\x1b[?25l", "\x1b[H", "\x1b[K\
 def command(
     once: bool, interval: float, folder: Path | None, cluster: target.ClusterOptions, namespace: str, output: str
 ) -> None:
-    """Show requests per second, the share that fails and latency, by route and by backend, of the last 10 seconds.
+    """Show requests per second, share of failures and latency of the last 10 seconds, by route and by backend.
 
-    Reads the gateway that runs on this machine; otherwise, or with --context or --kubeconfig, what the proxies of a cluster
-    have reported to the controller, with your rights (get and create on pods/portforward).
+    Reads the gateway that runs on this machine; otherwise, or with --context or --kubeconfig, the reports of a cluster's
+    proxies to the controller, with your rights (get and create on pods/portforward).
 
-    What fails comes first, then what has the most requests. ERRORS are responses with 5xx, including the backend's own; P50
+    Failures come first, then the most requests. ERRORS are responses with 5xx, including the backend's own; P50
     and P99 are latency percentiles. For TLSRoutes and TCPRoutes, connections are counted.
 
     \b

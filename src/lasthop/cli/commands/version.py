@@ -1,4 +1,4 @@
-"""`lasthop version`: what this Lasthop is made of."""
+"""`lasthop version`: shows the versions of Lasthop and its parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks what Lasthop needs of a cluster: CRDs, a GatewayClass, the controller. `rights.py` checks permissions."""
+"""Checks the requirements in a cluster: CRDs, a GatewayClass, the controller. `rights.py` checks permissions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Look = Callable[[], AsyncIterator[CheckResult]]
 
 
 async def cluster(client: Client, controller_namespace: str, namespace: str) -> AsyncIterator[CheckResult]:
-    """Yields what was found; `namespace` is what the user looks at, empty: all."""
+    """Yields the results; `namespace` is the user's selection, empty: all."""
     from lasthop.cli.doctor.rights import controllers_rights, own_rights
     from lasthop.cli.views.cluster import explained
 
@@ -52,9 +52,9 @@ async def cluster(client: Client, controller_namespace: str, namespace: str) -> 
                 yield checked
         except ApiError as error:
             if error.denied:
-                yield warning(what, f"you may not look at it: {error.message}", "Ask for the right to read it (RBAC).")
+                yield warning(what, f"you may not read it: {error.message}", "Request the right to read it (RBAC).")
             else:
-                yield warning(what, f"cannot be looked at: {error}", "Try again; the log of the API server may say why.")
+                yield warning(what, f"cannot be read: {error}", "Try again; the log of the API server may say why.")
 
 
 async def _crds(client: Client) -> AsyncIterator[CheckResult]:
@@ -84,9 +84,9 @@ def _releases(found: dict[str, Json]) -> Iterator[CheckResult]:
         if known(release):
             yield ok(what, text)
         else:
-            yield warning(what, f"{text}; known are {KNOWN}", "Install a release that is known.")
+            yield warning(what, f"{text}; known are {KNOWN}", "Install a known release.")
     if len(counts) > 1:
-        yield warning(what, "they are of several releases or channels", "Install one release, completely.")
+        yield warning(what, "they come from several releases or channels", "Install one release, completely.")
 
 
 def _of_gateway_api(found: dict[str, Json]) -> list[Json]:
@@ -128,7 +128,9 @@ async def _classes(client: Client, namespace: str) -> AsyncIterator[CheckResult]
         return  # `_crds` reports the missing CRD
     own = [item for item in listed.get("items") or () if nested(item, "spec", "controllerName") == CONTROLLER_NAME]
     if not own:
-        yield warning("GatewayClass", f"none has the controllerName {CONTROLLER_NAME}", "Create one: lasthop install")
+        yield warning(
+            "GatewayClass", f"no GatewayClass has the controllerName {CONTROLLER_NAME}", "Create one: lasthop install"
+        )
     for item in own:
         yield _class(item, namespace)
 

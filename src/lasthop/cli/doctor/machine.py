@@ -1,4 +1,4 @@
-"""Checks what a gateway on this machine needs: Envoy, ports, rights, folders, the CA bundle, the clock, limits."""
+"""Checks the requirements on this machine: Envoy, ports, rights, folders, the CA bundle, the clock, limits."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ INSTANCES: Final = 128
 FREE_BYTES: Final = 256 * 1024 * 1024
 FULL_BYTES: Final = 1024 * 1024
 BUILT: Final = 1_767_225_600
-"""The beginning of 2026: a clock before it is wrong."""
+"""The beginning of 2026: an earlier clock is wrong."""
 SOCKET_PATH: Final = 107
-"""Bytes of the path of a unix socket (unix(7))."""
+"""Maximum bytes of the path of a unix socket (unix(7))."""
 _STA_UNSYNC: Final = 0x40
 
 
 def machine(folder: Path | None) -> Iterator[CheckResult]:
-    """Yields what was found; with a folder, also of its ports and of the directories that a gateway on it would use."""
+    """Yields the results; with a folder, also for its ports and the directories of a gateway on it."""
     yield _envoy()
     yield _ca_bundle()
     yield from _clock()
@@ -66,18 +66,20 @@ def _ca_bundle() -> CheckResult:
 
 
 def _clock() -> Iterator[CheckResult]:
-    """Certificates and waivers are judged by it."""
+    """Checks the clock, which decides whether certificates and waivers are valid."""
     if time.time() < BUILT:
         yield broken("clock", f"it says {time.strftime('%Y-%m-%d', time.gmtime())}", "Set it, and keep it right with NTP.")
         return
-    buffer = ctypes.create_string_buffer(256)  # struct timex; its first field 0 asks and sets nothing
+    buffer = ctypes.create_string_buffer(256)  # struct timex; a first field of 0 reads and sets nothing
     state = ctypes.CDLL(None).adjtimex(buffer)
     status = int.from_bytes(buffer.raw[40:44], "little") if ctypes.sizeof(ctypes.c_long) == 8 else 0
     if state < 0 or not status & _STA_UNSYNC:
         yield ok("clock", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
     else:
         remedy = "Run an NTP client (chrony, systemd-timesyncd), unless a hypervisor keeps the clock right."
-        yield warning("clock", "the kernel does not know it to be synchronised; certificates are judged by it", remedy)
+        yield warning(
+            "clock", "the kernel does not report it as synchronised; it decides whether certificates are valid", remedy
+        )
 
 
 def _inotify() -> CheckResult:
@@ -133,9 +135,9 @@ def _free_space(what: str, place: Path, there: Path, variable: str) -> CheckResu
     disk = os.statvfs(there)
     free = disk.f_bavail * disk.f_frsize
     if free < FULL_BYTES or (disk.f_files and not disk.f_favail):
-        return broken(what, f"the disk of {place} is full", f"Make room, or set {variable} to a folder on another disk.")
+        return broken(what, f"the disk of {place} is full", f"Free disk space, or set {variable} to a folder on another disk.")
     if free < FREE_BYTES:
-        return warning(what, f"{place}: less than {FREE_BYTES >> 20} MB are free", "Make room; logs need it.")
+        return warning(what, f"{place}: less than {FREE_BYTES >> 20} MB are free", "Free disk space; logs need it.")
     return ok(what, str(place))
 
 

@@ -23,7 +23,7 @@ SHOWN: Final = 6
 class Right(NamedTuple):
     group: str
     resource: str
-    """With its subresource: `gateways/status`."""
+    """With a subresource, as in `gateways/status`."""
     verb: str
     namespace: str = ""
     """Empty: everywhere."""
@@ -46,14 +46,14 @@ async def own_rights(client: Client, namespace: str) -> AsyncIterator[CheckResul
     if not denied:
         yield ok("your rights", f"you may list every kind in {where}")
         return
-    found = f"you may not list {', '.join(denied)} in {where}; commands say what they cannot see"
+    found = f"you may not list {', '.join(denied)} in {where}; commands name what they cannot read"
     narrower = "" if namespace else ", or look at one namespace with -n"
-    yield warning("your rights", found, f"Ask for the right to list them (RBAC){narrower}.")
+    yield warning("your rights", found, f"Request the right to list them (RBAC){narrower}.")
 
 
 async def controllers_rights(client: Client, namespace: str, deployment: list[dict[str, Any]]) -> AsyncIterator[CheckResult]:
-    """Checks, where this user may ask that, that the controller has every right that an installation of this version grants.
-    Skipped without a Deployment, which would need them."""
+    """Checks that the controller has every right that an installation of this version grants. It needs the permission to
+    create subjectaccessreviews, and is skipped without a Deployment."""
     from lasthop.run.infra.kubernetes.installation import watched_by
 
     for found in deployment:
@@ -65,7 +65,7 @@ async def controllers_rights(client: Client, namespace: str, deployment: list[di
             if not error.denied:
                 raise
             remedy = "Ask an administrator who may create subjectaccessreviews."
-            yield warning("rights of the controller", "you may not ask for them", remedy)
+            yield warning("rights of the controller", "you may not read them", remedy)
             return
         if missing:
             remedy = "lasthop install, or helm upgrade, renews its roles."
@@ -75,7 +75,7 @@ async def controllers_rights(client: Client, namespace: str, deployment: list[di
 
 
 def _granted(namespace: str, watched: tuple[str, ...]) -> Iterator[Right]:
-    """Yields every right of the roles that are bound to the controller."""
+    """Yields the rights of all roles bound to the controller."""
     from lasthop.run.infra.kubernetes.installation import Options, documents
 
     installed = documents(Options("", namespace, watched=watched))

@@ -1,1 +1,1 @@
-"""What commands print, for terminals and for programs."""
+"""Renders the output of commands, for terminals and for programs."""

@@ -1,4 +1,4 @@
-"""Prints the access log on a thread of its own: a slow or stopped reader of standard output must not stop the gateway."""
+"""Prints the access log on a separate thread: a slow or stopped reader of standard output must not stop the gateway."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _utf8(text: str) -> bytes:
 
 
 class AccessLogPrinter:
-    """Calls `dropped` with the number of dropped entries once there is room again, and every `TELLING` seconds until then: a
-    reader that has stopped, or is gone, may never come back."""
+    """Calls `dropped` with the number of dropped entries when the queue has room again, and every `TELLING` seconds until
+    then: a stopped reader may never resume."""
 
     def __init__(
         self,

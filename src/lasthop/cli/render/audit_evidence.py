@@ -1,4 +1,4 @@
-"""The audit as evidence: a row for each hop with everything that an auditor asks for, as JSON, CSV, Markdown and HTML.
+"""Renders the audit as evidence: one row per hop with all facts for an auditor, as JSON, CSV, Markdown and HTML.
 
 `ReportDocument` is the JSON, with the schema docs/audit.schema.json. docs/audit.md maps its fields to the controls of PCI DSS
 and SOC 2. The other formats show the same rows.
@@ -24,10 +24,10 @@ from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.plan.verdict import Basis
 
 VERSION: Final = 1
-"""Grows when a field is removed or changes its meaning."""
+"""Increases when a field is removed or changes its meaning."""
 TEMPLATE: Final = Path(__file__).with_name("audit.html")
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet may execute at the beginning of a cell."""
+"""Characters at the start of a cell that a spreadsheet may execute."""
 
 
 class EvidencePart(msgspec.Struct, frozen=True, rename="camel"):
@@ -50,14 +50,14 @@ class WaiverEntry(EvidencePart, frozen=True):
 class HopEntry(EvidencePart, frozen=True):
     gateway: str
     kind: str
-    """Of the backend: Service, ServiceImport or XBackend."""
+    """Kind of the backend: Service, ServiceImport or XBackend."""
     service: str
     port: int
     manner: str
     mode: str
-    """The manner as metrics write it; waivers by what they waive."""
+    """The verification mode, as in metrics; for a waiver, the waived checks."""
     standing: str
-    """The manner, or in place of it that connections fail or that none was tried."""
+    """The verification mode, or instead that connections fail, or that none was tried."""
     source: str
     detail: str
     cas: tuple[CAEntry, ...]
@@ -65,7 +65,7 @@ class HopEntry(EvidencePart, frozen=True):
     pins: tuple[str, ...]
     names: tuple[str, ...]
     min_tls_version: str
-    """Empty: there is no TLS, or it cannot be made."""
+    """Empty: no TLS, or a policy that cannot be fulfilled."""
     max_tls_version: str
     revocation_lists: bool
     client_certificate: str
@@ -73,7 +73,7 @@ class HopEntry(EvidencePart, frozen=True):
     waiver: WaiverEntry | None
     acknowledged: str
     since: str | None
-    """Time of the last change; null: before the record began, or there is no record."""
+    """Time of the last change; null: before the record began, or without a record."""
     changed_by: str
     changed_objects: tuple[str, ...]
     routes: tuple[str, ...]
@@ -275,7 +275,7 @@ def _bad(hop: HopReport) -> bool:
 
 
 def as_csv(report: AuditReport) -> str:
-    """Returns the table with the header in the last columns, so that a row that is copied elsewhere keeps its origin."""
+    """Returns the table with the report's header in the last columns, so that a copied row keeps its origin."""
     written = io.StringIO()
     header = {**report.header, "Incomplete": "; ".join((*report.incomplete, *report.hidden))}
     writer = csv.writer(written, lineterminator="\n")
@@ -285,7 +285,7 @@ def as_csv(report: AuditReport) -> str:
 
 
 def _inert(cell: str) -> str:
-    """Keeps a spreadsheet from executing what users have written."""
+    """Prevents a spreadsheet from executing users' texts."""
     return f"'{cell}" if cell.startswith(FORMULA) else cell
 
 
@@ -313,7 +313,7 @@ def _markdown_table(titles: list[str], rows: list[list[str]], bold: Sequence[boo
 
 
 def _escaped(value: str) -> str:
-    """Escapes text that users have written, such as a reason or a subject."""
+    """Escapes users' texts, such as a reason or a subject."""
     for character in "\\`*_{}[]<>|#":
         value = value.replace(character, f"\\{character}")
     return " ".join(value.split())

@@ -17,19 +17,19 @@ from lasthop.engine.plan.strength import Strength
 
 FAILING: Final = "failing"
 UNTRIED: Final = "must be verified"
-"""Headings that replace that of a manner."""
+"""Headings that replace that of a verification mode."""
 NOTHING: Final = Observed(Health.UNTRIED, 0.0, 0.0, 0.0, 0, 0, 0, (), (), ())
 _UNITS: Final = ((86_400, "day", "days"), (3_600, "h", "h"), (60, "min", "min"), (1, "s", "s"))
 _VERIFIED: Final = (Strength.VERIFIED, Strength.PINNED_ONLY)
 
 
 def tried(hops: Iterable[HopReport]) -> tuple[HopReport, ...]:
-    """Returns hops of a gateway with observations: a hop without any has not been tried."""
+    """Selects the hops of a gateway with observations: a hop without any has not been tried."""
     return tuple(hop if hop.observed else msgspec.structs.replace(hop, observed=NOTHING) for hop in hops)
 
 
 def standing(hop: HopReport) -> str:
-    """Returns the heading of a hop: its manner, or that connections fail, or that nothing has been verified yet."""
+    """Returns the heading of a hop: its verification mode, or that connections fail, or that nothing has been verified yet."""
     if hop.observed and hop.observed.health.bad:
         return FAILING
     if hop.observed and hop.observed.health is Health.UNTRIED and hop.in_effect is Strength.VERIFIED:

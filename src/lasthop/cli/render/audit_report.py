@@ -1,4 +1,4 @@
-"""The result of `lasthop audit`: which hops it has, when and from what it was made, and how a terminal shows it."""
+"""The result of `lasthop audit`: its hops, time and source, and its rendering for terminals."""
 
 from __future__ import annotations
 
@@ -54,23 +54,24 @@ COLOURS: Final[dict[str, str]] = {
 ENDLESS: Final = float("inf")
 UNRECORDED: Final = "not known"
 UNREAD: Final = "not read"
-"""Of the record: of a folder it may not fit the texts any more, and in a cluster the user may lack the permission."""
+"""From the record of changes. A folder's record may be older than its files, and in a cluster the user may lack the
+permission."""
 
 
 class History(msgspec.Struct, frozen=True):
     last: Mapping[RecordedHop, Entry]
-    """The last change of each hop, where it is known."""
+    """The last change of each hop; without an entry it is unknown."""
     since: float | None
     """Unix time from which the record is complete; None: not known."""
     head: str
-    """The hash of its last entry."""
+    """The hash of the last entry."""
     faults: tuple[str, ...] = ()
-    """Where its chain is broken."""
+    """Positions where its chain is broken."""
 
     def __str__(self) -> str:
         if self.faults:
             return f"BROKEN: {'; '.join(self.faults)}; head {self.head}"
-        since = f"complete since {minute(self.since)}" if self.since else "it is not known since when"
+        since = f"complete since {minute(self.since)}" if self.since else "its beginning is unknown"
         return f"{since}, head {self.head}"
 
 
@@ -86,10 +87,10 @@ class AuditReport(msgspec.Struct, frozen=True):
     """The same for a reader on another machine: an absolute path, or the address of an API server."""
     now: float
     expiring: int
-    """Certificates that have more days left than this are not shown."""
+    """Certificates with more remaining days than this are omitted."""
     incomplete: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
-    """Why hops may be missing altogether."""
+    """Reasons why hops may be missing."""
     sort: str = "manner"
     history: History | None = None
     """None: there is no record."""
@@ -112,7 +113,7 @@ class AuditReport(msgspec.Struct, frozen=True):
 
     @property
     def causes(self) -> set[str]:
-        """What `--fail-on` can match."""
+        """Returns the causes that `--fail-on` can match."""
         found = {manner.replace(" ", "-") for manner in self.counts}
         found |= {"waived-without-end" for hop in self.hops if hop.endless}
         found |= {"failing" for hop in self.hops if audit_observed.standing(hop) in (audit_observed.FAILING, FAILING)}
@@ -121,7 +122,7 @@ class AuditReport(msgspec.Struct, frozen=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes that a stream keeps the verification it began with, if some hop is waived."""
+        """Returns a note that streams keep their first verification, if a hop is waived."""
         lasting = any(hop.waiver and route.kind in ("HTTPRoute", "GRPCRoute") for hop in self.hops for route in hop.routes)
         return (STREAMS,) if lasting else ()
 
@@ -147,7 +148,7 @@ class AuditReport(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, found=found)
 
     def last_change(self, hop: HopReport) -> Entry | None:
-        """Returns the change since which a hop is as it is; None: it is not recorded, or a later one may be missing."""
+        """Returns the last change of a hop; None: not recorded, or a later one may be missing."""
         where = RecordedHop(hop.gateway.path, hop.backend.kind, hop.backend.path, hop.port)
         known = self.history if hop.recorded else None
         return known.last.get(where) if known and not known.faults else None
@@ -173,7 +174,7 @@ class AuditReport(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         if not self.hops and self.hidden:
-            return f"it is not known which backends routes refer to in {self.where}"
+            return f"the backends of the routes in {self.where} are unknown"
         if not self.hops:
             return f"no route refers to a backend in {self.where}"
         told = ", ".join(f"{number} {manner}" for manner, number in self.standings.items())
@@ -199,7 +200,7 @@ GROUPS: Final[dict[str, Callable[[HopReport], str]]] = {
 
 
 def label(hop: HopReport) -> str:
-    """Returns how a hop is verified. It is called verified only if a handshake has been seen, or nothing observes it."""
+    """Returns the verification of a hop. It is "verified" only after a verified handshake, or if nothing observes the hop."""
     if hop.in_effect is Strength.PINNED_ONLY:
         return f"{hop.manner} (no name check)"
     how = hop.manner if audit_observed.standing(hop) == hop.manner else hop.required
@@ -212,7 +213,7 @@ def validity(found: CertificateReport, now: float) -> str:
 
 
 def said(hop: HopReport, now: float) -> str:
-    """Returns how a hop is verified, in a line, with the days that a waiver has left."""
+    """Returns the verification of a hop in one line, with the remaining days of a waiver."""
     return f"{hop.detail} ({days_left(hop.until, now)})" if hop.until else hop.detail
 
 
@@ -253,7 +254,7 @@ def _group(report: AuditReport, title: str, hops: list[HopReport]) -> Iterator[s
 
 
 def _basis(report: AuditReport, hop: HopReport) -> str:
-    """Returns the CAs with their fingerprints, the lowest TLS version, since when the hop is so, and by whose edit."""
+    """Returns the CAs with their fingerprints, the lowest TLS version, and the time and author of the last change."""
     parts = []
     if hop.basis and not hop.refused:
         parts = [f"trusts {', '.join(map(str, hop.basis.cas))}"] if hop.basis.cas else []

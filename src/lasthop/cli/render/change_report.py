@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib.metadata import version
+from socket import gethostname
 from typing import Final
 
 import click
@@ -14,50 +17,65 @@ from lasthop.base.api.times import rfc3339
 from lasthop.cli.render.report import count
 from lasthop.cli.render.terminal import minute, wrapped
 from lasthop.engine.memory.causes import EditKind
-from lasthop.engine.memory.record import BEGAN, NEW, NEW_REDUCED, REMOVED, Entry, Record, since
+from lasthop.engine.memory.record import BEGAN, NEW, NEW_REDUCED, OPENED_REDUCED, REMOVED, Entry, Record
 from lasthop.engine.plan.verification_change import ChangeKind
 
 INDENT = " " * 6
 UNKNOWN_AUTHOR: Final = "an unknown author"
-MARKS: Final = {ChangeKind.OTHER_TRUST: "other trust", NEW: "new", NEW_REDUCED: "new", REMOVED: "removed"}
+NO_EDIT: Final = "no edit was seen: it was made while Lasthop was not running, or nothing was edited"
+MARKS: Final = {
+    ChangeKind.OTHER_TRUST: "other trust",
+    NEW: "new",
+    NEW_REDUCED: "new, not fully verified",
+    OPENED_REDUCED: "opened, not fully verified",
+    REMOVED: "removed",
+}
 
 
 class ChainReport(msgspec.Struct, frozen=True):
-    """Whether the record is unchanged since it was written."""
+    """Integrity of the record of changes."""
 
     entries: int
-    """The number of the last one."""
+    """The number of the last entry."""
     head: str
     faults: tuple[str, ...]
 
 
 class ChangeReport(msgspec.Struct, frozen=True):
+    made: float
+    host: str
+    """The machine that made the report."""
     where: str
     start: float
-    """Unix time from which changes were wanted."""
+    """Unix time of `--since`."""
     covered: float | None
     """The time from which the record is complete; None: not known."""
     changes: tuple[Entry, ...]
     incidents: tuple[Entry, ...]
-    """Events of the record itself, and where it begins."""
+    """Events of the record itself, and its beginning."""
     chain: ChainReport
 
 
 def change_report(record: Record, where: str, start: float, namespace: str = "") -> ChangeReport:
-    incidents = tuple(each for each in record.entries if not each.is_change and each.at >= start)
+    """Returns the report of a record, made now on this machine."""
+    entries = list(record.entries_since(start, namespace))
+    changes, incidents = (tuple(each for each in entries if each.is_change is wanted) for wanted in (True, False))
     chain = ChainReport(record.entries[-1].number if record.entries else 0, record.head, record.faults())
-    return ChangeReport(where, start, record.covered(namespace), since(record.changes, start, namespace), incidents, chain)
+    return ChangeReport(time.time(), gethostname(), where, start, record.covered(namespace), changes, incidents, chain)
 
 
 def text(report: ChangeReport) -> str:
-    return "\n".join((*_changes(report), *_chain(report.chain)))
+    made = f"Made {rfc3339(report.made)} by lasthop {version('lasthop')} on {report.host}"
+    return "\n".join((*_changes(report), *_chain(report.chain), made))
 
 
 def _chain(chain: ChainReport) -> Iterator[str]:
     for fault in chain.faults:
         yield click.style(f"The record was edited: {fault}", fg="red")
     if chain.head:
-        yield f"The chain of {chain.entries:,} entries is {'broken' if chain.faults else 'intact'}; head {chain.head}"
+        state = "broken" if chain.faults else "intact"
+        entries = "1 entry" if chain.entries == 1 else f"{chain.entries:,} entries"
+        yield f"The chain of {entries} is {state}; head {chain.head}"
 
 
 def _changes(report: ChangeReport) -> Iterator[str]:
@@ -69,9 +87,9 @@ def _changes(report: ChangeReport) -> Iterator[str]:
     if report.chain.faults:
         yield "The record was edited, so there may have been other changes."
     elif report.covered is None:
-        yield "It is not known since when changes are recorded, so there may have been others."
+        yield "The beginning of the record is unknown, so there may have been other changes."
     elif report.covered > report.start:
-        yield f"The record is complete only from {minute(report.covered)} on; what changed before that is not known."
+        yield f"The record is complete only from {minute(report.covered)} on; earlier changes are unknown."
     yield from ("", _count(report)) if report.changes else (_none(report),)
 
 
@@ -83,8 +101,10 @@ def _none(report: ChangeReport) -> str:
 def _count(report: ChangeReport) -> str:
     weaker = [each for each in report.changes if each.weaker]
     unsaid = sum(not each.acknowledged for each in weaker)
-    told = f": {len(weaker)} weaker, {unsaid} of them not acknowledged then" if weaker else ", none of them weaker"
-    return f"{count(len(report.changes), 'change')} since {minute(report.start)} in {report.where}{told}"
+    reduced = sum(each.begins_reduced for each in report.changes)
+    effects = [f"{len(weaker)} weaker, {unsaid} of them not acknowledged then" if weaker else "none of them weaker"]
+    effects += [f"{reduced} began to connect without full verification"] if reduced else []
+    return f"{count(len(report.changes), 'change')} since {minute(report.start)} in {report.where}: {'; '.join(effects)}"
 
 
 def _second(at: float) -> str:
@@ -109,6 +129,8 @@ def _details(each: Entry) -> Iterator[str]:
     for cause in each.causes:
         by = "" if cause.edit is EditKind.EXPIRED else f" by {cause.who or UNKNOWN_AUTHOR}"
         yield f"{cause.object} {cause.edit}{by}"
+    if not each.causes:
+        yield NO_EDIT
     yield from (fact.text for fact in each.facts)
     if each.acknowledged:
         yield f"acknowledged by {each.acknowledged}"
@@ -121,6 +143,9 @@ def as_json(report: ChangeReport) -> str:
         return [{"time": rfc3339(each.at), **msgspec.to_builtins(each)} for each in entries]
 
     document = {
+        "madeAt": rfc3339(report.made),
+        "host": report.host,
+        "lasthop": version("lasthop"),
         "where": report.where,
         "since": rfc3339(report.start),
         "completeSince": None if report.covered is None else rfc3339(report.covered),

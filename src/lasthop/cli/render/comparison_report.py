@@ -1,4 +1,4 @@
-"""Renders what `lasthop check --against` found."""
+"""Renders the result of `lasthop check --against`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def text(found: Comparison) -> str:
             blocks.append(f"{click.style(title, bold=True)}\n{shown}")
     if found.hops:
         lines = [line for change in found.hops for line in _hop(change)]
-        blocks.append("\n".join([click.style("Hops that change how they are verified", bold=True), *lines]))
+        blocks.append("\n".join([click.style("Hops whose verification changes", bold=True), *lines]))
     if found.not_judged:
         title = click.style("Not judged, because it could not be compared", bold=True, fg="red")
         blocks.append("\n".join([title, *(f"  {line}" for line in found.not_judged)]))
@@ -87,12 +87,15 @@ def as_json(found: Comparison) -> str:
 
 
 def github(found: Comparison) -> str:
-    """Annotates what is new, every hop that is verified less or against others, and what could not be compared."""
+    """Annotates new findings, hops whose verification becomes weaker or has other anchors, and items that could not be
+    compared."""
     lines = [report.annotation(each.finding) for each in found.introduced]
     for change in found.hops:
         if change.weaker or change.other_trust:
             level, title = (
-                ("error", "a backend is verified less") if change.weaker else ("warning", "a backend is verified otherwise")
+                ("error", "weaker verification of a backend")
+                if change.weaker
+                else ("warning", "other verification of a backend")
             )
             states = f"was {change.before}, and is now {change.after}" if change.before != change.after else change.after
             message = "; ".join((f"{change.gateway.path} -> {_backend(change)} {states}", *change.facts))

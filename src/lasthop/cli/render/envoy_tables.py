@@ -1,4 +1,4 @@
-"""Envoy's configuration (its config dump) as tables: what it really holds, a line each."""
+"""Renders Envoy's config dump as tables, one line per resource."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _USES: Final = {"trusted_ca": "CA", "certificate_chain": "shown"}
 
 
 def resources(dump: Json, what: str) -> list[Json]:
-    """Returns the resources of a type that are in force; of listeners, as Envoy has them, with their state."""
+    """Returns the active resources of a type; listeners in Envoy's own form, with their state."""
     if what == "listeners":
         return [each for config in _configs(dump, "ListenersConfigDump") for each in config.get("dynamic_listeners", ())]
     kind, field, inner = _DUMPS[what]
@@ -55,8 +55,8 @@ def rows(dump: Json, what: str) -> Rows:
 
 
 def certificates(dump: Json) -> list[dict[str, str]]:
-    """Returns the certificates that Envoy holds in clusters and secrets, each once for each holder: those that it trusts, and
-    those that it shows to clients or backends. One that it reads from a file is not in its dump."""
+    """Returns the certificates in clusters and secrets, once per holder: those that Envoy trusts, and those that it presents
+    to clients or backends. The dump has no certificates that Envoy reads from files."""
     import time
 
     from lasthop.base.pki import parse
@@ -86,7 +86,7 @@ def _row(
 
 
 def _sources(value: Any) -> Iterator[tuple[str, bytes]]:
-    """Yields the use and the PEM of every certificate source in a message; without a use, the name of its file."""
+    """Yields the use and the PEM of every certificate source in a message; instead of PEM, possibly a file name."""
     if isinstance(value, list):
         for each in value:
             yield from _sources(each)
@@ -195,7 +195,7 @@ def _address(address: Json) -> str:
 
 
 def _find(value: Any, kind: str) -> Iterator[Json]:
-    """Yields the messages of a type, wherever they are."""
+    """Yields the messages of a type, at any depth."""
     if isinstance(value, dict):
         if str(value.get("@type", "")).endswith(f".{kind}"):
             yield value

@@ -55,7 +55,7 @@ class Listen(msgspec.Struct, frozen=True):
 
 
 def files(listen: Listen, starters: Sequence[Starter]) -> dict[str, str]:
-    """Returns contents by file name; certificates and keys are files of their own."""
+    """Returns contents by file name; certificates and keys have separate files."""
     found = {"gateway.yaml": _documents((_gateway(listen, starters), *_routes(starters)))}
     for starter in starters:
         alone = len(starters) == 1
@@ -108,7 +108,7 @@ spec:
 
 
 def _profile(starters: Sequence[Starter]) -> str:
-    """Denies plaintext: with a policy in the folder it can only be a mistake: a deleted policy, a mistyped target."""
+    """Denies plaintext: beside a policy, it can only result from a mistake, such as a deleted policy or a mistyped target."""
     if not any(starter.hostname for starter in starters):
         return ""
     if all(starter.hostname for starter in starters):
@@ -119,7 +119,7 @@ def _profile(starters: Sequence[Starter]) -> str:
   infrastructure:
     parametersRef: {{group: lasthop.dev, kind: GatewayProfile, name: gateway}}
 ---
-# What the operator of the Gateway allows. {text}
+# The operator's permissions for the Gateway. {text}
 apiVersion: lasthop.dev/v1alpha1
 kind: GatewayProfile
 metadata:
@@ -179,7 +179,7 @@ def _backend(starter: Starter) -> Iterable[str]:
     says = "" if starter.hostname else ", appProtocol: http"
     if address is None:
         yield f"""\
-# The backend under the name that routes and policies use. ExternalName: resolved by DNS.
+# Names the backend for routes and policies. ExternalName: resolved by DNS.
 apiVersion: v1
 kind: Service
 metadata:
@@ -192,7 +192,7 @@ spec:
 """
         return
     yield f"""\
-# The backend under the name that routes and policies use.
+# Names the backend for routes and policies.
 apiVersion: v1
 kind: Service
 metadata:
@@ -231,8 +231,8 @@ _SYSTEM_CAS = """\
 
 
 def _policy(starter: Starter, beside: str | None) -> Iterable[str]:
-    """Yields the policy and what it refers to. `beside`: how the names of files with certificates begin; None: they are in the
-    objects themselves."""
+    """Yields the policy and the objects that it refers to. `beside`: prefix of the certificates' file names; None: the objects
+    contain them."""
     if not starter.hostname:
         return
     yield f"""\
@@ -264,7 +264,7 @@ def _options(starter: Starter) -> str:
 def _trust(starter: Starter) -> str:
     if starter.pins:
         return f"""\
-    # Only what this PinSet names is trusted, whoever has issued it.
+    # Only the certificates or keys in this PinSet are trusted, regardless of their issuer.
     caCertificateRefs:
     - {{group: lasthop.dev, kind: PinSet, name: {starter.name}}}
 """
@@ -295,7 +295,7 @@ def _pin_set(starter: Starter) -> str:
 
 def _secret(starter: Starter, beside: str | None) -> str:
     head = f"""\
-# What the Gateway shows to a backend that asks for a client certificate.
+# The Gateway presents this certificate to a backend that requests one.
 apiVersion: v1
 kind: Secret
 type: kubernetes.io/tls

@@ -1,4 +1,4 @@
-"""Renders the results of trying the backends of a command line, and the commands that would work."""
+"""Renders the results of connecting to the backends of a command line, and the commands that would work."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from lasthop.edge.probe.result import Check
 
 UNSOLVED = ("dates", "plaintext")
-"""Checks whose remedy is shown even where an option helps."""
+"""Checks whose remedy is shown even if an option helps."""
 TRUST = {"chain", "pins", "names"}
-"""Checks whose failure means that nothing vouches for the certificate."""
+"""Checks whose failure leaves the certificate untrusted."""
 
 
 def verified(backends: Sequence[Backend], context: click.Context) -> list[Starter]:
-    """Tries the backends and writes the results to standard error. Exits unless all of them can be used."""
+    """Connects to the backends and writes the results to standard error. Exits unless all are usable."""
     from lasthop.cli.views.backend_look import look
 
     looked = look(backends)
@@ -56,7 +56,9 @@ def _backend(looked: Looked) -> Iterator[str]:
         return
     yield click.style(f"{MARKS['pass'][0]} {printable(_works(looked))}", fg="green")
     if looked.learned:
-        yield f"  The name is that in its certificate; --hostname {looked.starter.hostname} states it."
+        name = looked.starter.hostname
+        stated = f"The name is that in its certificate; --hostname {name} states it."
+        yield f"  {f'{name} is sent as SNI, and no name is verified.' if _hash_only(looked.backend) else stated}"
     for check in looked.checks:
         yield click.style(f"{MARKS['warn'][0]} {printable(f'{url}: {_meaning(looked, check)}{check.found}')}", fg="yellow")
         if check.remedy:
@@ -64,7 +66,7 @@ def _backend(looked: Looked) -> Iterator[str]:
 
 
 def _meaning(looked: Looked, check: Check) -> str:
-    """Returns what the failure means: of an unknown chain, only while no CA is given."""
+    """Explains the failure; for an unknown chain, only without --ca."""
     leaf = looked.certificate
     if check.name == CLIENT_CERTIFICATE:
         return f"{CLIENT_CERTIFICATE}: "
@@ -83,7 +85,7 @@ def _works(looked: Looked) -> str:
         return f"{backend.url}: not seen yet; it will be verified against {against}, for {starter.hostname}"
     issuer = "itself" if leaf.self_signed else leaf.issuer
     return (
-        f"{backend.url}: {looked.version}, {leaf.subject}, issued by {issuer}, until {leaf.not_after[:10]}; "
+        f"{backend.url}: {looked.version or 'TLS'}, {leaf.subject}, issued by {issuer}, until {leaf.not_after[:10]}; "
         f"verified against {against}{'' if _hash_only(backend) else f', for {starter.hostname}'}"
     )
 
@@ -106,10 +108,10 @@ def _certificate(looked: Looked) -> Iterator[str]:
         return
     from lasthop.edge.probe.certificate_view import lines
 
-    yield "  It shows this certificate:"
+    yield "  It presents this certificate:"
     yield from (f"    {line}" for line in lines(looked.certificate, time.time()))
     if any(check.name in TRUST for check in looked.checks) and looked.proposals:
-        yield "  Anyone could have answered: compare its SHA-256 with what the backend's owner tells you."
+        yield "  Anyone could have answered: compare its SHA-256 with a value from the backend's owner."
 
 
 def _next(looked: Sequence[Looked], context: click.Context) -> Iterator[str]:

@@ -14,7 +14,7 @@ API_VERSION: Final = "lasthop.dev/v1alpha1"
 
 
 def as_yaml(leaf: CertificateInfo, name: str, namespace: str, form: str, origin: str) -> str:
-    """Returns a PinSet for a certificate. `origin`: where the certificate comes from, and whether that was verified."""
+    """Returns a PinSet for a certificate. `origin` describes its source, and whether that was verified."""
     place = f"\n  namespace: {_text(namespace)}" if namespace else ""
     return f"""\
 # {printable(origin)}

@@ -14,7 +14,7 @@ from lasthop.edge.probe.result import STRENGTH, Check, CheckOutcome, EndpointRes
 MARKS: Final = {"pass": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"), "skip": ("-", None)}
 INDENT: Final = " " * 4
 COLUMN: Final = " " * 26
-"""Where the second column begins."""
+"""Start of the second column."""
 
 
 def text(found: ProbeResult) -> Iterator[str]:
@@ -31,7 +31,7 @@ def text(found: ProbeResult) -> Iterator[str]:
             for check in tried.checks:
                 yield from _check(check)
         if result.more:
-            yield f"  and {result.more} more, which were not tried"
+            yield f"  and {result.more} more, not tried"
     yield from ("", *(f"Note: {note}" for note in found.notes)) if found.notes else ()
     yield ""
     yield click.style(_verdict(found), bold=True, fg="green" if found.passes else "red")
@@ -40,9 +40,9 @@ def text(found: ProbeResult) -> Iterator[str]:
 def _headline(result: TargetResult, object: str) -> str:
     port = f" port {result.port}" if result.port else ""
     lead = f"Gateway {result.gateway} to " if result.gateway else ""
-    by = f", as {result.policy} asks" if result.policy not in ("", object, result.service) else ""
+    by = f", as {result.policy} requires" if result.policy not in ("", object, result.service) else ""
     bare = not (result.gateway or result.refused or result.unused)
-    return f"{lead}{result.service}{port}{by}{' (no route leads there; as the policy by itself asks)' if bare else ''}"
+    return f"{lead}{result.service}{port}{by}{' (as the policy alone requires: no route leads there)' if bare else ''}"
 
 
 def _check(check: Check) -> Iterator[str]:
@@ -63,14 +63,14 @@ def _outcome(found: ProbeResult) -> str:
     fails = sorted({result.gateway for result in found.used if result.connects_nowhere})
     connects = sorted({result.gateway for result in found.used} - set(fails))
     if not found.used:
-        return "no gateway makes a TLS connection because of it" if found.targets else "it leads to no backend"
+        return "no gateway uses it for a TLS connection" if found.targets else "it has no backend"
     if fails and connects:
         return f"Gateway {', '.join(connects)} would connect, Gateway {', '.join(fails)} would fail"
     return "the gateway would fail" if fails else "the gateway would connect"
 
 
 def _counted(found: ProbeResult, tried: list[EndpointResult]) -> str:
-    """Says how many endpoints pass; of a gateway that would connect to some, how many fail."""
+    """Counts the endpoints that pass; if a gateway would connect to some, those that fail."""
     bad = sum(not each.passes for each in tried)
     if bad and found.used and not any(result.connects_nowhere for result in found.used):
         return f", but {bad} of {len(tried)} tried endpoints {'fails' if bad == 1 else 'fail'}"

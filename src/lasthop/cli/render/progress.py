@@ -18,7 +18,7 @@ LOG_INTERVAL: Final = 5.0
 
 
 class ProgressLine:
-    """Shows the current step and its progress in one line of a terminal; elsewhere nothing."""
+    """Shows the current step and its progress in one line of a terminal; prints nothing elsewhere."""
 
     def __init__(self) -> None:
         self.shown = terminal.moves(sys.stderr)
@@ -58,7 +58,7 @@ class FolderProgress:
         self._next_log = 0.0
 
     def __call__(self, read: int, files: int) -> None:
-        """Called for each file, and by the thread that reads them."""
+        """Runs for each file, in the thread that reads them."""
         now = time.monotonic()
         if now - self._begun < QUIET:
             return

@@ -44,7 +44,7 @@ class Report(msgspec.Struct, frozen=True):
         return f"{found} in {self.where}; {count(self.objects, 'object')}"
 
     def of_namespace(self, namespace: str) -> Report:
-        """Keeps findings of this namespace and of cluster-scoped objects; empty: all."""
+        """Selects findings of this namespace and of cluster-scoped objects; empty: all."""
         if not namespace:
             return self
 
@@ -64,7 +64,7 @@ def count(number: int, what: str) -> str:
 
 
 def placed(finding: Finding, locate: Callable[[Key, str], tuple[str, int] | None], otherwise: str) -> Finding:
-    """Adds file and line, which the engine does not know."""
+    """Adds file and line; the engine has neither."""
     if finding.file:
         return finding
     file, line = (finding.object and locate(finding.object, finding.field)) or (otherwise, 1)
@@ -115,7 +115,7 @@ def _place(finding: Finding) -> str:
 
 
 def _follow(finding: Finding, cause: Finding) -> str:
-    """Returns a consequence in one line; its cause is printed above it."""
+    """Returns a consequence in one line, below its cause."""
     known = entry_of(finding.reason)
     if finding.object is None:
         return with_remedy(known.effect, "" if finding.remedy == known.remedy else finding.remedy)
@@ -175,7 +175,7 @@ def _escaped(value: str, more: str = "") -> str:
 
 
 def in_workspace(file: str) -> str:
-    """Returns the path from the repository's root, without which an annotation is not shown at its line."""
+    """Returns the path from the repository's root, which GitHub needs to show an annotation at its line."""
     root = os.environ.get("GITHUB_WORKSPACE") or os.getcwd()
     relative = os.path.relpath(os.path.abspath(file), root)
     return file if relative.startswith("..") else relative

@@ -1,4 +1,4 @@
-"""Requests of the access log as lines: JSON for programs; for people one line each, and what repeats itself is counted."""
+"""Renders requests of the access log as lines: JSON for programs; for people one line each, with repetitions counted."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lasthop.edge.proxy.entry import AccessLogEntry, document
 from lasthop.engine.plan.upstream import Hop
 
 WINDOW: Final = 10.0
-"""Seconds in which the same failure is counted and not printed again."""
+"""Seconds during which repetitions of a failure are counted instead of printed."""
 MOST: Final = 200
-"""Failures that are counted separately at a time; all others are counted together."""
+"""Maximum of failures with separate counts; the others share one count."""
 PATH: Final = 80
-"""Characters of a path that are shown."""
+"""Maximum characters of a displayed path."""
 
 
 class RequestLines(Protocol):
@@ -29,7 +29,7 @@ class RequestLines(Protocol):
 
     @property
     def deadline(self) -> float | None:
-        """When `due` may return a count."""
+        """Returns the time at which `due` may return a count."""
         ...
 
 
@@ -44,7 +44,7 @@ class JsonLines:
 
 
 class TextLines:
-    """Prints a failure when it happens first; as long as it goes on, every `WINDOW` how often it has happened since."""
+    """Prints the first occurrence of a failure, then every `WINDOW` seconds the number of further ones."""
 
     def __init__(self, *, colours: bool = False) -> None:
         self._colours = colours

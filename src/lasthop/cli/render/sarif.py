@@ -27,7 +27,7 @@ class SarifRule(NamedTuple):
     help: str
     level: str
     severity: str
-    """As GitHub reads it: 0 to 10."""
+    """Severity for GitHub, 0 to 10."""
 
 
 RULES: Final = {
@@ -43,7 +43,7 @@ RULES: Final = {
         "warning",
         "7.0",
     ),
-    "failing-closed": SarifRule("A backend cannot be reached", "Fix what the message names.", "error", "3.0"),
+    "failing-closed": SarifRule("A backend cannot be reached", "Fix the problem in the message.", "error", "3.0"),
     "pinned-only": SarifRule(
         "A backend is verified by hash only", "Pin the whole certificate to verify its names and dates too.", "note", "2.0"
     ),
@@ -59,7 +59,7 @@ RULES: Final = {
     ),
     EXPIRING: SarifRule("A certificate expires", "Renew it, and add the new one beside the old one first.", "warning", "5.0"),
 }
-"""A verified hop is not a result."""
+"""A verified hop yields no result."""
 
 
 def sarif(report: AuditReport) -> str:
@@ -75,7 +75,7 @@ def document(
     incomplete: Iterable[str],
     header: Mapping[str, str] | None = None,
 ) -> str:
-    """Returns a whole document; `incomplete`: why there may be more results than these."""
+    """Returns a complete document; `incomplete`: reasons why results may be missing."""
     lines = tuple(incomplete)
     run = {
         "tool": {
@@ -129,7 +129,7 @@ def _of_certificate(found: CertificateReport, now: float) -> dict[str, Any]:
 def result(
     rules: Mapping[str, SarifRule], rule: str, level: str, message: str, where: str, file: str, line: int
 ) -> dict[str, Any]:
-    """Returns a result; `where` is what it is about, and together with the rule its identity."""
+    """Returns a result; its subject `where` and its rule identify it."""
     location: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": where, "kind": "resource"}]}
     if file:
         location["physicalLocation"] = {"artifactLocation": _artifact(file), "region": {"startLine": max(1, line)}}

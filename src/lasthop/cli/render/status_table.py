@@ -1,4 +1,4 @@
-"""The status table: what is not ready first, each cause once, as wide as the terminal."""
+"""Renders the status table: objects that are not ready first, each cause once, as wide as the terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lasthop.engine.outputs.status.summary import NO_STATUS, observed
 COLOURS: Final = {"True": "green", "False": "red", "Unknown": "yellow", "Gone": "yellow"}
 WIDE: Final = ("CLASS", "ADDRESS", "PORTS", "HOSTNAMES", "AGE")
 NARROWEST: Final = 24
-"""The minimum width of WHY; a narrower terminal wraps the lines itself."""
+"""Minimum width of WHY; a narrower terminal wraps the lines itself."""
 GAP: Final = "  "
 _ORDER: Final = {"False": 0, "Unknown": 1}
 _SERVICE: Final = "service/"
@@ -30,11 +30,11 @@ class Row(NamedTuple):
     ready: str
     why: str
     brief: str = ""
-    """WHY where there is no room for all of it; empty: it is cut."""
+    """A shorter WHY for narrow terminals; empty: cut the full one."""
     wide: tuple[str, ...] = ("", "", "", "", "")
     """CLASS, ADDRESS, PORTS, HOSTNAMES, AGE."""
     because: tuple[str, ...] = ()
-    """The other objects that cause it."""
+    """Other objects that are the cause."""
 
 
 def row(document: Json) -> Row:
@@ -48,7 +48,7 @@ def row(document: Json) -> Row:
 
 
 def failing_services(rows: Iterable[Row]) -> dict[str, str]:
-    """Returns the Services for which these are not ready, and why. A Service has no status of its own to say it."""
+    """Returns the Services because of which these objects are not ready, with reasons. A Service has no status for them."""
     found: dict[str, str] = {}
     for each in rows:
         for name in each.because:
@@ -58,8 +58,8 @@ def failing_services(rows: Iterable[Row]) -> dict[str, str]:
 
 
 def arranged(rows: Iterable[Row]) -> list[Row]:
-    """Returns what is not ready first, causes before what follows from them. Where other rows or the lines of Services say
-    why, WHY names these."""
+    """Sorts objects that are not ready first, causes before consequences. If other rows or lines of Services have the reason,
+    WHY refers to those."""
     known = list(rows)
     bad = {each.name for each in known if each.ready in _ORDER}
     return sorted((_pointing(each, bad) for each in known), key=lambda each: (_ORDER.get(each.ready, 2), bool(each.because)))
@@ -78,7 +78,7 @@ def _pointing(row: Row, bad: Collection[str]) -> Row:
 
 
 def noted(row: Row, document: Json) -> Row:
-    """Returns the row with what has happened, where nothing is wrong."""
+    """Returns the row with its observation, if it has no problem."""
     return row._replace(why=observed(document)) if row.ready == "True" and not row.why else row
 
 
@@ -106,7 +106,7 @@ def age(created: str, now: float) -> str:
     except ValueError:
         return ""
     if since < _FIRST:
-        return ""  # a file that says nothing about it
+        return ""  # a file without a creationTimestamp
     seconds = int(now - since)
     if seconds < 120:
         return f"{max(0, seconds)}s"

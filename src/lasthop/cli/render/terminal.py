@@ -12,7 +12,7 @@ import click
 from lasthop.base.text.printable import printable
 
 PIPED = 100_000
-"""A width that never breaks a line: programs read lines."""
+"""A width that never breaks a line, because programs read lines."""
 
 
 def note(line: str) -> None:
@@ -30,8 +30,8 @@ def note_once(line: str) -> None:
 
 
 def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
-    """Wraps a text to the terminal's width; `first` and `rest` begin its lines. Commands and paths are never broken: they are
-    there to be copied."""
+    """Wraps a text to the terminal's width; `first` and `rest` begin its lines. Never breaks commands and paths, so that users
+    can copy them."""
     import textwrap
 
     if text and text == text.strip() and text.isprintable() and len(first) + len(text) <= width():
@@ -53,7 +53,7 @@ def width() -> int:
 
 
 def table(headline: Sequence[str], rows: Sequence[Sequence[str]], *, headers: bool = True) -> str:
-    """Returns a headline and rows as kubectl prints them; an empty cell is a dash."""
+    """Formats a header and rows like kubectl; an empty cell is a dash."""
     cells = [[printable(cell) or "-" for cell in row] for row in rows]
     shown = [list(headline), *cells] if headers else cells
     widths = [max((len(row[n]) for row in shown), default=0) for n in range(len(headline))]

@@ -1,4 +1,4 @@
-"""The tables of `lasthop top`."""
+"""Renders the tables of `lasthop top`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def route_lines(report: Json) -> list[TableLine]:
 
 
 def backend_lines(report: Json, now: float) -> list[TableLine]:
-    """Returns one for each Gateway and port: protocols of the same backend are shown as one."""
+    """Returns a line for each Gateway and port; protocols of the same backend share it."""
     return [_backend(each, now) for each in _joined(report["hops"])]
 
 
@@ -65,7 +65,7 @@ def _joined(hops: Iterable[Json]) -> list[Json]:
 
 
 def _one(several: list[Json]) -> Json:
-    """Sums the protocols of a hop. The figures of latency are those of the protocol that has most requests."""
+    """Sums the protocols of a hop. Latency is that of the protocol with the most requests."""
     most = max(several, key=lambda hop: hop["figures"]["per_second"])
     worst = next((hop for hop in several if hop["health"] in BAD), most)
     figures = {name: sum(hop["figures"][name] for hop in several) for name in ("per_second", "errors_per_second", "active")}
@@ -94,7 +94,7 @@ def _latency(seconds: float | None) -> str:
 
 
 def text(report: Json, now: float, width: int = 0, height: int = 0) -> str:
-    """Returns the tables: whole, or as much of them as a terminal of this size shows, with its colours."""
+    """Returns the tables: complete, or cut to the size of the terminal, with its colours."""
     tables = (("ROUTE", (), route_lines(report)), ("BACKEND", ("HANDSHAKES", "STATE"), backend_lines(report, now)))
     room = max(3, (height - 8) // 2) if height else None
     return "\n\n".join("\n".join(_table(title, more, lines, width, room)) for title, more, lines in tables)
@@ -118,6 +118,6 @@ def _table(title: str, more: tuple[str, ...], lines: list[TableLine], width: int
 
 
 def _name(line: TableLine, width: int) -> str:
-    """Returns the name, cut if necessary: it shares with STATE what the figures leave of a line."""
+    """Returns the name, cut if necessary: it shares the rest of the line with STATE."""
     most = max(16, (width - OTHERS) // (2 if line.more else 1)) if width else len(line.name)
     return line.name if len(line.name) <= most else f"{line.name[: most - 1]}…"

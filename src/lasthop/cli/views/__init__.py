@@ -1,1 +1,1 @@
-"""What a command looks at: a folder, a running gateway or a cluster, each as a `View`."""
+"""The sources of commands, a folder, a running gateway or a cluster, each as a `View`."""

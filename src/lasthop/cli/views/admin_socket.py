@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TIMEOUT: Final = 10.0
 PROBE_TIMEOUT: Final = 120.0
-"""Seconds for a gateway to try backends that may not answer."""
+"""Timeout of a request for which the gateway connects to backends that may not answer."""
 MISDIRECTED: Final = 421
-"""A gateway's answer to a request for an address that other gateways may share; it names the one to use."""
+"""Status of a gateway's answer to a request at an address that other gateways may share; the body names the right address."""
 POLL: Final = 0.5
 """Seconds between two polls of `follow`."""
 
@@ -42,7 +42,7 @@ class AdminSocketView:
     def __init__(self, path: unix_http.Endpoint, namespace: str = "") -> None:
         self._path, self.namespace = path, namespace
         self._known = isinstance(path, Path)
-        """Whether a gateway is known to listen there: any program may have an address from the command line."""
+        """Whether a gateway certainly listens there: any program may have an address from the command line."""
 
     @property
     def address(self) -> str:
@@ -71,12 +71,12 @@ class AdminSocketView:
             raise click.ClickException(body.decode(errors="replace").strip() or f"the gateway answers {status}")
         try:
             return json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self._stranger() from None
 
     def _stranger(self) -> click.ClickException:
         return click.ClickException(
-            f"what answers on {self.address} is not the admin address of a gateway; lasthop ps lists those of this machine"
+            f"{self.address} is not the admin address of a gateway; lasthop ps lists those of this machine"
         )
 
     async def origin(self) -> str:
@@ -111,7 +111,7 @@ class AdminSocketView:
         return [_read(each, Finding) for each in found]
 
     def broken_objects(self, findings: list[Finding]) -> dict[Key, str]:
-        from lasthop.edge.sources.files.broken_objects import broken_objects
+        from lasthop.edge.sources.files.report import broken_objects
 
         return broken_objects(findings)
 

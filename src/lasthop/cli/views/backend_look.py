@@ -1,7 +1,7 @@
-"""Tries the backends of a command line before anything is written or run, and finds the command that would work.
+"""Connects to the backends of a command line before anything is written or run, and finds a command that works.
 
-A backend is tried as by `lasthop probe`, with the objects that would be written. Proposals are tried too: each command
-shown to the user has made a verified handshake, unless it needs a file that only the user has.
+It probes a backend like `lasthop probe`, with the objects that would be written, and probes its proposals too: each proposed
+command has completed a verified handshake, unless it needs a file that only the user has.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from lasthop.edge.probe.result import CLIENT_CERTIFICATE, Check, CheckOutcome, E
 from lasthop.engine.resolve.trust.certificates import BadCertificate, parse_bundle
 
 FIXES: Final = 6
-"""Options that one backend may need at once."""
+"""Maximum options that it adds for one backend."""
 CA_FILES: Final = ("*.pem", "*.crt", "*.cer")
 CA_PLACES: Final = (".local/share/mkcert/rootCA.pem", ".local/share/caddy/pki/authorities/local/root.crt")
-"""Files below the home directory, of tools that make a CA for this machine."""
+"""CA files below the home directory, from tools that create a CA for this machine."""
 MAX_FILES, MAX_SIZE = 100, 256 * 1024
 ASK: Final = "FILE"
 
@@ -46,9 +46,9 @@ class Proposal(NamedTuple):
 class Looked(NamedTuple):
     backend: Backend
     starter: Starter | None
-    """The objects to write; None: they would not work."""
+    """The objects to write; None: they do not work."""
     checks: tuple[Check, ...]
-    """Those that fail; if none does, those that warn."""
+    """The failed checks; without any, those with warnings."""
     certificate: CertificateInfo | None = None
     proposals: tuple[Proposal, ...] = ()
     learned: bool = False
@@ -61,7 +61,7 @@ def look(backends: Sequence[Backend]) -> list[Looked]:
 
 
 def _names(backends: Sequence[Backend]) -> Iterator[str]:
-    """Yields a name for each backend's objects, from its host and path."""
+    """Yields a name for the objects of each backend, from its host and path."""
     from lasthop.cli.render.pin_set import default_name
 
     taken: set[str] = set()
@@ -111,7 +111,7 @@ def _look_plaintext(backend: Backend, name: str, shown: BackendLook) -> Looked:
         return _failed(backend, "it speaks TLS on this port", proposal)
     if not backend.plaintext:
         what = "http:// is plaintext: neither encrypted nor verified"
-        return _failed(backend, what, _as_plaintext(backend), remedy="If that is meant, say so.", name="plaintext")
+        return _failed(backend, what, _as_plaintext(backend), remedy="If you want that, add --plaintext.", name="plaintext")
     warnings = {
         Speaks.UNREACHABLE: (_not_there(shown),),
         Speaks.OTHER: (Check("http", CheckOutcome.WARN, "it does not speak HTTP/1.1 on this port", "Requests will fail."),),
@@ -120,18 +120,19 @@ def _look_plaintext(backend: Backend, name: str, shown: BackendLook) -> Looked:
 
 
 def _not_there(shown: BackendLook) -> Check:
-    return Check("connect", CheckOutcome.WARN, shown.problem, "Requests are answered with 503 until it is there.")
+    return Check("connect", CheckOutcome.WARN, shown.problem, "Requests get 503 until it is there.")
 
 
 def _unreachable(backend: Backend, name: str, shown: BackendLook) -> Looked:
-    """Goes on if all is known that its certificate would tell: backends may start later than their gateway."""
+    """Continues if the options contain everything that the certificate would show: backends may start after their gateway."""
     hostname = backend.hostname or ("" if is_ip(backend.host) else backend.host)
     if hostname and (backend.ca or backend.pin):
         return Looked(backend, starter(backend, name, shown.address, hostname), (_not_there(shown),))
     missing = [] if backend.ca or backend.pin else [f"--ca {ASK} (or --ca {SYSTEM}, for a public CA)"]
     missing += [] if hostname else ["--hostname NAME"]
     remedy = (
-        f"Start it and run the same command again. To begin without it, say how to verify it: add {' and '.join(missing)}."
+        "Start it, or correct the URL, and run the same command again. "
+        f"To start Lasthop first, add the options that verify it: {' and '.join(missing)}."
     )
     return _failed(backend, shown.problem, remedy=remedy)
 
@@ -140,9 +141,9 @@ def _no_certificate(backend: Backend, known: str, shown: BackendLook) -> Looked:
     asked = f"for the name {known}" if known else "for a client that sends no name"
     what = f"it shows no certificate {asked} ({shown.problem})"
     if known and shown.speaks is Speaks.CLOSED:
-        return _failed(backend, what, remedy="Is it the port for https? The log of the backend may say more.", name="tls")
+        return _failed(backend, what, remedy="Is it the port for https? The backend's log may show the reason.", name="tls")
     example = msgspec.structs.replace(backend, hostname=ASK.replace("FILE", "NAME"))
-    return _failed(backend, what, Proposal(example, "with the name that the backend serves, which is sent as SNI"), name="sni")
+    return _failed(backend, what, Proposal(example, "with the backend's name, which is sent as SNI"), name="sni")
 
 
 # --- a backend that shows a certificate ------------------------------------------------------------------------------
@@ -164,7 +165,7 @@ def _look_tls(backend: Backend, name: str, known: str, shown: BackendLook) -> Lo
         return Looked(backend, None, fails, leaf, tuple(_proposals(backend, name, shown)))
     if not (known or backend.pin or found.certain):
         named = msgspec.structs.replace(backend, hostname=hostname)
-        what = f"{backend.host} is an address, and its certificate is for {', '.join(leaf.names)}: which name is meant?"
+        what = f"{backend.host} is an address, and its certificate is for {', '.join(leaf.names)}: choose a name."
         return Looked(
             backend, None, (Check("names", CheckOutcome.FAIL, what),), leaf, (Proposal(named, "verifies this name"),)
         )
@@ -182,7 +183,7 @@ def _by_options(check: Check) -> Check:
 
 
 def _try(backend: Backend, name: str, address: str, hostname: str) -> EndpointResult:
-    """Makes the handshake of a gateway that has the objects for this backend."""
+    """Performs the handshake that a gateway with the objects of this backend would."""
     made = starter(backend, name, address, hostname)
     with tempfile.TemporaryDirectory(prefix="lasthop-") as folder:
         Path(folder, "objects.yaml").write_text(manifest(Listen("127.0.0.1", 8080), [made]))
@@ -193,12 +194,25 @@ def _try(backend: Backend, name: str, address: str, hostname: str) -> EndpointRe
     for target in result.targets:
         if target.refused or not target.endpoints:
             return EndpointResult("", (Check("policy", CheckOutcome.FAIL, target.refused or target.unused),))
-        return next((each for each in target.endpoints if not each.passes), target.endpoints[0])
-    return EndpointResult("", (Check("policy", CheckOutcome.FAIL, "; ".join(problems) or "it leads to no backend"),))
+        return _of_all(target.endpoints)
+    return EndpointResult("", (Check("policy", CheckOutcome.FAIL, "; ".join(problems) or "it has no backend"),))
+
+
+def _of_all(endpoints: Sequence[EndpointResult]) -> EndpointResult:
+    """Returns the result for a name with several addresses: every one that answers must pass, and one of them must answer."""
+    silent = [each for each in endpoints if each.checks[0].state is CheckOutcome.FAIL]
+    answering = [each for each in endpoints if each not in silent] or silent
+    shown = next((each for each in answering if not each.passes), answering[0])
+    if not (shown.passes and silent):
+        return shown
+    passed_over = "Requests go to its other addresses, and to this one as soon as it is there."
+    warned = (msgspec.structs.replace(each.checks[0], state=CheckOutcome.WARN, remedy=passed_over) for each in silent)
+    return msgspec.structs.replace(shown, checks=(*shown.checks, *warned))
 
 
 def _proposals(backend: Backend, name: str, shown: BackendLook) -> Iterator[Proposal]:
-    """Yields command lines that work, the strictest first: with the CA if its file is near; else by the certificate's hash."""
+    """Yields working command lines, the strictest first: with the CA if its file is found, otherwise with the certificate's
+    hash."""
     leaf = shown.leaf
     assert leaf is not None
     found = [_fixed(backend, name, shown, ())]
@@ -207,22 +221,31 @@ def _proposals(backend: Backend, name: str, shown: BackendLook) -> Iterator[Prop
         found = [next(filter(None, known), None)]
         pinned = msgspec.structs.replace(backend, ca=(), pin=(leaf.sha256,), hostname=backend.hostname)
         found.append(_fixed(pinned, name, shown, ()))
-        unknown = not (leaf.self_signed or backend.ca) and is_valid(leaf, time.time())
-        if found[0] is None and found[1] and unknown:
+        if found[0] is None and found[1] and _lacks_ca(backend, shown.chain):
             asked = msgspec.structs.replace(found[1].backend, pin=(), ca=(ASK,))
             found[0] = Proposal(asked, f"with the certificate of {shown.chain[-1].issuer} as PEM file, from its owner")
     yield from (each for each in found if each)
 
 
+def _lacks_ca(backend: Backend, chain: Sequence[CertificateInfo]) -> bool:
+    """Returns whether the certificate is what a client can verify, and its CA is not among those given."""
+    leaf, given = chain[0], _cas(backend)
+    if leaf.self_signed or not (
+        is_valid(leaf, time.time()) and (backend.hostname or name_to_verify(backend.host, leaf).value)
+    ):
+        return False
+    return not given or chain[-1].issuer not in _ca_subjects(given.encode())
+
+
 def _fixed(backend: Backend, name: str, shown: BackendLook, ca: tuple[str, ...]) -> Proposal | None:
-    """Returns the backend with options with which it works, and what they mean; None: there are none."""
+    """Returns the backend with options that work, and their meaning; None: nothing works."""
     leaf = shown.leaf
     assert leaf is not None
     current, why = msgspec.structs.replace(backend, ca=ca or backend.ca), []
     if ca:
         why.append(f"{ca[0]} has issued it")
     if backend.pin == (leaf.sha256,):
-        why.append("trusts this certificate alone, whatever its names and dates")
+        why.append("trusts only this certificate, regardless of its names and dates")
     for _ in range(FIXES):
         learned = name_to_verify(backend.host, leaf)
         hostname = current.hostname or learned.value or (sni_without_name(backend.host, leaf) if current.pin else "")
@@ -259,7 +282,8 @@ def _with_fix(backend: Backend, failing: Check, leaf: CertificateInfo) -> tuple[
 
 
 def _ca_files(chain: Sequence[CertificateInfo]) -> Iterator[str]:
-    """Yields files near by with a certificate that could have issued the chain. They are proposed, never used."""
+    """Yields files in usual places with a certificate that could have issued the chain. Lasthop proposes them and never uses
+    them."""
     top = chain[-1]
     if chain[0].self_signed and not chain[0].ca:
         return
@@ -267,17 +291,23 @@ def _ca_files(chain: Sequence[CertificateInfo]) -> Iterator[str]:
     home = (Path.home() / place for place in CA_PLACES)
     for number, path in enumerate((*here, *home)):
         with contextlib.suppress(OSError, BadCertificate):
-            if number < MAX_FILES and path.is_file() and path.stat().st_size <= MAX_SIZE:
-                subjects = {anchor.subject for anchor in parse_bundle(path.read_bytes()).anchors if not anchor.leaf}
-                if subjects & {top.issuer.removeprefix("CN="), top.issuer, top.subject.removeprefix("CN="), top.subject}:
-                    yield str(path)
+            small = number < MAX_FILES and path.is_file() and path.stat().st_size <= MAX_SIZE
+            if small and {top.issuer, top.subject} & _ca_subjects(path.read_bytes()):
+                yield str(path)
+
+
+def _ca_subjects(pem: bytes) -> set[str]:
+    bundle = parse_bundle(pem)
+    certificates = parse.certificates(bundle.pem)
+    assert not isinstance(certificates, parse.Unreadable)
+    return {each.subject for each, anchor in zip(certificates, bundle.anchors, strict=True) if not anchor.leaf}
 
 
 # --- from options to objects -----------------------------------------------------------------------------------------
 
 
 def starter(backend: Backend, name: str, address: str, hostname: str) -> Starter:
-    """Returns what to write for a backend. Raises if one of its files cannot be used."""
+    """Returns the template values of a backend. Raises if one of its files is unusable."""
     certificate, key = _client(backend)
     by_name = not is_ip(backend.host) and backend.host != LOCALHOST
     return Starter(
@@ -348,7 +378,11 @@ def _pins(backend: Backend) -> str:
 def _pin_set(path: str) -> dict[str, Any]:
     import yaml
 
-    content = _read(path, "--pin")
+    try:
+        content = _read(path, "--pin")
+    except click.BadParameter as error:
+        message = f"{path} is neither a SHA-256 (64 hexadecimal digits, or 44 characters of base64) nor a readable file"
+        raise click.BadParameter(message, param_hint="--pin") from error
     try:
         documents = [each for each in yaml.safe_load_all(content) if isinstance(each, dict)]
     except (yaml.YAMLError, UnicodeDecodeError):
@@ -372,7 +406,7 @@ def _client(backend: Backend) -> tuple[str, str]:
 
 
 def _pem(text: str, label: str) -> str:
-    """Returns the blocks of one kind: certificate and key may be in one file."""
+    """Returns the blocks of one type: certificate and key may share a file."""
     import re
 
     return "\n".join(re.findall(rf"-----BEGIN (?:[A-Z]+ )?{label}-----.*?-----END (?:[A-Z]+ )?{label}-----", text, re.DOTALL))

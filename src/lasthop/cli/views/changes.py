@@ -1,5 +1,5 @@
-"""Finds the record of changes: of a folder in its state, of a gateway that runs by its admin socket, of a cluster in the
-ConfigMap that the controller writes."""
+"""Finds the record of changes: for a folder in the state directory, for a running gateway by its admin socket, for a cluster
+in the controller's ConfigMap."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Recorded(NamedTuple):
 
 
 def recorded(folder: Path | None, cluster: ClusterOptions, controller_namespace: str) -> Recorded:
-    """Returns the whole record. Raises if there is none."""
+    """Returns the whole record. Raises if it does not exist."""
     if folder and not cluster.named and not gateway_named():
         return _of_folder(folder)
     if socket := admin_socket(folder, cluster):
@@ -44,12 +44,12 @@ def _of_folder(folder: Path) -> Recorded:
     from lasthop.run.infra import memory
 
     if not folder.is_dir():
-        raise click.ClickException(f"there is no folder {folder}")
+        raise click.ClickException(f"folder {folder} does not exist")
     path = paths.of_folder(paths.state_root(), folder) / memory.FILE
     stored = memory.load(path)
     if stored is None:
         raise click.ClickException(
-            f"there is no record for {folder}: changes are recorded while a gateway runs on it, by the user who runs it"
+            f"{folder} has no record of changes: a gateway records them while it runs on the folder, for the user who runs it"
         )
     return Recorded(_readable(stored, str(path)), str(folder))
 
@@ -59,8 +59,7 @@ def _readable(stored: Memory | Damaged, place: str) -> Record:
 
     if not isinstance(stored, Memory):
         raise click.ClickException(
-            f"the record in {place} {stored.why}, so it is not known what has changed; a gateway that runs writes it again "
-            "from its memory"
+            f"the record in {place} {stored.why}, so the changes are unknown; a running gateway writes it again from memory"
         )
     return stored.record
 
@@ -76,7 +75,7 @@ async def of_cluster(client: Client, namespace: str) -> Record:
     except ApiError as error:
         if error.not_found:
             raise click.ClickException(
-                f"there is no ConfigMap {namespace}/{CONFIG_MAP}, which the controller writes; is it installed in another "
+                f"ConfigMap {namespace}/{CONFIG_MAP} of the controller does not exist; is Lasthop installed in another "
                 "namespace? Choose that with --controller-namespace"
             ) from None
         raise

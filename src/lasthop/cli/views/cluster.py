@@ -22,7 +22,7 @@ from lasthop.cli.views.changes import of_cluster
 from lasthop.cli.views.command_view import Size
 from lasthop.edge.kubernetes.client import Client
 from lasthop.edge.kubernetes.config import load
-from lasthop.edge.kubernetes.errors import ApiError, ConfigError
+from lasthop.edge.kubernetes.errors import UNTRUSTED, ApiError, ConfigError
 from lasthop.edge.kubernetes.objects import POLICY, read_object
 from lasthop.edge.probe.result import ProbeResult
 from lasthop.edge.sources.kubernetes.findings import install, not_served, unreadable_targets
@@ -52,8 +52,8 @@ INSTALL_CRDS: Final = (
 
 
 def run(options: ClusterOptions, work: Callable[[Client, str], Awaitable[T]]) -> T:
-    """Runs `work` with a client and the namespace that is meant (empty: all). Notes which cluster it is; raises errors in
-    words."""
+    """Runs `work` with a client and the selected namespace (empty: all). Prints the name of the cluster; converts exceptions
+    to CLI errors."""
     try:
         access = load(str(options.kubeconfig) if options.kubeconfig else None, options.context)
     except ConfigError as error:
@@ -73,17 +73,17 @@ def run(options: ClusterOptions, work: Callable[[Client, str], Awaitable[T]]) ->
 
 def explained(error: ApiError, cluster: str) -> tuple[str, str]:
     match error.status:
-        case 0 if "CERTIFICATE_VERIFY_FAILED" in error.message:
-            found = f"the certificate of the API server of {cluster} is not to be trusted: {error.message}"
-            return found, "is the certificate-authority of the kubeconfig that of this cluster?"
+        case 0 if error.reason == UNTRUSTED:
+            found = f"the certificate of the API server of {cluster} is not trusted: {error.message}"
+            return found, "does the kubeconfig have the certificate-authority of this cluster?"
         case 0:
             return f"the API server of {cluster} does not answer: {error.message}", "is it up, and is its address right?"
         case 401:
             return f"the API server refuses the credentials of {cluster}", "log in again, or choose another --context"
         case 403:
-            return f"{cluster} does not let you read this: {error.message}", "ask for permission to list it (RBAC)"
+            return f"{cluster} does not let you read this: {error.message}", "request permission to list it (RBAC)"
         case 404 if not error.reason:
-            return f"what answers at the address of {cluster} is no API server: {error}", "is the address right?"
+            return f"the server at the address of {cluster} is not an API server: {error}", "is the address right?"
         case _:
             return f"the API server of {cluster} answers {error}", "try again"
 
@@ -95,7 +95,7 @@ def require_crds(listed: dict[str, ListResult]) -> dict[str, ListResult]:
 
 
 def require_rights(listed: dict[str, ListResult]) -> dict[str, ListResult]:
-    """Raises if the user may list no kind of the Gateway API, because no findings would then mean nothing."""
+    """Raises if the user may list no kind of the Gateway API, because an empty list of findings would then prove nothing."""
     refusals = [each.refusal if not each.path else None for each in listed.values() if each.kind.group == GATEWAY_API]
     if refusals and refusals[0] is not None and all(refusals):
         raise refusals[0]
@@ -103,8 +103,8 @@ def require_rights(listed: dict[str, ListResult]) -> dict[str, ListResult]:
 
 
 class ClusterView(EngineView):
-    """Answers as the controller would, as if every Gateway had its proxies. Objects that the user may not list are not
-    reported as missing."""
+    """Answers like the controller, with every Gateway's proxies assumed healthy. It does not report objects as missing if the
+    user may not list them."""
 
     probe_notes = (
         "From this machine, with its system store; the proxy in the cluster has its own.",
@@ -129,7 +129,10 @@ class ClusterView(EngineView):
         self._client = client
         self._hidden = RBACVisibility(listed.values())
         place = f"namespace {namespace}" if namespace else CLUSTER
-        self.where, self.namespace = f"what you may list of {place}" if self._hidden.refusal_lines() else place, namespace
+        self.where, self.namespace = (
+            f"{place} (as far as you may list it)" if self._hidden.refusal_lines() else place,
+            namespace,
+        )
         self._source_findings: list[Finding] = []
         self._objects: list[Key] = []
         self._unseen: dict[Key, None] = {}
@@ -153,7 +156,7 @@ class ClusterView(EngineView):
             note_once(line)
 
     async def names(self, kind: str) -> Collection[tuple[str, str]]:
-        """Raises if there are none because the user may not list them."""
+        """Raises if the user may not list them."""
         found = await super().names(kind)
         if not found and (refusal := self._hidden.refusal(kind)):
             raise click.ClickException(refusal)
@@ -166,7 +169,7 @@ class ClusterView(EngineView):
         try:
             return await of_cluster(self._client, controller_namespace)
         except (click.ClickException, ApiError) as error:
-            note_once(f"It is not known since when hops are as they are, and who changed them: {error}")
+            note_once(f"Time and author of the hops' last changes are unknown: {error}")
             return None
 
     async def size(self) -> Size:
@@ -181,7 +184,7 @@ class ClusterView(EngineView):
         return [*self._source_findings, *(with_suggestion(finding, self.engine.store) for finding in resolved)]
 
     def _without_class(self, key: Key) -> Finding | None:
-        """Returns the finding for a Gateway whose class does not exist: controllers ignore it, `check` does not."""
+        """Returns the finding for a Gateway whose class does not exist, which controllers ignore."""
         found = self.engine.store.get(key)
         known = isinstance(found, Gateway) and self.engine.store.get(Key("GatewayClass", "", found.spec.gateway_class_name))
         return None if known else class_finding(self.engine.graph, key)
@@ -208,7 +211,7 @@ class ClusterView(EngineView):
         return [self._qualified(hop) for hop in await super().hops()]
 
     def _qualified(self, hop: HopReport) -> HopReport:
-        """Notes hops that may be plaintext or failing only because objects cannot be listed."""
+        """Marks hops that may appear as plaintext or failing only because the user may not list some objects."""
         plaintext = hop.in_effect is Strength.PLAINTEXT
         if not (self._hidden.may_hide(reasons.PLAINTEXT_BACKEND) if plaintext else self._hidden.hides(hop.missing)):
             return hop
@@ -235,6 +238,6 @@ class ClusterView(EngineView):
         return msgspec.structs.replace(found, targets=tuple(targets))
 
     def note_unseen(self) -> None:
-        """Names the objects that answers depend on and that the user may not read."""
+        """Prints the objects that the answers depend on and the user may not read."""
         if self._unseen:
-            note(f"Not visible with your permissions, so what depends on it may be wrong: {', '.join(map(str, self._unseen))}")
+            note(f"Not visible with your permissions, so dependent results may be wrong: {', '.join(map(str, self._unseen))}")

@@ -17,7 +17,7 @@ from lasthop.cli.views.cluster import require_crds
 from lasthop.edge.kubernetes.client import Client
 from lasthop.edge.kubernetes.errors import ApiError
 from lasthop.edge.kubernetes.objects import DecodedObject, read_object
-from lasthop.edge.sources.kubernetes.missing_targets import Services, services, with_problem
+from lasthop.edge.sources.kubernetes.findings import Services, services, with_problem
 from lasthop.edge.sources.kubernetes.reflector import Reflector
 from lasthop.edge.sources.kubernetes.snapshot import ListResult, look, plain
 from lasthop.edge.sources.kubernetes.visibility import RBACVisibility
@@ -34,7 +34,7 @@ class ClusterStatusView:
         self._changed = asyncio.Event()
         self._error = ""
         self._services: Services | None = None
-        """To find policies without a status entry."""
+        """Needed to find policies without a status entry."""
 
     async def namespaces(self) -> tuple[str, ...]:
         return ()
@@ -43,7 +43,7 @@ class ClusterStatusView:
         return ()
 
     async def objects(self, *kinds: str) -> list[Json]:
-        """Lists them at the first call; afterwards returns them as they were last followed."""
+        """Lists the objects at the first call; afterwards returns the state that `follow` maintains."""
         if not self._listed:
             self._listed = await self._list(kinds)
             for each in self._listed:
@@ -56,7 +56,7 @@ class ClusterStatusView:
         return [{**document, "ready": summary(document, owners)._asdict()} for document in documents]
 
     async def _list(self, named: Collection[str]) -> list[ListResult]:
-        """Lists objects of some kinds, or of all that have a status; and GatewayClasses, which name the controller."""
+        """Lists objects of some kinds, or of all kinds with a status; and GatewayClasses, which name the controller."""
         found = require_crds(await look(self._client, _kinds(named), self._namespace, beyond=False))
         refused = {each.kind.kind: each.refusal for each in found.values() if each.refusal is not None}
         if missed := [refusal for kind, refusal in refused.items() if kind in named or len(refused) == len(found)]:

@@ -1,4 +1,4 @@
-"""Finds the view that a command's arguments name, and queries it: a command is a target, a query and a renderer."""
+"""Selects the view for a command's arguments and queries it. A command consists of a target, a query and a renderer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 class Size(NamedTuple):
     objects: int
     files: int | None = None
-    """None: they do not come from files."""
+    """None: the objects do not come from files."""
 
 
 class View(Protocol):
@@ -33,18 +33,18 @@ class View(Protocol):
     where: str
     """The source of the answers: a path, `the running gateway`, `the cluster`, `namespace shop`."""
     namespace: str
-    """What the answer is limited to; empty: everything."""
+    """The namespace that limits the answer; empty: all."""
     observes: bool
-    """Whether it has observations of connections."""
+    """Whether the view has observations of connections."""
 
     async def origin(self) -> str:
         """Returns `where` for a reader on another machine: an absolute path, or the address of an API server."""
 
     async def record(self, controller_namespace: str) -> Record | None:
-        """Returns the record of changes; None: there is none, or it cannot be read. Notes why."""
+        """Returns the record of changes; None: it is missing or unreadable. Prints the reason."""
 
     async def size(self) -> Size:
-        """Returns how much was looked at."""
+        """Returns how many objects were read."""
 
     def unseen(self, finding: Finding) -> Finding | None:
         """Returns the missing permission that may be the only reason for a finding."""
@@ -62,22 +62,22 @@ class View(Protocol):
         """Returns the objects in files that are not applied, as far as they parse, with the file as findings name it."""
 
     async def problems(self) -> tuple[str, ...]:
-        """Returns why answers may be incomplete, a line each: input that is not applied, or that cannot be read."""
+        """Returns the reasons why answers may be incomplete, one line each: unreadable input, or input that is not applied."""
 
     async def hidden(self) -> tuple[str, ...]:
-        """Returns why hops may be missing from the audit altogether, a line each."""
+        """Returns the reasons why hops may be missing from the audit, one line each."""
 
     async def audit(self) -> Audit:
-        """Returns how every backend that a route refers to is verified, and the certificates that will expire."""
+        """Returns the verification of every backend that a route refers to, and the certificates that expire soon."""
 
     async def explain(self, key: Key) -> Json | None:
-        """Returns what applies to an object and why not; None if it does not exist."""
+        """Returns which objects apply to an object, and why others do not; None if it does not exist."""
 
     async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:
-        """Returns what becomes of a request at each Gateway that has its port, or (`gateway`) at that one."""
+        """Returns the path of a request through each Gateway with its port, or only through `gateway`."""
 
     async def probe(self, key: Key, address: str) -> ProbeResult:
-        """Connects to the backends of a policy, Service, XBackend or route, or (`address`) to HOST:PORT in their place."""
+        """Connects to the backends of a policy, Service, XBackend or route; with `address`, to HOST:PORT instead."""
 
 
 class StatusView(Protocol):
@@ -85,7 +85,7 @@ class StatusView(Protocol):
 
     where: str
     home: str
-    """The namespace of names that are typed without one, if others are looked at as well; empty: any."""
+    """The namespace of names without one, if the view has several namespaces; empty: any."""
 
     async def namespaces(self) -> Collection[str]: ...
 
@@ -95,7 +95,7 @@ class StatusView(Protocol):
     async def problems(self) -> tuple[str, ...]: ...
 
     async def follow(self, changed: Callable[[], Awaitable[None]]) -> None:
-        """Calls `changed` whenever objects may have changed, until it is interrupted."""
+        """Calls `changed` after each possible change of objects, until it is interrupted."""
 
 
 def ask(
@@ -106,9 +106,9 @@ def ask(
     object_named: bool = False,
     files: Sequence[Path] = (),
 ) -> T:
-    """Asks the folder (or single `files`), the gateway that runs on this machine or the cluster, whichever is meant (see
-    `args/target.py`). Raises if the namespace does not exist, unless an object in it is named, whose absence is a better
-    message."""
+    """Queries the selected folder (or `files`), gateway on this machine or cluster (see
+    `args/target.py`). Raises if the namespace does not exist, unless the arguments name an object in it: then "not found" is
+    the better message."""
 
     async def ask_view(view: View, place: str) -> T:
         if cluster.namespace and not object_named:
@@ -143,7 +143,7 @@ def ask(
 
 
 def ask_status(folder: Path | None, cluster: ClusterOptions, question: Callable[[StatusView], Coroutine[Any, Any, T]]) -> T:
-    """Asks the gateway that runs on this machine (on `folder`, if that is given), or the cluster."""
+    """Queries the gateway that runs on this machine (on `folder`, if given), or the cluster."""
     if socket := admin_socket(folder, cluster):
         from lasthop.cli.views.admin_socket import AdminSocketView
 
@@ -155,7 +155,7 @@ def ask_status(folder: Path | None, cluster: ClusterOptions, question: Callable[
 
 
 def without_loop(question: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine that never waits: asyncio takes longer to import than a running gateway to answer."""
+    """Runs a coroutine that never waits, because importing asyncio takes longer than the gateway's answer."""
     try:
         question.send(None)
     except StopIteration as answer:

@@ -22,8 +22,8 @@ from lasthop.cli.views.admin_socket import AdminSocketView
 from lasthop.cli.views.command_view import Size
 from lasthop.cli.views.selection import Selection
 from lasthop.edge.probe.result import ProbeResult
-from lasthop.edge.sources.files.broken_objects import broken_objects
 from lasthop.edge.sources.files.folder import FilesError, scan
+from lasthop.edge.sources.files.report import broken_objects
 from lasthop.edge.sources.files.source import FilesSource
 from lasthop.edge.sources.source import Batch
 from lasthop.engine.dry_run import serve_all
@@ -43,11 +43,11 @@ SHOWN_KINDS: Final = 8
 
 
 class FolderView(EngineView):
-    """Answers as a first `lasthop run` would, which has no last good contents, on a host whose ports are free and with proxies
-    that acknowledge everything. Notes on standard error if a gateway that runs on the folder still applies an older text."""
+    """Answers like a first `lasthop run` without last good contents, with free ports and proxies that acknowledge everything.
+    Prints a note on standard error if a gateway on the folder still applies an older text."""
 
     def __init__(self, path: Path, namespace: str = "", chosen: Selection | None = None) -> None:
-        """`chosen` has the names of the files, if they come from elsewhere."""
+        """`chosen` has the names of the files if they come from other places."""
         self._chosen = chosen or Selection(path, str(path))
         source = FilesSource(path, allow_files=target.allowed_files())
         try:
@@ -73,7 +73,7 @@ class FolderView(EngineView):
             note_once(line)
 
     def _unreadable(self, batch: Batch) -> Iterator[NotCompared]:
-        """Yields what is not applied, and what may hold policies that have not been read, each file once."""
+        """Yields each file once that is not applied, or may contain policies that have not been read."""
         errors = [each for each in batch.findings if each.severity is Severity.ERROR]
         found = {each.file: f"{each.file}:{each.line} cannot be read" if each.file else str(each) for each in errors}
         for unknown in batch.unknown:
@@ -91,13 +91,13 @@ class FolderView(EngineView):
         return self.where if self._chosen.names else str(self.path.absolute())
 
     async def record(self, controller_namespace: str) -> None:
-        """Returns none: the texts may have changed since a gateway has read them."""
+        """Returns None: the files may have changed since a gateway read them."""
 
     async def size(self) -> Size:
         return Size(await self.count(self.namespace), self._files)
 
     async def namespaces(self) -> set[str]:
-        """Includes those of objects in files that are not applied."""
+        """Includes namespaces of objects in files that are not applied."""
         return {*await super().namespaces(), *(key.namespace for key in self._broken)}
 
     def broken_objects(self, findings: list[Finding]) -> dict[Key, str]:
@@ -107,12 +107,12 @@ class FolderView(EngineView):
         resolved = [with_suggestion(finding, self.engine.store) for finding in self._known(self.engine.findings())]
         found = [*self.source_findings, *(placed(finding, self.locate, self.where) for finding in resolved)]
         if not self.engine.store.keys("Gateway"):
-            message = "there is no Gateway, so nothing is served."
+            message = "no Gateway exists, so nothing is served."
             found.append(make_finding(None, reasons.NOTHING_SERVED, message, file=self.where, line=1))
         return found
 
     def _known(self, findings: Iterable[Finding]) -> Iterator[Finding]:
-        """Leaves out what only a cluster knows: which Pods a selector selects."""
+        """Omits findings that need a cluster: the Pods of a selector."""
         selecting = set()
         for finding in findings:
             key = finding.object
@@ -127,9 +127,6 @@ class FolderView(EngineView):
                 "endpoints are known to a cluster only, and lasthop run would need EndpointSlices"
             )
 
-    def unseen(self, finding: Finding) -> Finding | None:
-        return None
-
     def unknown(self) -> tuple[NotCompared, ...]:
         crashes = (NotCompared(f"Lasthop failed in {query_name(each)}") for each in self.engine.graph.crashes)
         return (*self._unread, *crashes)
@@ -138,9 +135,7 @@ class FolderView(EngineView):
         broken = any(finding.severity is Severity.ERROR for finding in self.source_findings)
         lines = (f"some of {self.path} is not applied; see: lasthop check {self.path}",) if broken else ()
         return (
-            lines
-            if await self.hops()
-            else (*lines, f"no route of {self.path} leads to a backend; see: lasthop check {self.path}")
+            lines if await self.hops() else (*lines, f"no route of {self.path} has a backend; see: lasthop check {self.path}")
         )
 
     async def explain(self, key: Key) -> Json | None:
@@ -156,7 +151,7 @@ class FolderView(EngineView):
         return await super().probe(key, address)
 
     def _warn(self) -> None:
-        """Warns that something is not applied: the answer may rest on it."""
+        """Warns about files that are not applied, because the answer may depend on them."""
         if self.source_findings:
             note_once(f"some of {self.path} is not applied; see: lasthop check {self.path}")
 
@@ -170,11 +165,11 @@ def _digest(path: Path) -> str:
 
 
 def _other_kinds(others: Counter[str]) -> Iterator[str]:
-    """Notes once which objects Lasthop does not read."""
+    """Prints once which kinds Lasthop does not read."""
     if others:
         listed = [f"{number} {kind}" for kind, number in sorted(others.items())]
         more = f" and {len(listed) - SHOWN_KINDS} more kinds" if len(listed) > SHOWN_KINDS else ""
-        yield f"Not read, as no gateway needs it: {', '.join(listed[:SHOWN_KINDS])}{more}"
+        yield f"Ignored, because no gateway needs them: {', '.join(listed[:SHOWN_KINDS])}{more}"
     if any(kind.startswith(("Kustomization (", "Component (")) for kind in others):
         yield "A kustomization is not applied; to check what it builds: kustomize build DIR | lasthop check -"
 
@@ -183,10 +178,10 @@ def _older_text(path: Path) -> Iterator[str]:
     try:
         refused = AdminSocketView(paths.running(path)).ask("/api/not-applied")
     except click.ClickException:
-        return  # none runs, or not for this user
+        return  # no gateway runs, or not for this user
     for each in refused:
         if each["since"]:
             yield (
                 f"the gateway that runs on {path} has an older text in force, of {each['since']}, because of "
-                f"{each['file']}:{each['line']}: {each['why']}; below is what a start without it would do"
+                f"{each['file']}:{each['line']}: {each['why']}; the output below shows a start without it"
             )

@@ -1,4 +1,4 @@
-"""The controller of a cluster that leads, asked through the API server and with the user's rights, as by a port-forward."""
+"""Queries the leading controller of a cluster, through the API server with the user's rights, like a port-forward."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ from lasthop.edge.sinks.kubernetes.status_updater import LEASE
 LABEL: Final = "app.kubernetes.io/name=lasthop-controller"
 PORT: Final = 19000
 KNOWN: Final = 2.0
-"""Seconds for which the leader is not looked up again."""
+"""Seconds for which the leader is cached."""
 TIMEOUT: Final = 10.0
-"""Seconds for an answer."""
+"""Timeout of a request, in seconds."""
 
 Ask = Callable[[str], Awaitable[Any]]
-"""Returns the JSON at a path of the admin API."""
+"""A function that returns the JSON at a path of the admin API."""
 
 
 def run(cluster: ClusterOptions, work: Callable[[Client], Awaitable[None]]) -> None:
-    """Runs `work` with a client until it ends, or Ctrl-C. Notes which cluster it is; raises errors in words."""
+    """Runs `work` with a client until it ends, or Ctrl-C. Prints the name of the cluster; converts exceptions to CLI
+    errors."""
 
     async def with_client() -> None:
         access = await asyncio.to_thread(load, str(cluster.kubeconfig) if cluster.kubeconfig else None, cluster.context)
@@ -49,7 +50,7 @@ def run(cluster: ClusterOptions, work: Callable[[Client], Awaitable[None]]) -> N
 
 @contextlib.asynccontextmanager
 async def asking(client: Client, namespace: str) -> AsyncIterator[Ask]:
-    """Yields what asks the controller that leads in this namespace, each time anew; it raises in words."""
+    """Yields a function that queries the current leader in this namespace; its errors are CLI errors."""
     leader, errors = Leader(client, namespace), list[ApiError]()
 
     def failed(error: ApiError) -> None:
@@ -71,7 +72,7 @@ async def asking(client: Client, namespace: str) -> AsyncIterator[Ask]:
         await leader.find()
     except ApiError as error:
         raise click.ClickException(in_words(error, namespace)) from None
-    # A connection for each question: the next one may go to another leader.
+    # One connection per query, because the next one may go to another leader.
     connector, timeout = aiohttp.TCPConnector(force_close=True), aiohttp.ClientTimeout(TIMEOUT)
     async with (
         forwarding(client, leader.find, failed) as port,
@@ -81,7 +82,7 @@ async def asking(client: Client, namespace: str) -> AsyncIterator[Ask]:
 
 
 class Leader:
-    """Finds the Pod of the controller that holds the Lease: the only one that knows what all proxies have seen."""
+    """Finds the controller's Pod that holds the Lease: only this one has the reports of all proxies."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
@@ -105,7 +106,7 @@ class Leader:
         return pod or await self._any_ready()
 
     async def _holder(self) -> str:
-        """Returns the name in the Lease; empty where it has none, or the user may not read it."""
+        """Returns the name in the Lease; empty if it has none, or the user may not read it."""
         path = path_of("coordination.k8s.io", "v1", "leases", self._namespace, LEASE)
         try:
             return str(nested(await self._client.get(path), "spec", "holderIdentity") or "")
@@ -115,7 +116,7 @@ class Leader:
             return ""
 
     async def _held_by(self, name: str) -> Json | None:
-        """Returns the Pod of that name; only the name where the user may not read Pods."""
+        """Returns the Pod with that name; only the name if the user may not read Pods."""
         try:
             return await self._client.get(path_of("", "v1", "pods", self._namespace, name))
         except ApiError as error:
@@ -150,7 +151,7 @@ def in_words(error: ApiError, namespace: str) -> str:
             return "the API server refuses your credentials; log in again, or choose another --context"
         case 403:
             return (
-                f"you may not forward ports of Pods in namespace {namespace}: {error.message}; ask for get and create on "
+                f"you may not forward ports of Pods in namespace {namespace}: {error.message}; request get and create on "
                 "pods/portforward there (RBAC)"
             )
         case 404 if error.reason != NOT_OPENED:

@@ -22,7 +22,7 @@ STDIN: Final = Path("-")
 GIT_SECONDS: Final = 60.0
 LOCAL: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 UNBORN: Final = "HEAD"
-"""Before the first commit it names none, and everything is new."""
+"""Before the first commit it refers to none, and everything is new."""
 
 
 class Selection(NamedTuple):
@@ -31,7 +31,7 @@ class Selection(NamedTuple):
     where: str
     """The name of the selection in messages."""
     names: Mapping[str, str] = {}
-    """How paths in the folder begin, and how they are shown instead."""
+    """The prefix of paths in the folder, and the prefix to display instead."""
 
     def shown(self, text: str) -> str:
         for path, name in self.names.items():
@@ -41,7 +41,7 @@ class Selection(NamedTuple):
 
 @contextlib.contextmanager
 def selected(folder: Path | None, files: Sequence[Path] = ()) -> Iterator[Selection]:
-    """Chooses a folder as it is; anything else is put together in a temporary one."""
+    """Returns a folder unchanged; assembles other files in a temporary folder."""
     chosen = list(dict.fromkeys([*([folder] if folder else []), *files]))
     for path in chosen:
         _require(path)
@@ -54,7 +54,7 @@ def selected(folder: Path | None, files: Sequence[Path] = ()) -> Iterator[Select
 
 
 def _put(path: Path, root: Path, number: int) -> Path:
-    """Puts a file into a folder: as a link, or what standard input or a pipe holds."""
+    """Puts a file into a folder: as a link, or as the content of standard input or a pipe."""
     place = root / f"{number:04}{'' if path.is_dir() else '.json' if path.suffix == '.json' else '.yaml'}"
     if path == STDIN:
         place.write_bytes(read_stdin(MAX_FILE + 1))
@@ -80,7 +80,7 @@ def _require(path: Path) -> None:
 
 @contextlib.contextmanager
 def at(reference: str, folder: Path) -> Iterator[Selection]:
-    """Chooses what to compare a folder with: a folder or file, or the same folder at a commit of git."""
+    """Selects the base of a comparison: a folder or file, or the same folder at a commit of git."""
     other = Path(reference)
     if reference and (other.exists() or other == STDIN):
         with selected(other) as chosen:
@@ -104,17 +104,17 @@ def at(reference: str, folder: Path) -> Iterator[Selection]:
 
 
 def _require_unborn(reference: str, folder: Path, root: Path) -> None:
-    """Raises unless a reference that names no commit is the branch of a repository before its first commit."""
+    """Raises if a reference is not a commit, except for a repository's branch before its first commit."""
     if reference == UNBORN and _git(root, "rev-parse", "--git-dir"):
         return
     if folder == STDIN:
-        raise click.ClickException(f"there is no folder {reference}, and standard input has no commits to compare with")
+        raise click.ClickException(f"folder {reference} does not exist, and standard input has no commits to compare with")
     raise click.ClickException(f"{reference!r} is neither a folder nor a commit of the repository that {folder} is in")
 
 
 def _unpacked(folder: Path, commit: str, place: Path) -> Path:
-    """Writes a folder as it was at a commit, and returns where. One that did not exist then was empty."""
-    # Run in a folder, git archives that folder. What its links lead to may be elsewhere in the repository.
+    """Writes a folder as of a commit, and returns its path. A folder that did not exist then is empty."""
+    # git archives the folder in which it runs. The targets of links may be elsewhere in the repository.
     if not _unpack(_git(folder, "archive", "--format=tar", commit), place / "folder"):
         return place / "folder"
     inside = _git(folder, "rev-parse", "--show-prefix").decode().strip()
@@ -124,8 +124,8 @@ def _unpacked(folder: Path, commit: str, place: Path) -> Path:
 
 
 def _unpack(archive: bytes, place: Path) -> bool:
-    """Writes files and the links that stay below `place`, and returns whether others were left out. By hand, because
-    `extractall` is safe only since Python 3.11.4, and raises for such links."""
+    """Writes files, and links that stay below `place`; returns whether it omitted others. It does not use `extractall`, which
+    is safe only since Python 3.11.4, and raises for such links."""
     place.mkdir(parents=True)
     if not archive:
         return False
@@ -136,13 +136,13 @@ def _unpack(archive: bytes, place: Path) -> bool:
             path.parent.mkdir(parents=True, exist_ok=True)
             content = opened.extractfile(member)
             path.write_bytes(content.read() if content else b"")
-    # Last, so that nothing is written through them.
+    # Links come last, so that no file is written through them.
     links = list(filter(tarfile.TarInfo.issym, members))
     return not all([_linked(place, member) for member in links])
 
 
 def _linked(place: Path, member: tarfile.TarInfo) -> bool:
-    """Makes a link unless it leads out of `place`."""
+    """Creates a link unless it leads out of `place`."""
     path = _below(place, member.name)
     end = os.path.normpath(os.path.join(path.parent, member.linkname))
     if os.path.isabs(member.linkname) or not Path(end).is_relative_to(place):
@@ -163,7 +163,7 @@ def _git(folder: Path, *args: str) -> bytes:
     """Returns the output; empty if git refuses."""
     try:
         command = ["git", "-C", str(folder), *args]
-        # Hooks of git have variables that name its files from where git was called.
+        # In git's hooks, these variables contain paths relative to the folder where git was called.
         env = {name: value for name, value in os.environ.items() if name not in LOCAL}
         ran = subprocess.run(command, capture_output=True, timeout=GIT_SECONDS, check=False, env=env)
     except FileNotFoundError:

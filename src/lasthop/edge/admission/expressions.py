@@ -3,8 +3,8 @@
     text ──tokens──> _Parser ──> a function of the variables: {"self": value} -> result
 
 Every rule of the CRDs that Lasthop ships is compiled and compared with Google's CEL by
-`tests/properties/test_expressions.py`. That library is not used here because it is 52 MB, a fifth of an installation. What
-no rule uses (arithmetic but `+`, maps, messages, types) is refused by `compiled`.
+`tests/properties/test_expressions.py`. That library is not used here because it is 52 MB, a fifth of an installation.
+`compiled` refuses the parts of CEL that no rule uses (arithmetic except `+`, maps, messages, types).
 
 An error is an exception. As in CEL, `false && error` is false and `true || error` is true, on either side, and `all` and
 `exists` treat their items likewise.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -27,7 +27,7 @@ from lasthop.base.api.names import is_dns_label, is_dns_subdomain, is_qualified_
 Expression = Callable[[Mapping[str, Any]], Any]
 """Of the variables."""
 ERRORS: Final = (ArithmeticError, LookupError, TypeError, ValueError)
-"""What an expression raises that cannot be evaluated."""
+"""An expression that cannot be evaluated."""
 
 
 def compiled(text: str) -> Expression:
@@ -43,9 +43,9 @@ def compiled(text: str) -> Expression:
 _UNITS: Final = {"h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1, "µs": 1}
 _PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|m|s|us|µs)")
 _DURATION: Final = re.compile(rf"[-+]?(?:0|(?:{_PART.pattern})+)")
-_TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[-+]\d\d:\d\d)")
+_TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):\d\d:\d\d(?:\.\d+)?(?:Z|[-+]\d\d:\d\d)")
 _SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-"""What Unicode calls white space; Python's `strip` takes more."""
+"""Unicode white space; Python's `strip` removes more."""
 _FORMATS: Final[dict[str, Callable[[str], bool]]] = {
     "dns1123Label": is_dns_label,
     "dns1123Subdomain": is_dns_subdomain,
@@ -79,7 +79,7 @@ def _duration(text: Any) -> timedelta:
 def _timestamp(text: Any) -> datetime:
     if not _TIMESTAMP.fullmatch(_text(text)):
         raise ValueError("not an RFC 3339 time")
-    return datetime.fromisoformat(text)
+    return datetime.fromisoformat(text).astimezone(UTC)  # from the year 1 to 9999 in UTC, as in CEL
 
 
 def is_format(name: str, text: Any) -> bool:
@@ -157,7 +157,7 @@ def _variable(name: str) -> Expression:
 
 
 def _decided(left: Expression, right: Expression, by: bool) -> Expression:
-    """Builds `||`, which is decided by a true side, or `&&`, by a false one, whatever becomes of the other side."""
+    """Builds `||`, which a true side decides, or `&&`, which a false side decides, even if the other side fails."""
 
     def decided(variables: Mapping[str, Any]) -> bool:
         try:

@@ -114,7 +114,8 @@ def embedded_policy(document: Any) -> Path | None:
         path, value = below.pop()
         if path and isinstance(value, dict) and _looks_like_policy(value):
             return path
-        if isinstance(value, str) and _writes_policy(value):
+        texts = (value,) if isinstance(value, str) else value if isinstance(value, dict) else ()
+        if any(map(_writes_policy, texts)):
             return path
         below += [((*path, key), child) for key, child in _inside(value)]
     return None

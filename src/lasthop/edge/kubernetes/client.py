@@ -12,7 +12,16 @@ import msgspec
 
 from lasthop.base.api.documents import Json
 from lasthop.edge.kubernetes.config import Access
-from lasthop.edge.kubernetes.errors import NOT_OPENED, RESET, SILENT, UNREACHABLE, ApiError, ConfigError, from_status
+from lasthop.edge.kubernetes.errors import (
+    NOT_OPENED,
+    RESET,
+    SILENT,
+    UNREACHABLE,
+    UNTRUSTED,
+    ApiError,
+    ConfigError,
+    from_status,
+)
 
 CONNECT: Final = 5.0
 TIMEOUT: Final = 30.0
@@ -215,7 +224,8 @@ class Client:
         except TimeoutError as error:
             raise ApiError(0, SILENT, f"{self.access.url} did not respond in time") from error
         except aiohttp.ClientConnectorError as error:
-            raise ApiError(0, UNREACHABLE, f"{self.access.url}: {error.strerror or error.os_error}") from error
+            reason = UNTRUSTED if isinstance(error, aiohttp.ClientConnectorCertificateError) else UNREACHABLE
+            raise ApiError(0, reason, f"{self.access.url}: {error.strerror or error.os_error}") from error
         except (aiohttp.ClientError, OSError) as error:
             raise ApiError(0, RESET, f"{type(error).__name__} {error}".strip()) from error
 

@@ -45,6 +45,8 @@ class ApiError(Exception):
 
 
 UNREACHABLE = "Unreachable"
+UNTRUSTED = "Untrusted"
+"""The server's certificate does not verify."""
 SILENT = "Silent"
 RESET = "Reset"
 NOT_OPENED = "NotOpened"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -211,14 +211,10 @@ def _pair(user: User, folder: Path) -> tuple[bytes, bytes] | None:
 def _impersonation(user: User) -> Iterator[tuple[str, str]]:
     if not user.act_as and (user.as_uid or user.as_groups or user.as_user_extra):
         raise ConfigError("as-uid, as-groups and as-user-extra require `as`")
-    if user.act_as:
-        yield "Impersonate-User", user.act_as
-    if user.as_uid:
-        yield "Impersonate-Uid", user.as_uid
-    for group in user.as_groups or ():
-        yield "Impersonate-Group", group
-    for key, values in (user.as_user_extra or {}).items():
-        yield from ((f"Impersonate-Extra-{quote(key.lower(), safe='')}", value) for value in values)
+    extra = {f"Extra-{quote(key.lower(), safe='')}": values for key, values in (user.as_user_extra or {}).items()}
+    alone = {"User": filter(None, [user.act_as]), "Uid": filter(None, [user.as_uid])}
+    given: dict[str, Iterable[str]] = {**alone, "Group": user.as_groups or (), **extra}
+    yield from ((f"Impersonate-{name}", value) for name, values in given.items() for value in values)
 
 
 def _plugin_cluster_info(cluster: Cluster, ca: bytes | None) -> Json:

@@ -1,4 +1,4 @@
-"""Sums the reports of proxies into totals that never decrease, whichever proxies come and go. No I/O.
+"""Sums the reports of proxies into totals that never decrease when proxies disappear. No I/O.
 
 Prometheus counters must not decrease: a sum over the current proxies would fall when one of them goes, and Prometheus would
 read that as a restart.

@@ -64,7 +64,7 @@ def addresses(host: str, port: int) -> list[tuple[str, int]]:
         return [(host, port)]
     try:
         resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, UnicodeError):  # UnicodeError: a label is longer than 63 characters
         if host == "localhost":  # RFC 6761, 6.3: Envoy resolves it without /etc/hosts, the C library does not
             return [("127.0.0.1", port)]
         raise NoHandshake(f"{host} is not found in DNS") from None

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from lasthop.base.api.addresses import is_ip
+from lasthop.base.api.names import is_dns_subdomain
 from lasthop.base.pki.parse import bare_names
 from lasthop.edge.probe.certificate_view import CertificateInfo, describe
 from lasthop.edge.probe.checks import addresses
@@ -123,13 +124,15 @@ def name_to_verify(host: str, leaf: CertificateInfo) -> VerifiedName:
     """
     if not is_ip(host) and host != LOCALHOST:
         return VerifiedName(host)
-    names = bare_names(leaf.names, "DNS")
+    names = [name.lower() for name in bare_names(leaf.names, "DNS")]
     if host == LOCALHOST and LOCALHOST in names:
         return VerifiedName(LOCALHOST)
-    # A policy's hostname has no wildcard, so any name below the wildcard will do.
-    plain = [name for name in names if "*" not in name] or [name.replace("*", "backend", 1) for name in names]
+    # A policy's hostname has no wildcard, so any name below the wildcard will do. Anyone may have written the names, and the
+    # chosen one becomes part of the objects.
+    candidates = [name for name in names if "*" not in name] + [name.replace("*", "backend", 1) for name in names]
+    plain = [name for name in candidates if is_dns_subdomain(name) and not is_ip(name)]
     holds_address = is_ip(host) and any(_same_ip(name, host) for name in bare_names(leaf.names, "IP"))
-    return VerifiedName(plain[0].lower() if plain else "", holds_address or is_loopback(host))
+    return VerifiedName(plain[0] if plain else "", holds_address or is_loopback(host))
 
 
 def _same_ip(one: str, other: str) -> bool:
@@ -138,8 +141,6 @@ def _same_ip(one: str, other: str) -> bool:
 
 def sni_without_name(host: str, leaf: CertificateInfo) -> str:
     """Returns the SNI to send if no name is verified, because a policy requires one."""
-    from lasthop.base.api.names import is_dns_subdomain
-
     common = leaf.subject.removeprefix("CN=").lower()
     if is_dns_subdomain(common) and not is_ip(common):
         return common

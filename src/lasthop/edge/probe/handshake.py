@@ -294,8 +294,18 @@ def _connection(context: SSL.Context, server_name: str, seen: _Observer, *, veri
     connection.set_verify(SSL.VERIFY_PEER if verify else SSL.VERIFY_NONE, seen.verify)
     connection.set_connect_state()
     if server_name and not is_ip(server_name):
-        connection.set_tlsext_host_name(server_name.encode("idna"))
+        connection.set_tlsext_host_name(_sni(server_name))
     return connection
+
+
+def _sni(name: str) -> bytes:
+    """Encodes a name. Envoy sends a policy's hostname unchanged, so an ASCII name is not checked against IDNA's limits."""
+    if name.isascii():
+        return name.encode()
+    try:
+        return name.encode("idna")
+    except UnicodeError:
+        raise NoHandshake(f"{name} is not a DNS name", "correct --server-name") from None
 
 
 def _closes(plain: socket.socket, connection: SSL.Connection, seconds: float) -> bool:
@@ -322,7 +332,7 @@ def _connected(host: str, port: int, timeout: float) -> Iterator[socket.socket]:
     at = with_port(host, port)
     try:
         connection = socket.create_connection((host, port), timeout)
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):  # UnicodeError: a label is longer than 63 characters
         raise NoHandshake(f"{host} is not found in DNS", "correct the name, or give the address and --server-name") from None
     except TimeoutError:
         hint = "is the address right, and does a firewall let you through?"

@@ -28,7 +28,7 @@ class Check(msgspec.Struct, frozen=True):
     state: CheckOutcome
     found: str
     remedy: str = ""
-    """What to change after a failure or warning."""
+    """The remedy after a failure or warning."""
     option: tuple[str, str] | None = None
     """The policy's option and value with which the check would pass."""
 

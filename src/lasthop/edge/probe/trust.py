@@ -74,7 +74,7 @@ def _chain_remedy(chain: list[CertificateInfo], error: int) -> str:
 
 def _dates(chain: list[CertificateInfo], tls: BackendTLS, now: float) -> Check:
     waived = f"; waived by {tls.waiver.key}" if tls.waiver and tls.strength is Strength.WAIVED_EXPIRY else ""
-    # Beyond the leaf only what is needed counts, and that is for the handshake to say.
+    # Without a waiver, only the leaf counts: the handshake decides which other certificates it needs.
     for number, each in enumerate(chain if waived else chain[:1]):
         if is_valid(each, now):
             continue

@@ -123,7 +123,7 @@ class Admin:
         return {listener["name"]: _address(listener["local_address"]) for listener in body.get("listener_statuses", ())}
 
     async def fail_health_check(self) -> None:
-        """Makes Envoy ask clients to close their connections, with every HTTP response from now on."""
+        """Makes Envoy request, with every further HTTP response, that clients close their connections."""
         await self._ask("POST", "/healthcheck/fail")
 
     async def drain_listeners(self) -> None:

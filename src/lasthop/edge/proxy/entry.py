@@ -50,7 +50,7 @@ class AccessLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: float | None = None
     request_id: str | None = None
     upgrade: bool | None = None
-    """The request asked to upgrade to a WebSocket."""
+    """The request has an upgrade to a WebSocket."""
     quiet: bool = False
     """The entry is only observed, not printed."""
     stands_for: float = 1.0

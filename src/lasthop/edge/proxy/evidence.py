@@ -84,8 +84,8 @@ def parse_sample(line: bytes) -> Sample | None:
 
 
 def observed(outcome: ConnectionOutcome, *, upgrade: bool | None) -> tuple[ConnectionOutcome, ...]:
-    """Returns the evidence of a request about its hop, and about upgrades if it asked for one. A connection that the backend
-    closes after such a request is no evidence about other requests."""
+    """Returns the evidence of a request about its hop, and about upgrades for an upgrade request. A connection that the
+    backend closes after such a request is no evidence about other requests."""
     hop = outcome.hop.for_upgrades if upgrade else None
     if hop is None:
         return (outcome,)

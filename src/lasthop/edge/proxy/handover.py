@@ -14,7 +14,11 @@ from typing import Final
 
 import msgspec
 
+from lasthop.base import foreign_file
+
 FILE: Final = "left"
+LARGEST: Final = 4096
+"""Bytes."""
 DEFAULT_SECONDS: Final = 30
 """Seconds for which proxies keep serving without a Lasthop."""
 
@@ -38,8 +42,8 @@ def leave(run_dir: Path, seconds: float) -> Handover:
 def left(run_dir: Path) -> Handover | None:
     """Returns the pending handover, if any."""
     try:
-        return msgspec.json.decode((run_dir / FILE).read_bytes(), type=Handover)
-    except (OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(foreign_file.read(run_dir / FILE, LARGEST), type=Handover)
+    except (OSError, msgspec.MsgspecError, RecursionError):
         return None
 
 

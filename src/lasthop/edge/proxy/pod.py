@@ -21,11 +21,11 @@ from lasthop.edge.proxy import launch
 from lasthop.edge.proxy.access_log import AccessLogReader
 from lasthop.edge.proxy.admin import Admin, AdminUnavailable
 from lasthop.edge.proxy.binary import Envoy
-from lasthop.edge.proxy.cgroup import cpus
 from lasthop.edge.proxy.directory import ProxyDirectory
 from lasthop.edge.proxy.drain import drain_and_terminate
 from lasthop.edge.proxy.entry import AccessLogEntry, document
 from lasthop.edge.proxy.handle import EnvoyHandle
+from lasthop.edge.proxy.launch import cpus
 from lasthop.edge.proxy.observer import ProxyObserver
 from lasthop.edge.proxy.pod_settings import PodEnvironment
 from lasthop.edge.proxy.readiness import ReadinessServer

@@ -2,8 +2,8 @@
 
 Envoy sets SO_REUSEPORT, so both listen on each port, and the kernel deals connections out to both. A connection that waits in
 the queue of a socket that is closed is reset, and Linux moves it to another socket only if net.ipv4.tcp_migrate_req is set.
-Therefore the kernel is told before, by a filter on the group of sockets, to choose among those of the new Envoy alone: the
-queues of the old one run empty, and closing them loses nothing.
+Therefore a filter on the group of sockets first makes the kernel choose only sockets of the new Envoy. Then the queues of the
+old one drain, and closing them loses nothing.
 
 Why not Envoy's hot restart: docs/measurements.md#replacing-an-envoy.
 """

@@ -3,7 +3,7 @@
     proxy ──ProxyReport (mutual TLS; a certificate with its Gateway's UID)──> any replica ──> the replica that leads
 
 Reports are complete and repeated, like the reports of acknowledgements (`replicas.py`), so neither side keeps state about the
-other. A proxy can report only for the Gateway in its certificate, whatever the report contains.
+other. A proxy can report only for the Gateway in its certificate, regardless of the report's content.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MANY: Final = 1_000
 """Gateways and replicas whose budgets are remembered."""
 
 OnReport = Callable[[ProxyReport, bool], Generator[None, None, bool]]
-"""Processes a report in steps. The flag tells whether another replica forwarded it. Returns False if this replica does not
+"""Processes a report in steps. The flag is set if another replica forwarded it. Returns False if this replica does not
 accept reports."""
 OnExceeded = Callable[[Key, str], None]
 

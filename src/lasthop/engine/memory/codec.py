@@ -110,7 +110,7 @@ def _with_bases(known: PortMemory, bases: Sequence[Basis | None]) -> PortMemory:
 def decode(content: bytes) -> Memory | Damaged:
     try:
         stored = msgspec.json.decode(content, type=_Stored)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return Damaged(f"cannot be decoded: {error}")
     ports = {}
     for port in stored.ports:

@@ -8,7 +8,7 @@ so `Record.faults` detects a changed, removed, inserted or moved entry. An attac
 compute a new chain; only a head stored elsewhere, for example in the log, reveals that.
 
 The record is bounded, and no owner can displace another's entries. It drops the oldest entries of the owner with the most, and
-first those that neither weakened a hop nor added one that is not fully verified. The next entry lists the dropped ones
+first those that neither weakened a hop nor let one begin without full verification. The next entry lists the dropped ones
 (`Gap`), so that any other gap is a fault. Only from `Record.covered` on does the record prove that nothing changed."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -26,7 +26,7 @@ from lasthop.engine.memory.causes import EditCause, EditKind
 from lasthop.engine.plan.messages import limited
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.verdict import HopVerification
-from lasthop.engine.plan.verification_change import ChangeFact, VerificationChange
+from lasthop.engine.plan.verification_change import ChangeFact, ChangeKind, VerificationChange
 
 MAX_ENTRIES: Final = 1000
 MAX_GATEWAYS: Final = 64
@@ -40,6 +40,9 @@ MAX_NAMESPACES: Final = 1000
 SAME: Final = 120.0
 """Seconds within which two replicas may report the same change."""
 
+Time = Annotated[float, msgspec.Meta(ge=0, le=253_402_300_799)]
+"""Unix time up to the year 9999. A stored record with another one is damaged."""
+
 BEGAN: Final = "Began"
 """The effect of the entry that starts a record."""
 INCIDENT: Final = "Incident"
@@ -47,6 +50,8 @@ INCIDENT: Final = "Incident"
 NEW: Final = "New"
 NEW_REDUCED: Final = "NewReduced"
 """A new hop that connects without full verification."""
+OPENED_REDUCED: Final = "OpenedReduced"
+"""A hop that failed closed and now connects without full verification, which was not required before either."""
 REMOVED: Final = "Removed"
 RECORD: Final = "-"
 """The owner of entries about the record itself."""
@@ -98,13 +103,13 @@ class Gap(msgspec.Struct, frozen=True):
 
     missing: tuple[tuple[int, int], ...]
     """Their numbers, as ranges with both ends."""
-    until: dict[str, float]
+    until: dict[str, Time]
     """Time of the latest dropped entry by namespace of the backend or Gateway."""
 
 
 class Entry(msgspec.Struct, frozen=True):
-    at: float
-    """Unix time of the detection."""
+    at: Time
+    """Of the detection."""
     kind: str
     """Of the backend."""
     backend: str
@@ -122,7 +127,7 @@ class Entry(msgspec.Struct, frozen=True):
     gateways: tuple[str, ...] = ()
     """The Gateways at which it changed."""
     effect: str = ""
-    """A `ChangeKind`, NEW, NEW_REDUCED or REMOVED; for entries about the record itself, BEGAN or INCIDENT."""
+    """A `ChangeKind`, NEW, NEW_REDUCED, OPENED_REDUCED or REMOVED; for entries about the record itself, BEGAN or INCIDENT."""
     facts: tuple[RecordedFact, ...] = ()
     causes: tuple[RecordedCause, ...] = ()
     """The objects whose edit caused the change. Empty if it happened while Lasthop was not running, or without an edit."""
@@ -142,6 +147,11 @@ class Entry(msgspec.Struct, frozen=True):
     @property
     def is_change(self) -> bool:
         return self.effect not in (BEGAN, INCIDENT)
+
+    @property
+    def begins_reduced(self) -> bool:
+        """Whether a hop begins to connect without full verification, though it was never stronger."""
+        return self.effect in (NEW_REDUCED, OPENED_REDUCED)
 
     @property
     def address(self) -> str:
@@ -216,10 +226,10 @@ def entry_of(edit: Edit, now: float, who: Callable[[Key], str] = lambda key: "")
 def _effect(edit: Edit) -> str:
     if edit.after is None:
         return REMOVED
+    reduced = not edit.after.refused and edit.after.strength < Strength.VERIFIED
     if edit.before is None:
-        reduced = not edit.after.refused and edit.after.strength < Strength.VERIFIED
         return NEW_REDUCED if reduced else NEW
-    return str(edit.change.kind)
+    return OPENED_REDUCED if reduced and edit.change.kind is ChangeKind.OPENED else str(edit.change.kind)
 
 
 def _cause(cause: EditCause, who: Callable[[Key], str]) -> RecordedCause:
@@ -270,14 +280,22 @@ class Record(msgspec.Struct, frozen=True):
         dropped = until.values() if not namespace else [until[scope] for scope in (namespace, ALL) if scope in until]
         return max(self.since, *dropped) if dropped else self.since
 
+    def entries_since(self, start: float, namespace: str = ALL) -> Iterator[Entry]:
+        """Yields the entries of a namespace (empty: all) from a time on, in the order of the chain. An entry that follows one
+        from that time counts, whatever its own time is, because a clock may have been set back."""
+        latest = -math.inf
+        for entry in self.entries:
+            latest = max(latest, entry.at)
+            if latest >= start and (not namespace or not entry.is_change or namespace in entry.namespaces):
+                yield entry
+
     def last_changes(self) -> dict[RecordedHop, Entry]:
         """Returns the last change of each hop in the order of the chain, because a clock may have been set back. Hops whose
         later changes may have been dropped are left out."""
         last = {
             RecordedHop(gateway, entry.kind, entry.backend, entry.port): entry
             for entry in self.entries
-            if entry.is_change
-            for gateway in entry.gateways
+            for gateway in entry.gateways  # entries about the record itself have none
         }
         dropped = self.gap.until
         return {
@@ -375,15 +393,11 @@ def _dropped(chain: Sequence[Entry], limit: int) -> set[int]:
     per_owner = share(counts, max(0, len(candidates) - excess))
     over = {owner: count - per_owner for owner, count in counts.items()}
     dropped: set[int] = set()
-    for entry in sorted(candidates, key=_reduces):
+    for entry in sorted(candidates, key=lambda entry: entry.weaker or entry.begins_reduced):
         if len(dropped) < excess and over[entry.owner] > 0:
             dropped.add(entry.number)
             over[entry.owner] -= 1
     return dropped
-
-
-def _reduces(entry: Entry) -> bool:
-    return entry.weaker or entry.effect == NEW_REDUCED
 
 
 def share(counts: Counter[str], limit: int) -> int:
@@ -460,11 +474,6 @@ def _with_gap(record: Record, until: Mapping[str, float]) -> Record:
     note = about_record(INCIDENT, "was merged with one that had dropped entries", last.at)
     stated = sealed(msgspec.structs.replace(note, gap=Gap(own.missing, latest)), last, record.head)
     return msgspec.structs.replace(record, entries=(*record.entries, stated), head=stated.hash)
-
-
-def since(changes: Iterable[Entry], start: float, namespace: str = ALL) -> tuple[Entry, ...]:
-    """Returns the entries of a namespace (empty: all) from a time on, the latest last."""
-    return tuple(entry for entry in changes if entry.at >= start and (not namespace or namespace in entry.namespaces))
 
 
 class ChangeRecord:

@@ -1,8 +1,9 @@
-"""Yields the listeners and routes of Gateways one by one, for the page's picture."""
+"""Yields the listeners and routes of Gateways one by one, for the page's picture, and the URLs of a Gateway."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 import msgspec
 
@@ -10,8 +11,9 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.plan.listener import ListenerPlan
 from lasthop.engine.resolve.gateways.gateways import gateway
+from lasthop.engine.resolve.gateways.ports import port_problem
 from lasthop.engine.resolve.policies.judgement import validation_of
-from lasthop.engine.resolve.routing.attachment import parents
+from lasthop.engine.resolve.routing.attachment import ATTACHED, parents
 from lasthop.engine.resolve.trust.certificates import KeyPair, key_pair
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.node import Crash
@@ -111,3 +113,36 @@ def deciding_objects(g: Graph, report: HopReport) -> list[Key]:
         for ref in validation.ca_certificate_refs if validation else ():
             keys.append(Key(ref.kind, "" if ref.kind == "ClusterTrustBundle" else owner.namespace, ref.name))
     return [key for key in dict.fromkeys((*keys, report.gateway)) if key.kind != "Secret"]
+
+
+SHOWN: Final = 3
+"""Limit of hostnames per listener."""
+_SCHEMES: Final = {"HTTP": ("http", 80), "HTTPS": ("https", 443)}
+_EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
+
+
+def served_urls(g: Graph, key: Key) -> Iterator[str]:
+    """Yields the URLs of a Gateway, for each hostname of a listener or for its address; `tcp://...` and the like for
+    streams."""
+    owner = gateway(g, key)
+    for listener in owner.listeners if owner and owner.accepted.status else ():
+        if not listener.served or port_problem(g, key, listener.port, listener.transport):
+            continue
+        scheme, usual = _SCHEMES.get(listener.protocol, (listener.protocol.lower(), 0))
+        port = "" if listener.port == usual else f":{listener.port}"
+        names = sorted(_hostnames(g, key, listener))
+        address = next((each for each in owner.addresses if each not in _EVERY_ADDRESS), "localhost") if owner else ""
+        for name in names[:SHOWN] or [f"[{address}]" if ":" in address else address]:
+            yield f"{scheme}://{name}{port}"
+        if len(names) > SHOWN:
+            yield f"and {len(names) - SHOWN} more hostnames of listener {listener.name}"
+
+
+def _hostnames(g: Graph, key: Key, listener: ListenerPlan) -> set[str]:
+    """Returns the hostnames of a listener's routes; empty if a route serves any hostname."""
+    found = set()
+    for route in ATTACHED.of(g, listener.owner, listener.name):
+        for parent in parents(g, route):
+            if parent.gateway == key:
+                found |= {name for table, name in parent.hosts if table == listener.table}
+    return set() if "" in found else found

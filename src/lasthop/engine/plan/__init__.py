@@ -1,2 +1,2 @@
-"""The plan: frozen values that say what every Gateway serves and how it connects to each backend. They refer to API objects by
-`Key` and know nothing of Envoy."""
+"""The plan: frozen values that describe what every Gateway serves and how it connects to each backend. They refer to API
+objects by `Key` and know nothing of Envoy."""

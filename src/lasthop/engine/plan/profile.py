@@ -102,7 +102,7 @@ class HttpRules(msgspec.Struct, frozen=True):
     rule for `/admin` protects nothing if `//admin` or `/%2fadmin` bypasses it and the backend treats them as equal."""
 
     escaped_slashes: str = "UnescapeAndRedirect"
-    """`%2F`, `%5C` in a path. Redirected, the client asks again with the path that is then matched; gRPC is refused."""
+    """`%2F`, `%5C` in a path. After the redirect, the client sends the path that is then matched; gRPC is refused."""
     merge_slashes: bool = True
     underscores_in_headers: str = "DropHeader"
     """A backend may take `X_User` for `X-User`. Dropped, as by nginx, and not refused: gRPC metadata may have such names."""

@@ -177,8 +177,8 @@ NOT_ALLOWED_BY_LISTENERS: Final = condition(
 UNSUPPORTED_VALUE: Final = condition(
     "UnsupportedValue",
     "`allowedListeners` of a Gateway has an invalid label selector, or none: no ListenerSet is allowed. A warning: "
-    "the kind is not served by this version; sessions that an XBackend or an XBackendTrafficPolicy asks for and a "
-    "rule cannot keep; `defaultScope` or `useDefaultGateways`, which have no effect",
+    "the kind is not served by this version; sessions of an XBackend or an XBackendTrafficPolicy that a rule cannot keep; "
+    "`defaultScope` or `useDefaultGateways`, which have no effect",
 )
 INCOMPATIBLE_FILTERS: Final = condition("IncompatibleFilters")
 BACKEND_NOT_FOUND: Final = condition(

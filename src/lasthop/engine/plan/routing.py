@@ -121,7 +121,8 @@ class Cors(msgspec.Struct, frozen=True):
 
 
 class ExternalAuth(msgspec.Struct, frozen=True):
-    """A server that authorizes each request before routing. Requests that it denies, or cannot be asked about, are refused."""
+    """A server that authorizes each request before routing. Requests that it denies, or for which it is unreachable, are
+    refused."""
 
     hop: Hop
     """Its protocol selects the API: gRPC over h2, otherwise HTTP."""

@@ -60,19 +60,22 @@ class ChangeFact(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         added, removed = (" and ".join(parts) for parts in (self.added, self.removed))
-        if both := SETS.get(self.subject):
+        if both := SETS.get((self.subject, self.kind)) or SETS.get((self.subject, None)):
             return ", ".join(text.format(part) for text, part in zip(both, (added, removed), strict=True) if part)
         if replaced := REPLACED.get(self.subject):
             return replaced.format(added, removed)
         return _one_sided(self.subject, added, removed)
 
 
-SETS: Final = {
-    Subject.CA: ("trusts {}", "no longer trusts {}"),
-    Subject.NAME: ("accepts the name {}", "no longer {}"),
-    Subject.PIN: ("accepts pin {}", "no longer pin {}"),
+SETS: Final[Mapping[tuple[Subject, ChangeKind | None], tuple[str, str]]] = {
+    (Subject.CA, None): ("trusts {}", "no longer trusts {}"),
+    (Subject.NAME, None): ("accepts the name {}", "no longer {}"),
+    (Subject.PIN, None): ("accepts pin {}", "no longer pin {}"),
+    # The first pin beside CAs is a further requirement, and so is the last one.
+    (Subject.PIN, ChangeKind.STRONGER): ("requires pin {}", "no longer accepts pin {}"),
+    (Subject.PIN, ChangeKind.WEAKER): ("accepts pin {}", "no longer requires pin {}"),
 }
-"""Texts for added and removed members of sets."""
+"""Texts for added and removed members of sets, by the effect of the change."""
 REPLACED: Final = {
     Subject.STRENGTH: "{}, no longer {}",
     Subject.TLS_VERSION: "TLS {}, no longer TLS {}",

@@ -55,7 +55,7 @@ def query(fn: Callable[[Graph, *Ts], T]) -> Query[*Ts, T]:
 
 
 class _Before:
-    """A source that tells whether a deadline is in the future."""
+    """A source for whether a deadline is in the future."""
 
     def current(self, g: Graph, id: NodeId, /) -> bool:
         return g.expects(id[1])

@@ -10,14 +10,14 @@ from lasthop.engine.memory.codec import Damaged, Encoder, Memory, decode
 
 FILE: Final = "verification.json"
 SHARE: Final = 1000
-"""Minimum pause between writes as a multiple of the encoding time. The file is written completely, so with thousands of ports
-less often, or edits would cost more with more ports ..."""
+"""Minimum pause between writes as a multiple of the CPU time of a write. The file is written completely, so with thousands of
+ports less often, or edits would cost more with more ports ..."""
 LONGEST_PAUSE: Final = 30.0
 """... but at least after these seconds."""
 
 
 def pause(interval: float, took: float) -> float:
-    """Returns the seconds until the next write, after one that took this long."""
+    """Returns the seconds until the next write, after one that took so much CPU time."""
     return max(interval, min(SHARE * took, LONGEST_PAUSE))
 
 
@@ -29,6 +29,17 @@ def load(path: Path) -> Memory | Damaged | None:
         return None
     except OSError as error:
         return Damaged(f"cannot be read: {error.strerror}")
+
+
+def set_aside(path: Path) -> str:
+    """Renames a file that cannot be decoded, because its entries are evidence. Returns a clause about it; empty if that
+    failed."""
+    damaged = path.with_suffix(".damaged")
+    try:
+        os.replace(path, damaged)
+    except OSError:
+        return ""
+    return f"it is kept as {damaged.name}"
 
 
 Stamp = tuple[int, int, int]

@@ -1,4 +1,4 @@
-"""Notifies systemd of the process's state (sd_notify), and asks whether a unit is being stopped or restarted."""
+"""Notifies systemd of the process's state (sd_notify), and queries whether a unit is being stopped or restarted."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def job(jobs: str, name: str) -> str:
 
 
 def is_stopped_for_good() -> bool:
-    """Returns whether systemd stops this unit without starting it again. SIGTERM alone does not tell; the manager's job does.
-    False if that is unknown."""
+    """Returns whether systemd stops this unit without starting it again. SIGTERM alone does not show that; the manager's job
+    does. False if that is unknown."""
     socket = os.environ.get("NOTIFY_SOCKET", "")
     try:
         name = unit(_CGROUP.read_text())

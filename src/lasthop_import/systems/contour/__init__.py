@@ -62,5 +62,6 @@ SYSTEM: Final = System(
     claims=_claims,
     restricting=frozenset((CONFIGURATION.kind, EXTENSION_SERVICE.kind)),
     other_groups=("contour.heptio.com",),
+    annotations=("projectcontour.io/", "contour.heptio.com/", "ingress.kubernetes.io/"),
     flags=(Flag("--contour-config", "The controller's contour.yaml.", "FILE", file=True),),
 )

@@ -154,6 +154,9 @@ class ProxyReader:
     def _clients(self, tls: FieldReader) -> ClientValidation:
         reader = tls.child("clientValidation")
         secret = secret_name(reader.text("caSecret") or "client-ca-todo", tls.namespace)
+        if "caSecret" not in reader:
+            text = f"names no CA; the listener is closed until Secret {secret} has a ca.crt"
+            reader.note(Category.TODO, "client-ca-missing", text, remedy="Create it.")
         optional = reader.boolean("optionalClientCertificate") or reader.boolean("skipClientCertValidation")
         reader.ignore("optionalClientCertificate", "skipClientCertValidation")
         if optional:

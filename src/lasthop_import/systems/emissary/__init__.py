@@ -51,6 +51,7 @@ SYSTEM: Final = System(
     read=read,
     claims=_claims,
     restricting=RESTRICTING,
+    annotations=("getambassador.io/",),
     flags=(
         Flag("--emissary-id", "The instance: AMBASSADOR_ID.", "ID", default="default"),
         Flag(f"--{OFFLOADED}", "A balancer in front ends TLS: route Hosts without a certificate on plaintext listeners."),

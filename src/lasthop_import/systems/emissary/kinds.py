@@ -11,6 +11,7 @@ from lasthop_import.documents import Document, texts
 from lasthop_import.inputs import Inputs
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
+from lasthop_import.unread import may_restrict
 
 GROUP, OLD_GROUP = "getambassador.io", "x.getambassador.io"
 GROUPS: Final = (GROUP, OLD_GROUP)
@@ -93,6 +94,9 @@ class EmissaryObjects:
                     config.access_control(each, "addresses of clients were compared; all clients are let in now")
                     continue
                 text = "a setting of the whole instance that is not carried over"
+                if may_restrict(each) and each != "allow_chunked_length":
+                    config.access_control(each, text)
+                    continue
                 severity = NoteSeverity.HIGH if each == "defaults" else None
                 config.note(Category.CANNOT, "module", text, each, severity=severity)
         return found

@@ -56,4 +56,5 @@ SYSTEM: Final = System(
     claims=_claims,
     restricting=frozenset(("SecurityPolicy", "ClientTrafficPolicy", *EXTENSIONS)),
     other_groups=("gateway.networking.x-k8s.io",),
+    annotations=("gateway.envoyproxy.io/",),
 )

@@ -12,8 +12,10 @@ from typing import Any
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import KINDS
 from lasthop_import.documents import Document, mappings
+from lasthop_import.ingresses import CLASS_UNKNOWN
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import ObjectName
+from lasthop_import.notes import Category, Note, SourceRef
 from lasthop_import.systems.envoy_gateway.kinds import CONTROLLER, GROUP, OWN, ROUTES
 
 
@@ -31,10 +33,17 @@ def own_classes(inputs: Inputs) -> dict[str, Json] | None:
         else:
             foreign.add(document.bare_name)
             inputs.skip(document, "other-class", f"its controller is {controller[:100]}")
-    if not foreign or found:
-        return found or _evident(inputs) or None
-    named = {str(each.spec.get("gatewayClassName")) for each in inputs.of(KINDS["Gateway"])}
-    return _evident(inputs) or {name: {} for name in named - foreign}
+    if found or (shown := _evident(inputs)):
+        return found or shown
+    named = {str(each.spec.get("gatewayClassName")) for each in inputs.of(KINDS["Gateway"])} - foreign
+    if len(named) == 1:
+        return {name: {} for name in named} if foreign else None
+    for document in inputs.of(KINDS["Gateway"]):
+        if document.spec.get("gatewayClassName") in named:
+            text = f"the input does not show which of the classes {', '.join(sorted(named))} are Envoy Gateway's; not imported"
+            note = Note(Category.TODO, CLASS_UNKNOWN, text, SourceRef(document), remedy="Add the GatewayClasses to the input.")
+            inputs.notes.append(note)
+    return {}
 
 
 def _evident(inputs: Inputs) -> dict[str, Json]:

@@ -84,7 +84,7 @@ class Copies:
         key = ObjectName(document.namespace, document.bare_name)
         if classes is not None and name not in classes:
             self._others.add(key)
-            self._inputs.skip(document, "other-class", f"its class {name[:100]} is not Envoy Gateway's")
+            self._inputs.skip(document, "other-class", f"its class {name[:100]} is not one that is imported")
             return
         spec["gatewayClassName"] = self._settings.gateway_class
         own = _take_parameters(spec)

@@ -59,5 +59,6 @@ SYSTEM: Final = System(
     read=read,
     claims=_claims,
     controllers=(CONTROLLER,),
+    annotations=("networking.gke.io/", "cloud.google.com/", "ingress.gcp.kubernetes.io/"),
     restricting=frozenset((BACKEND_CONFIG.kind, BACKEND_POLICY.kind, AUTHZ_POLICY.kind)),
 )

@@ -16,11 +16,13 @@ from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.rule_hops import unread_policy
 from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.gke.backend_tls import gateway_tls
-from lasthop_import.systems.gke.kinds import GATEWAY, GRANT, ROUTES
+from lasthop_import.systems.gke.kinds import GATEWAY, GRANT, ROUTES, internal_note
 from lasthop_import.systems.gke.policies import GKEPolicies
 from lasthop_import.values import duration
 
 PREFIX: Final = "gke-"
+INTERNAL_CLASSES: Final = ("rilb", "internal")
+"""Parts of the names of GatewayClasses whose load balancers are internal."""
 CERTIFICATE_MAP: Final = "networking.gke.io/certmap"
 TODO_CERTIFICATE: Final = "certificate-todo"
 
@@ -75,6 +77,8 @@ class _Copier:
     def _gateway(self, document: Document) -> None:
         reader = self._inputs.open(document)
         spec = dict(reader.mapping("spec"))
+        if set(INTERNAL_CLASSES) & set(str(spec["gatewayClassName"]).split("-")):
+            self._inputs.notes.append(internal_note(document))
         spec["gatewayClassName"] = self._settings.gateway_class
         if CERTIFICATE_MAP in document.annotations:
             reader.annotations().ignore(CERTIFICATE_MAP)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from lasthop_import.documents import Document
-from lasthop_import.ingresses import IngressObject, PathOf, ingresses_of, read_ingress
+from lasthop_import.ingresses import CLASS_UNKNOWN, IngressObject, PathOf, class_of, ingresses_of, read_ingress
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
     Certificate,
@@ -27,11 +27,12 @@ from lasthop_import.reader import FieldReader
 from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.gke.backend_configs import BackendConfig, BackendConfigs
 from lasthop_import.systems.gke.backend_tls import ingress_tls
-from lasthop_import.systems.gke.kinds import FRONTEND_CONFIG, MANAGED_CERTIFICATE
+from lasthop_import.systems.gke.kinds import FRONTEND_CONFIG, MANAGED_CERTIFICATE, internal_note
 from lasthop_import.values import https_redirect_rule
 
 CONTROLLER: Final = "k8s.io/ingress-gce"
-CLASSES: Final = ("gce", "gce-internal", "gce-regional-external")
+INTERNAL: Final = "gce-internal"
+CLASSES: Final = ("gce", INTERNAL, "gce-regional-external")
 PREFIXES: Final = ("ingress.gcp.kubernetes.io/", "networking.gke.io/", "kubernetes.io/ingress.allow-http")
 PRE_SHARED: Final = "ingress.gcp.kubernetes.io/pre-shared-cert"
 MANAGED: Final = ("networking.gke.io/managed-certificates", "networking.gke.io/v1beta1.ManagedCertificate")
@@ -62,8 +63,18 @@ CODES: Final = {
 def read_ingresses(inputs: Inputs, settings: ImportSettings) -> Imported:
     """Reads all Ingresses of the classes of GKE; one without a class is GKE's, too."""
     importer = _GKEIngressImporter(inputs, settings)
-    for document in ingresses_of(inputs, settings, CONTROLLER, known=(*CLASSES, "")):
-        importer.ingress(read_ingress(inputs, document))
+    documents = ingresses_of(inputs, settings, CONTROLLER, known=(*CLASSES, ""))
+    mixed = not settings.ingress_classes and len({class_of(each) == INTERNAL for each in documents}) > 1
+    for document in documents:
+        if class_of(document) != INTERNAL:
+            importer.ingress(read_ingress(inputs, document))
+        elif mixed:
+            text = f"its class is {INTERNAL}, and other Ingresses are public: on the same Gateway it would be public, too"
+            remedy = f"Import it on its own: --ingress-class {INTERNAL} --gateway internal."
+            inputs.notes.append(Note(Category.TODO, CLASS_UNKNOWN, text, SourceRef(document), remedy=remedy))
+        else:
+            inputs.notes.append(internal_note(document))
+            importer.ingress(read_ingress(inputs, document))
     return Imported(tuple(importer.listeners), tuple(importer.rules))
 
 

@@ -6,6 +6,8 @@ from typing import Final
 
 from lasthop.base.api.kinds import KINDS, Kind
 from lasthop.base.api.meta import Object
+from lasthop_import.documents import Document
+from lasthop_import.notes import Category, Note, SourceRef
 
 GROUP: Final = "networking.gke.io"
 CLOUD_GROUP: Final = "cloud.google.com"
@@ -38,3 +40,9 @@ OWN_KINDS: Final = (
     *OTHER_POLICIES,
 )
 GATEWAY_KINDS: Final = (GATEWAY, *ROUTES, TLS_POLICY, GRANT)
+
+
+def internal_note(document: Document) -> Note:
+    text = "its load balancer was internal: only clients of its networks reached it"
+    remedy = "Give the new Gateway an internal address, then accept this."
+    return Note(Category.LOOSENED, "internal-load-balancer", text, SourceRef(document), remedy=remedy)

@@ -10,6 +10,7 @@ from lasthop_import.documents import Document
 from lasthop_import.ingresses import FALSE, TRUE
 from lasthop_import.inputs import Inputs
 from lasthop_import.settings import ImportSettings
+from lasthop_import.unread import may_restrict
 
 CONFIG_MAP: Final = "ingress-nginx-controller"
 _READ: Final = (
@@ -39,6 +40,15 @@ _ACCESS: Final = (
     "server-snippet",
     "location-snippet",
 )
+_HARMLESS: Final = frozenset(
+    (
+        *("allow-snippet-annotations", "allow-backend-server-header", "disable-access-log", "access-log-path"),
+        *("access-log-params", "http-access-log-path", "stream-access-log-path", "enable-access-log-for-default-backend"),
+        *("proxy-real-ip-cidr", "enable-real-ip", "lua-shared-dicts", "server-tokens", "main-snippet"),
+        *("nginx-status-ipv4-whitelist", "nginx-status-ipv6-whitelist"),
+    )
+)
+"""Settings that restrict no request, in spite of their names."""
 
 
 class ControllerConfig(msgspec.Struct, frozen=True):
@@ -62,7 +72,7 @@ def read_config(inputs: Inputs, settings: ImportSettings) -> ControllerConfig:
     data = inputs.open(document).child("data")
     values = {key: data.text(key).strip() for key in _READ if key in data}
     for key in sorted(data.value):
-        if key in _ACCESS:
+        if key in _ACCESS or (may_restrict(key) and key not in _HARMLESS):
             data.access_control(key, "a setting of the whole controller that is not carried over")
         elif key not in _READ:
             data.cannot(key, "a setting of the whole controller that has no equivalent")

@@ -112,6 +112,10 @@ class _IngressImporter:
 
     def _secure(self, host: IngressHost, forced: bool) -> list[ImportedListener]:
         if host.secret is None and not forced:
+            if self._clients(host):
+                text = "verifies clients, but the host has no TLS, so no client was verified on port 80"
+                at = host.locations[0].ingress.annotations
+                at.note(Category.ACCESS_CONTROL, "client-validation-without-tls", text, "auth-tls-secret")
             return []
         namespace, secret, source = host.secret or ("", "", SourceRef(host.locations[0].ingress.document))
         certificate = (

@@ -27,7 +27,16 @@ from lasthop_import.systems.istio.destination_rules import read_rules
 from lasthop_import.systems.istio.destinations import read_destinations
 from lasthop_import.systems.istio.gateways import read_gateways
 from lasthop_import.systems.istio.hops import HopReader
-from lasthop_import.systems.istio.kinds import GROUPS, LOST, OUTSIDE_MESH, READ_KINDS, list_others, read_mesh
+from lasthop_import.systems.istio.kinds import (
+    GROUPS,
+    LOST,
+    OLD_GROUPS,
+    OLD_RESTRICTIONS,
+    OUTSIDE_MESH,
+    READ_KINDS,
+    list_others,
+    read_mesh,
+)
 from lasthop_import.systems.istio.virtual_services import VirtualServiceReader
 
 
@@ -56,11 +65,13 @@ def _claims(document: Document) -> bool:
 
 SYSTEM: Final = System(
     name="istio",
-    restricting=frozenset(LOST),
+    restricting=frozenset((*LOST, *OLD_RESTRICTIONS)),
+    other_groups=OLD_GROUPS,
     title="Istio (gateways, not sidecars)",
     kinds=READ_KINDS,
     read=read,
     claims=_claims,
+    annotations=("networking.istio.io/", "proxy.istio.io/"),
     flags=(
         Flag("--istio-version", "The version, as 1.20: before 1.21, SIMPLE without a CA verified nothing.", "VERSION"),
         Flag("--istio-namespace", "The root namespace of the mesh.", "NS", default="istio-system"),

@@ -51,6 +51,12 @@ LOST: Final = {
     "EnvoyFilter": "changes Envoy's configuration in any way, and is not carried over; it may restrict access",
     "WasmPlugin": "runs code for each request, and is not carried over; it may restrict access",
 }
+OLD_GROUPS: Final = ("authentication.istio.io", "rbac.istio.io", "config.istio.io")
+"""API groups before Istio 1.6."""
+OLD_RESTRICTIONS: Final = (
+    *("Policy", "MeshPolicy", "ServiceRole", "ServiceRoleBinding", "RbacConfig", "ClusterRbacConfig", "AuthorizationPolicy"),
+    *("rule", "handler", "instance", "QuotaSpec"),
+)
 
 
 def fqdn(host: str, namespace: str) -> str:

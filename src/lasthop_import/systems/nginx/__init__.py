@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from lasthop_import.documents import Document, mapping
-from lasthop_import.ingresses import ingresses_of
+from lasthop_import.ingresses import class_of, of_classes
 from lasthop_import.inputs import INGRESS, Inputs
 from lasthop_import.model import Imported
 from lasthop_import.notes import Category, Note, SourceRef
@@ -38,8 +38,10 @@ def _claims(document: Document) -> bool:
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     policies, named = PolicyBook(inputs), CustomListeners(inputs)
-    documents = ingresses_of(inputs, settings, CONTROLLER)
-    hosts = Hosts(inputs, settings, documents)
+    classed = [each for kind in OWN_KINDS for each in inputs.of(kind) if kind.kind != POLICY.kind and class_of(each)]
+    own = of_classes(inputs, settings, (*inputs.of(INGRESS), *classed), CONTROLLER)
+    documents = [each for each in own if each.kind == INGRESS.kind]
+    hosts = Hosts(inputs, own, documents)
     servers = VirtualServers(inputs, policies, named, hosts)
     servers.read()
     ingresses = Ingresses(inputs, policies, hosts)
@@ -67,5 +69,6 @@ SYSTEM: Final = System(
     read=read,
     claims=_claims,
     controllers=(CONTROLLER,),
+    annotations=OWN_PREFIXES,
     restricting=frozenset((POLICY.kind,)),
 )

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from lasthop_import.documents import Document, mappings, texts
+from lasthop_import.ingresses import class_of
 from lasthop_import.inputs import Inputs
-from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.nginx.kinds import TRANSPORT_SERVER, VIRTUAL_SERVER
 
 MERGEABLE: Final = "nginx.org/mergeable-ingress-type"
 
 
 class Hosts:
-    def __init__(self, inputs: Inputs, settings: ImportSettings, ingresses: list[Document]) -> None:
+    def __init__(self, inputs: Inputs, classed: Iterable[Document], ingresses: list[Document]) -> None:
+        """`classed`: objects whose class is one of the controller's."""
         self._inputs = inputs
-        self._classes = settings.ingress_classes
+        self._classed = frozenset(classed)
         self._owners: dict[str, Document] = {}
         own = [each for kind in (VIRTUAL_SERVER, TRANSPORT_SERVER) for each in inputs.of(kind) if self.is_ours(each)]
         own += [each for each in ingresses if each.annotations.get(MERGEABLE) != "minion"]
@@ -25,13 +27,11 @@ class Hosts:
 
     def is_ours(self, document: Document) -> bool:
         """Returns whether the object has one of the classes that are imported, or none, which means all."""
-        name = document.spec.get("ingressClassName")
-        return not name or not self._classes or "all" in self._classes or name in self._classes
+        return document in self._classed or not class_of(document)
 
     def serves(self, document: Document) -> bool:
         """Returns whether a VirtualServer or TransportServer is used; one that is not is listed."""
         if not self.is_ours(document):
-            self._inputs.skip(document, "other-class", "its ingressClassName is not one that is imported; see --ingress-class")
             return False
         for host in _hosts(document):
             owner = self._owners[host]

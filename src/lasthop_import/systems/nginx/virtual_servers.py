@@ -165,6 +165,9 @@ class VirtualServers:
         own = self._policies.together(references(route))
         if not route.value.get("policies") and place.inherited is not None:
             own = place.inherited
+        if own.clients:
+            text = "verifies clients in a route, which only a server can, so the controller did not do it"
+            route.note(Category.ACCESS_CONTROL, "client-validation-in-route", text, "policies")
         base = ImportedRule(
             source=route.source(),
             namespace=place.document.namespace,
@@ -233,6 +236,8 @@ def _common(spec: FieldReader) -> None:
     for key in ("http-snippets", "server-snippets"):
         spec.access_control(key, SNIPPETS)
     spec.access_control("dos", "protected against denial of service")
+    if spec.boolean("internalRoute"):
+        spec.access_control("internalRoute", "was served to Pods of the mesh only, not to clients outside")
     spec.cannot("externalDNS", "the controller wrote a record for external-dns; annotate the Gateway instead")
 
 

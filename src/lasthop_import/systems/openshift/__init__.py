@@ -39,4 +39,5 @@ SYSTEM: Final = System(
         ),
     ),
     controllers=(CONTROLLER,),
+    annotations=("haproxy.router.openshift.io/", "router.openshift.io/", INGRESS_PREFIX),
 )

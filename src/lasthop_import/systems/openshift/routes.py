@@ -73,6 +73,7 @@ def read_routes(inputs: Inputs, settings: ImportSettings) -> Iterator[RouteOf]:
             inputs.skip(document, "not-admitted", f"no router admitted it: {refusal}")
         else:
             yield _RouteReader(inputs, settings).route(document)
+    _note_routers(inputs)
     for document in _ingresses(inputs, settings):
         yield from _RouteReader(inputs, settings).ingress(document)
 
@@ -84,6 +85,15 @@ def _ingresses(inputs: Inputs, settings: ImportSettings) -> Iterator[Document]:
         else:
             text = f"it has no annotation {INGRESS_PREFIX}*; to import it all the same, name its class with --ingress-class"
             inputs.skip(document, "no-route", text)
+
+
+def _note_routers(inputs: Inputs) -> None:
+    """Lists routers that verify clients. Their objects are read from files only: not everybody may list them in a cluster."""
+    for document in inputs.documents:
+        if (document.group, document.kind) == ("operator.openshift.io", "IngressController") and "clientTLS" in document.spec:
+            text = "the router verified certificates of clients; no client needs one any more"
+            source = SourceRef(document, ("spec", "clientTLS"))
+            inputs.notes.append(Note(Category.ACCESS_CONTROL, "client-certificates", text, source, everywhere=True))
 
 
 def _not_admitted(document: Document) -> str:

@@ -66,6 +66,7 @@ SYSTEM: Final = System(
     claims=_claims,
     flags=FLAGS,
     controllers=(CONTROLLER,),
+    annotations=(f"{PREFIX}/", "ingress.kubernetes.io/"),
     restricting=frozenset(("AccessControlPolicy", "Middleware", "MiddlewareTCP", "TLSOption")),
     other_groups=("hub.traefik.io",),
 )

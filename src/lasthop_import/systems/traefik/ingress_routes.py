@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from lasthop_import.documents import Document
-from lasthop_import.ingresses import CLASS_ANNOTATION, class_of
+from lasthop_import.ingresses import CLASS_ANNOTATION, of_classes
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
 from lasthop_import.model import (
@@ -44,16 +44,9 @@ class TraefikContext(msgspec.Struct, frozen=True):
 
 
 def chosen(context: TraefikContext, kind: str) -> list[Document]:
-    """Returns the routes of a kind; with --ingress-class only those of the class."""
-    wanted = context.settings.ingress_classes
-    found = []
-    for document in context.objects.of(kind):
-        if wanted and "all" not in wanted and class_of(document) not in wanted:
-            name = class_of(document)
-            context.inputs.skip(document, "other-class", f"its class is {name}" if name else "it has no class")
-        else:
-            found.append(document)
-    return found
+    """Returns the routes of a kind that Traefik serves: without --ingress-class those of class traefik, or of none."""
+    documents = list(context.objects.of(kind))
+    return of_classes(context.inputs, context.settings, documents, known=("traefik", ""))
 
 
 def read_ingress_routes(context: TraefikContext) -> None:

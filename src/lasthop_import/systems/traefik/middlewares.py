@@ -124,6 +124,9 @@ class Middlewares:
 
     def _middleware(self, steps: Steps, reader: FieldReader, path: tuple[str, ...]) -> Steps:
         spec = reader.child("spec")
+        if len(spec.value) != 1:
+            refused = f"{reader.document.name} has {len(spec.value)} types instead of one, so Traefik refuses it"
+            steps = steps._replace(refused=steps.refused or refused)
         _note_lost(spec)
         for each in spec.child("chain").children("middlewares"):
             name, namespace = each.text("name"), each.text("namespace") or reader.namespace

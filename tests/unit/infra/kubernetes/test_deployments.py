@@ -110,7 +110,7 @@ async def test_a_lease_that_ran_out_while_frozen_forbids_every_write(world: Worl
         assert len(await world.settled()) == len(ALL)
 
 
-async def test_what_is_there_already_is_not_written_again_by_the_next_leader(world: World) -> None:
+async def test_the_next_leader_does_not_write_unchanged_statuses(world: World) -> None:
     world.want(gateway())
     async with world.leading():
         await world.settled()
@@ -149,7 +149,7 @@ async def test_a_gateway_that_goes_takes_everything_along_and_leaves_the_others_
     assert world.api.paths() == [f"shop/{kind}/lasthop-api{'-xds' * (kind == 'secrets')}" for kind in ALL]
 
 
-async def test_what_went_while_nobody_led_is_taken_away_later(world: World) -> None:
+async def test_statuses_of_objects_removed_without_a_leader_are_deleted_later(world: World) -> None:
     world.want(gateway(), gateway("api"))
     async with world.leading():
         await world.settled()
@@ -212,7 +212,7 @@ async def test_a_new_ca_reaches_every_proxy(world: World) -> None:
     assert base64.b64decode(world.api.named("lasthop-web-xds")["data"]["ca.crt"]) == world.authority.bundle
 
 
-async def test_what_somebody_has_deleted_comes_back(world: World) -> None:
+async def test_deleted_objects_are_created_again(world: World) -> None:
     world.want(gateway())
     async with world.leading():
         await world.settled()
@@ -222,7 +222,7 @@ async def test_what_somebody_has_deleted_comes_back(world: World) -> None:
         assert "APPLY shop/deployments/lasthop-web" in await world.settled()
 
 
-async def test_somebody_elses_object_of_the_same_name_is_left_alone(world: World) -> None:
+async def test_another_owners_object_of_the_same_name_stays_unchanged(world: World) -> None:
     path = "/api/v1/namespaces/shop/services/lasthop-web"
     theirs = {
         "kind": "Service",
@@ -239,7 +239,7 @@ async def test_somebody_elses_object_of_the_same_name_is_left_alone(world: World
     )
 
 
-async def test_a_refusal_is_told_and_the_rest_is_made_all_the_same(world: World) -> None:
+async def test_a_refusal_is_reported_and_all_other_parts_are_created(world: World) -> None:
     world.api.faults["/services/lasthop-web"] = ApiError(422, "Invalid", "spec.loadBalancerIP: not allowed")
     world.want(gateway())
     async with world.leading():

@@ -1,4 +1,4 @@
-"""What a Gateway gets: names, labels, rights, ports and addresses."""
+"""The manifests of a Gateway: names, labels, rights, ports and addresses."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def test_a_cluster_ip_service_has_nothing_of_a_load_balancers() -> None:
     assert not {"externalTrafficPolicy", "loadBalancerClass", "loadBalancerIP"} & service(of).keys()
 
 
-def test_each_address_that_is_asked_for_has_a_service_of_its_own() -> None:
+def test_each_requested_address_has_its_own_service() -> None:
     of = gateway(addresses=("192.0.2.7", "2001:db8::7"))
     specs = [d["spec"] for d in manifests(of, SITE) if d["kind"] == "Service"]
     assert [(s["loadBalancerIP"], s["ipFamilies"], s["ipFamilyPolicy"]) for s in specs] == [
@@ -265,7 +265,7 @@ def test_addresses_of_a_cluster_ip_service_are_its_own() -> None:
     assert found.addresses == (("IPAddress", "10.96.0.9"), ("IPAddress", "fd00::9"))
 
 
-def test_an_address_that_was_asked_for_and_not_given_is_missing() -> None:
+def test_an_address_that_was_requested_and_not_assigned_is_missing() -> None:
     of = gateway(addresses=("203.0.113.1", "192.0.2.7"))
     refused, given = (d["metadata"]["name"] for d in manifests(of, SITE) if d["kind"] == "Service")
     found = read_back(of, {refused: balanced({"ip": "192.0.2.99"}), given: balanced({"ip": "192.0.2.7"})})

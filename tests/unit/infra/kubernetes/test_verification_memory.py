@@ -1,4 +1,4 @@
-"""What is remembered of verification in a cluster: written by the leader alone, and never lost to another one's write."""
+"""The verification memory in a cluster: only the leader writes it, and no other write destroys it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_the_next_process_knows_what_the_last_one_wrote() -> None:
     assert api.writes == [f"POST {NAMESPACE}/configmaps/{CONFIG_MAP}"]
 
 
-async def test_what_is_new_is_written_before_the_end_by_the_leader_alone() -> None:
+async def test_only_the_leader_writes_new_entries_before_the_end() -> None:
     api = FakeApi()
     for leads in (False, True):
         replica = Replica(api, known(ports(1)), leads=leads)
@@ -125,7 +125,7 @@ async def test_a_write_that_another_one_has_overtaken_is_repeated() -> None:
     assert await times(api) == [1.0, 2000.0]
 
 
-async def test_what_it_has_written_is_not_read_again_unless_somebody_else_has_written_it() -> None:
+async def test_its_own_write_is_not_read_again_unless_another_process_wrote_since() -> None:
     class Counted(FakeApi):
         read = 0
 
@@ -242,7 +242,7 @@ async def test_replicas_take_turns_and_keep_one_chain() -> None:
     assert all(not each.losses for each in replicas)
 
 
-async def test_what_another_leader_has_written_is_no_loss() -> None:
+async def test_a_write_by_another_leader_is_not_a_loss() -> None:
     api = FakeApi()
     first, second = Replica(api, known({}, change(1.0))), Replica(api, known({}, change(1000.0)))
     await first.refresh()
@@ -254,7 +254,7 @@ async def test_what_another_leader_has_written_is_no_loss() -> None:
     assert await times(api) == [1.0, 1000.0, 2000.0]
 
 
-async def test_a_label_on_the_record_is_no_loss() -> None:
+async def test_a_label_on_the_record_is_not_a_loss() -> None:
     api = FakeApi()
     replica = Replica(api, known({}, change(1.0)))
     await replica.refresh()
@@ -265,7 +265,7 @@ async def test_a_label_on_the_record_is_no_loss() -> None:
     assert (await api.get(config_map(NAMESPACE)))["metadata"]["labels"] == {"team": "a"}
 
 
-async def test_a_record_that_is_damaged_at_the_start_is_told_once() -> None:
+async def test_a_record_that_is_damaged_at_the_start_is_reported_once() -> None:
     api = FakeApi()
     await Replica(api, known({}, change(1.0))).write()
     now = await api.get(config_map(NAMESPACE))
@@ -326,7 +326,7 @@ async def test_a_write_that_failed_is_made_up_for() -> None:
     assert len(api.writes) == 1
 
 
-async def test_without_the_right_to_read_it_the_controller_starts_and_says_so_once() -> None:
+async def test_without_the_right_to_read_it_the_controller_starts_and_logs_it_once() -> None:
     class Closed(FakeApi):
         async def get(self, path: str, params: object = None, *, accept: str = JSON) -> dict[str, object]:
             raise ApiError(403, "Forbidden", "configmaps is forbidden")
@@ -405,8 +405,17 @@ def test_a_bundle_that_many_ports_share_counts_and_is_stored_once() -> None:
     assert len(packed) < 40_000
 
 
-def test_what_is_none_of_ours_is_damaged_and_never_taken_for_an_empty_record() -> None:
+def test_foreign_content_counts_as_damaged_and_never_as_an_empty_record() -> None:
     assert content(None) is None
     for document in DAMAGED:
         assert isinstance(content(dict(document)), Damaged), document
     assert config_map("n").endswith(f"/namespaces/n/configmaps/{CONFIG_MAP}")
+
+
+def test_what_is_cached_follows_the_namespaces_whose_bases_are_left_out() -> None:
+    trusting = msgspec.structs.replace(VERIFIED, basis=Basis(cas=(TrustedCA("ca", "ab"),)))
+    memory = Memory({Port(Key("Service", namespace, "s"), 443): mk_port(trusting) for namespace in "ab"})
+    encode = codec.Encoder()
+    for bare in ((), ("a",), ("a", "b"), ("b",), ()):
+        assert encode(memory, bare) == codec.Encoder()(memory, bare)
+    assert len({encode(memory, bare) for bare in ((), ("a",), ("b",))}) == 3

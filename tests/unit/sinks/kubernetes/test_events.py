@@ -43,7 +43,7 @@ async def test_an_event_says_what_happened_to_whom(api: FakeApi) -> None:
     assert (class_["type"], class_["metadata"]["namespace"]) == ("Normal", "default")
 
 
-async def test_the_same_again_is_told_once_in_ten_minutes_as_a_series(api: FakeApi) -> None:
+async def test_repetitions_are_reported_once_in_ten_minutes_as_a_series(api: FakeApi) -> None:
     async with recording(api) as (recorder, clock):
         for _ in range(5):
             recorder.emit(ROUTE, "u", "Bad", "same")

@@ -1,4 +1,4 @@
-"""Our part of a status goes in; everything else stays where and as it was."""
+"""The merge adds our part of a status; all other parts stay unchanged and in place."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_features_of_a_class_are_replaced_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize(("field", "reference"), [("ancestors", "ancestorRef"), ("parents", "parentRef")])
-def test_what_was_seen_is_told_apart_from_the_rest_of_our_entries(field: str, reference: str) -> None:
+def test_observed_conditions_are_separate_from_our_other_entries(field: str, reference: str) -> None:
     accepted, failing = ({"type": type, "status": "False"} for type in ("Accepted", "BackendConnected"))
     ours = {reference: {"name": "g"}, "controllerName": CONTROLLER_NAME, "conditions": [accepted, failing]}
     theirs = {reference: {"name": "g"}, "controllerName": "example.com/other", "conditions": [failing]}

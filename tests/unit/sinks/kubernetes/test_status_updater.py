@@ -14,8 +14,7 @@ from lasthop.base.api.kinds import CONTROLLER_NAME
 from lasthop.base.api.meta import Key
 from lasthop.base.api.status import ConditionStatus, GatewayStatus
 from lasthop.edge.kubernetes.observed import ObservedStatus, ObservedStatuses
-from lasthop.edge.sinks.kubernetes.status_updater import SETTLING, StatusUpdater
-from lasthop.edge.sinks.kubernetes.transitions import Transition, transitions
+from lasthop.edge.sinks.kubernetes.status_updater import SETTLING, StatusUpdater, Transition, transitions
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, FindingChanges
 from tests.clock import Clock
@@ -94,7 +93,7 @@ async def test_a_new_leader_delays_only_what_it_may_not_have_heard_yet(api: Fake
         assert not updater.premature(key, up, standing("False", "Pending"))
 
 
-async def test_a_new_leader_does_not_take_back_what_proxies_have_seen_for_want_of_having_heard(api: FakeApi) -> None:
+async def test_a_new_leader_keeps_observations_until_proxies_report_to_it(api: FakeApi) -> None:
     async with writing(api) as (updater, clock):
         seen, unheard = ({"ancestors": [connected(status)]} for status in ("True", "Unknown"))
         refused = {"ancestors": [connected("Unknown", accepted="False")]}
@@ -118,7 +117,7 @@ def connected(status: str, accepted: str = "True") -> dict[str, Any]:
     return {"ancestorRef": {"name": "gw"}, "controllerName": CONTROLLER_NAME, "conditions": conditions}
 
 
-async def test_what_is_certainly_wrong_is_said_at_once(api: FakeApi) -> None:
+async def test_certain_mistakes_are_reported_at_once(api: FakeApi) -> None:
     async with writing(api) as (updater, _):
         updater.status_changed({GATEWAY: mk_status("False", "Invalid")})
         await until(lambda: standing(api) == "False")
@@ -156,7 +155,7 @@ async def test_a_finding_that_is_over_at_once_is_no_event(api: FakeApi) -> None:
         assert [event["reason"] for event in api.events] == [LATER.reason]
 
 
-async def test_what_a_condition_tells_is_not_told_twice(api: FakeApi) -> None:
+async def test_a_condition_is_not_repeated_as_a_finding(api: FakeApi) -> None:
     degraded = Finding(POLICY, reasons.VERIFICATION_DEGRADED, "nothing is checked")
     async with writing(api) as (updater, _):
         updater.findings_changed(FindingChanges((degraded, FINDING), ()))
@@ -194,7 +193,7 @@ def test_transitions_between_two_statuses() -> None:
     assert transitions(mk_conditions(Programmed="True"), mk_conditions(Programmed="True")) == []
 
 
-def test_a_degraded_verification_is_told_and_so_is_its_end() -> None:
+def test_the_begin_and_the_end_of_degraded_verification_are_reported() -> None:
     def at_gateway(*types: str) -> dict[str, Any]:
         conditions = [{"type": type, "status": "True", "message": "by Waiver old"} for type in types]
         ours = {"ancestorRef": {"name": "gw"}, "controllerName": "lasthop.dev/gateway-controller", "conditions": conditions}

@@ -164,7 +164,7 @@ async def test_foreign_entries_survive_a_change_of_ours(api: FakeApi) -> None:
         assert api.get("httproutes", "a", "shop")["status"]["parents"][1] == foreign("parentRef", "x")
 
 
-async def test_what_somebody_else_removed_is_put_back_but_not_in_a_race(api: FakeApi) -> None:
+async def test_a_removed_status_is_restored_but_not_in_a_race(api: FakeApi) -> None:
     async with writing(api, "a", dispute=0.1) as (writer, observed):
         writer.want({A: ACCEPTED})
         await until(lambda: count(writer.counts, "writes") == 1)
@@ -362,7 +362,7 @@ def test_a_pace_grows_with_quick_answers_and_is_halved_once_a_second_by_slow_one
     assert pace.rate > 500, "a server that is always as slow is no busier for it"
 
 
-async def test_what_somebody_has_just_edited_goes_before_what_a_start_has_to_write(api: FakeApi) -> None:
+async def test_statuses_of_recent_edits_precede_those_of_a_start(api: FakeApi) -> None:
     many, edited = [f"r{n:03}" for n in range(60)], ["r030", "r059"]
     keys = {name: Key("HTTPRoute", "shop", name) for name in many}
     written: list[str] = []

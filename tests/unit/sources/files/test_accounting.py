@@ -1,4 +1,4 @@
-"""A text is read only if all of it is accounted for: whatever hides a policy, the text is refused, or unknown.
+"""A text counts as read only if all of it is accounted for: a text that hides a policy is refused, or unknown.
 
 Each row is a text in which a person sees a BackendTLSPolicy for Service `b` of namespace `shop`.
 """

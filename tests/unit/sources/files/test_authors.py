@@ -59,7 +59,7 @@ def test_an_unmodified_file_has_the_author_of_its_last_commit(repository: Path) 
 
 
 @needs_git
-def test_what_is_not_committed_has_the_owner_of_the_file(repository: Path) -> None:
+def test_uncommitted_changes_have_the_owner_of_the_file(repository: Path) -> None:
     found = Authors()
     assert found.of(repository / "a.yaml").startswith(ANN)
     (repository / "a.yaml").write_text("# modified, and not committed\n")

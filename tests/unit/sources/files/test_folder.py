@@ -38,7 +38,7 @@ def test_folders_are_listed_down_to_a_limit_that_is_named(tmp_path: Path) -> Non
     assert list(found.closed.values()) == [f"it is more than {MAX_FOLDER_DEPTH} folders deep"]
 
 
-def test_a_name_that_is_no_text_is_reported_and_may_hide_a_policy(tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf_8_is_reported_and_may_hide_a_policy(tmp_path: Path) -> None:
     write(tmp_path, a=service())
     for name in (b"\xff.yaml", b"\xff.txt", b"\xff\xfe"):
         path = os.path.join(os.fsencode(tmp_path), name)

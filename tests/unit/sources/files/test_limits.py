@@ -12,9 +12,10 @@ import pytest
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.admission import limits, yaml
-from lasthop.edge.sources.files import FilesSource, content, folder, loader
+from lasthop.edge.sources.files import content, folder, loader
 from lasthop.edge.sources.files.content import BrokenFile, FileContent, examine
 from lasthop.edge.sources.files.loader import Loader
+from lasthop.edge.sources.files.source import FilesSource
 from tests.file_texts import SERVICE, policy, reload, route, service, write
 
 

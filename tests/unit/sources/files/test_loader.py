@@ -97,7 +97,7 @@ def test_an_object_and_its_fields_are_located(tmp_path: Path) -> None:
 # -- what is broken
 
 
-def test_all_that_is_wrong_is_said_with_file_line_object_and_field(tmp_path: Path) -> None:
+def test_every_problem_has_file_line_object_and_field(tmp_path: Path) -> None:
     write(tmp_path, a=service("web", 0) + "---\n" + service("x").replace("ports:", "prots:"))
     batch = reload(Loader(tmp_path))
     file = str(tmp_path / "a.yaml")
@@ -125,7 +125,7 @@ def test_a_broken_file_keeps_its_last_good_content_and_is_never_half_applied(tmp
 
 
 @pytest.mark.parametrize("text", [BROKEN, service("web", 0), "\xff", service() + service(), service() + "---\n" + service()])
-def test_whatever_breaks_a_file_its_objects_stay_also_after_a_restart(tmp_path: Path, text: str) -> None:
+def test_objects_of_a_broken_file_stay_even_after_a_restart(tmp_path: Path, text: str) -> None:
     files, state = tmp_path / "files", tmp_path / "state"
     files.mkdir()
     write(files, a=service("web", 80))
@@ -136,7 +136,7 @@ def test_whatever_breaks_a_file_its_objects_stay_also_after_a_restart(tmp_path: 
     assert reasons(batch)[-1] == "OlderTextInForce"
 
 
-def test_a_refused_text_is_told_with_its_place_and_since_when_the_older_one_is_in_force(tmp_path: Path) -> None:
+def test_a_refused_text_is_reported_with_its_place_and_the_time_of_the_older_one(tmp_path: Path) -> None:
     files, state = tmp_path / "files", tmp_path / "state"
     files.mkdir()
     write(files, a=service("web", 80), b=service("b", 0))
@@ -217,7 +217,7 @@ def test_a_file_that_held_nothing_has_no_last_good_content_when_its_first_policy
 # -- the same object twice
 
 
-def test_of_the_same_object_in_two_files_the_first_by_path_is_used_and_both_are_named(tmp_path: Path) -> None:
+def test_the_first_file_by_path_wins_for_a_repeated_object_and_both_are_named(tmp_path: Path) -> None:
     write(tmp_path, b=service("web", 81), a="# a\n" + service("web", 80))
     batch = reload(Loader(tmp_path))
     assert port(batch) == 80
@@ -273,7 +273,7 @@ def test_a_rejected_policy_keeps_the_age_that_is_written_over_edits_and_restarts
         assert set(ages) == {age}
 
 
-def test_of_one_policy_in_two_broken_files_the_first_by_path_is_told_whichever_broke_first(tmp_path: Path) -> None:
+def test_the_first_file_by_path_is_reported_for_a_policy_in_two_broken_files(tmp_path: Path) -> None:
     write(tmp_path, b=policy("web", "pay", hostname="'no host'"))
     loader = Loader(tmp_path)
     reload(loader)

@@ -176,7 +176,7 @@ def test_a_file_outside_the_folder_is_not_read_unless_it_is_allowed(tmp_path: Pa
         assert data(reload(Loader(files, None, [tmp_path / "oth"]))) == {}
 
 
-def test_whether_a_file_outside_is_there_is_not_told(tmp_path: Path) -> None:
+def test_the_existence_of_an_outside_file_stays_hidden(tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "there").write_text("x")
     said = []

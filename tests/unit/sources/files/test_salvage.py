@@ -75,7 +75,7 @@ def test_a_document_of_another_kind_is_none() -> None:
         assert read({"targetRefs": [{"name": "web"}]}, kind=kind) == SalvageResult()
 
 
-def test_what_does_not_say_its_kind_may_be_anything() -> None:
+def test_a_document_without_a_kind_may_be_anything() -> None:
     assert salvage("text", "doc-1", "why").opaque == ""
     assert salvage({"metadata": {}}, "doc-1", "why").opaque == "default"
     assert salvage({}, "doc-1", "why").opaque == ""

@@ -1,4 +1,4 @@
-"""The watched folder: from save to batch, and what must not be seen on the way."""
+"""The watched folder: from a save to a batch, without intermediate states."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 
 from lasthop.base.api.core import ConfigMap, Service
 from lasthop.base.api.meta import Key
-from lasthop.edge.sources.files import FilesError, FilesSource, loader
-from lasthop.edge.sources.files.source import rescan_after
+from lasthop.edge.sources.files import loader
+from lasthop.edge.sources.files.folder import FilesError
+from lasthop.edge.sources.files.source import FilesSource, rescan_after
 from lasthop.edge.sources.source import Batch
 from tests.file_texts import CONFIG_MAP, SERVICE, config_map, policy, reasons, service, write
 
@@ -82,7 +83,7 @@ def port(batch: Batch) -> int:
     return found.spec.ports[0].port
 
 
-async def test_a_missing_folder_is_an_error_in_words(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_a_readable_error(tmp_path: Path) -> None:
     with pytest.raises(FilesError, match="no such file"):
         await anext(FilesSource(tmp_path / "nowhere").batches())
     with pytest.raises(FilesError, match="no such file"):
@@ -171,7 +172,7 @@ async def test_the_last_good_content_outlives_the_process(watched: Watched, file
     assert port(FilesSource(files, tmp_path / "state").load()) == 81
 
 
-async def test_editors_debris_and_hidden_files_wake_nobody(watched: Watched, files: Path) -> None:
+async def test_editors_debris_and_hidden_files_cause_no_batch(watched: Watched, files: Path) -> None:
     await watched.start()
     for name in ("a.yaml~", ".a.yaml.swp", "4913", "#a.yaml#"):
         (files / name).write_text("junk: [")
@@ -250,7 +251,7 @@ async def test_a_subfolder_that_is_replaced_is_watched_again(watched: Watched, f
     assert list((await watched.batch()).changes) == [Key("Service", "shop", "b")]
 
 
-async def test_a_name_that_is_no_text_stops_neither_the_watch_nor_the_others(watched: Watched, files: Path) -> None:
+async def test_a_name_that_is_not_utf_8_stops_neither_the_watch_nor_other_files(watched: Watched, files: Path) -> None:
     """The watcher cannot name it and fails; it begins again."""
     await watched.start()
     odd = Path(os.fsdecode(os.path.join(os.fsencode(files), b"\xff.yaml")))
@@ -263,7 +264,7 @@ async def test_a_name_that_is_no_text_stops_neither_the_watch_nor_the_others(wat
     assert (await watched.batch()).findings == ()
 
 
-async def test_a_link_to_a_name_that_is_no_text_stops_nothing(watched: Watched, files: Path, tmp_path: Path) -> None:
+async def test_a_link_to_a_name_that_is_not_utf_8_stops_nothing(watched: Watched, files: Path, tmp_path: Path) -> None:
     elsewhere = os.path.join(os.fsencode(tmp_path), b"\xff")
     os.mkdir(elsewhere)
     Path(os.fsdecode(elsewhere), "b.yaml").write_text(service("b", 80))

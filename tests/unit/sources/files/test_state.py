@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lasthop.edge.sources.files import FilesError, content
+from lasthop.edge.sources.files import content
 from lasthop.edge.sources.files import state as state_module
+from lasthop.edge.sources.files.folder import FilesError
 from lasthop.edge.sources.files.loader import Loader
 from lasthop.edge.sources.files.state import SavedFile, StateDirectory
 from tests.file_texts import SERVICE, reasons, reload, service, write
@@ -119,7 +120,7 @@ def test_a_damaged_database_is_replaced(tmp_path: Path, files: Path) -> None:
     assert SERVICE in reload(Loader(files, StateDirectory(tmp_path / "state"))).changes
 
 
-def test_a_state_directory_that_cannot_be_is_an_error_in_words(tmp_path: Path) -> None:
+def test_an_impossible_state_directory_is_a_readable_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FilesError, match="Cannot keep state in"):
         StateDirectory(tmp_path / "file")

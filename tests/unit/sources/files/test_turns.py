@@ -51,7 +51,7 @@ def test_a_flood_is_read_in_pieces_and_the_edit_of_another_team_is_in_the_first(
     assert [batch.policies_known for batch in (first, *rest)] == [False] * 4 + [True]
 
 
-def test_what_moves_between_the_files_of_a_flood_is_never_missing(files: Loader) -> None:
+def test_an_object_that_moves_between_files_of_a_flood_is_never_missing(files: Loader) -> None:
     write(files.root / "many", **{f"f{number:02}": service(f"new-{number:02}") for number in range(45)})
     write(files.root / "many", z=service("moves") + "---\n" + service("moves-too"), b=service("stays"))
     (files.root / "many" / "a.yaml").unlink()
@@ -63,7 +63,7 @@ def test_what_moves_between_the_files_of_a_flood_is_never_missing(files: Loader)
     assert gone.changes == {Key("Service", "shop", name): None for name in ("moves", "moves-too")}
 
 
-def test_what_others_delete_does_not_wait_for_the_flood(files: Loader) -> None:
+def test_deletions_by_others_do_not_wait_for_the_flood(files: Loader) -> None:
     write(files.root / "many", **{f"f{number:02}": service(f"new-{number:02}") for number in range(45)})
     (files.root / "other" / "a.yaml").unlink()
     first = next(_pieces(files))

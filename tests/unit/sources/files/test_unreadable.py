@@ -1,4 +1,4 @@
-"""Folders and files that cannot be read, or not as usual: what they held stays, the rest is read, and nothing blocks."""
+"""Unreadable folders and files: their last content stays, all others are read, and nothing blocks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from lasthop.base.api.meta import Key
-from lasthop.edge.sources.files import FilesError
-from lasthop.edge.sources.files.folder import UnreadableFile, read
+from lasthop.edge.sources.files.folder import FilesError, UnreadableFile, read
 from lasthop.edge.sources.files.loader import Loader
 from lasthop.edge.sources.files.state import StateDirectory
 from tests.file_texts import SERVICE, port, reasons, reload, service, write
 
 
-def test_a_missing_folder_is_an_error_in_words(tmp_path: Path) -> None:
+def test_a_missing_folder_is_a_readable_error(tmp_path: Path) -> None:
     with pytest.raises(FilesError, match=r"Cannot read the folder .*/nowhere: no such file or directory"):
         Loader(tmp_path / "nowhere").look()
     (tmp_path / "file").touch()

@@ -1,4 +1,4 @@
-"""Which release of the Gateway API is installed, and what a GatewayClass says about it."""
+"""The installed release of the Gateway API, and the GatewayClass's condition about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters with older bundles of the Gateway API: what they serve is read, in a version that we know."""
+"""Clusters with older bundles of the Gateway API: Lasthop reads the kinds that they serve, in a known version."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ async def test_deletions_while_the_server_is_away_are_noticed() -> None:
 
 
 @pytest.mark.parametrize(("status", "reason"), [(403, "Forbidden"), (401, "Unauthorized"), (404, "NotFound")])
-async def test_a_refusal_is_told_at_once_and_what_is_known_stays(api: FakeApi, status: int, reason: str) -> None:
+async def test_a_refusal_is_reported_at_once_and_known_objects_stay(api: FakeApi, status: int, reason: str) -> None:
     api.put("httproutes", mk_route("a"))
     async with reflecting(api, "HTTPRoute") as (_, memory):
         await until(lambda: memory.wholes)

@@ -321,7 +321,7 @@ async def test_a_policy_whose_targets_cannot_be_read_makes_policies_unknown(api:
         await until(lambda: [each.namespace for each in reader.batches[-1].unknown] == [""])
 
 
-async def test_what_nobody_needs_is_not_kept(api: FakeApi) -> None:
+async def test_unused_objects_are_not_kept(api: FakeApi) -> None:
     noise = {
         "managedFields": [{"manager": "x"}],
         "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "secret"},
@@ -359,7 +359,7 @@ async def test_pods_are_read_with_the_first_batch_where_an_xbackend_selects_some
         assert not reader.findings
 
 
-async def test_without_a_selector_no_pod_is_asked_for(api: FakeApi) -> None:
+async def test_without_a_selector_no_pod_is_requested(api: FakeApi) -> None:
     api.served |= {PODS, XBACKENDS}
     named = {"type": "ExternalHostname", "port": {"number": 1}, "externalHostname": {"hostname": "a.example"}}
     api.put("xbackends", {"metadata": {"name": "x", "namespace": "shop"}, "spec": named})
@@ -368,7 +368,7 @@ async def test_without_a_selector_no_pod_is_asked_for(api: FakeApi) -> None:
         assert not api.asked("list", "pods") and not api.asked("watch", "pods")
 
 
-async def test_of_a_pod_its_labels_and_its_address_are_kept_and_other_writes_to_it_are_no_news(api: FakeApi) -> None:
+async def test_only_labels_and_address_of_a_pod_are_kept_and_other_writes_are_ignored(api: FakeApi) -> None:
     api.served |= {PODS, XBACKENDS}
     api.put("xbackends", mk_selector("x", app="x"))
     api.put("pods", mk_pod("p", "10.0.0.1"))
@@ -433,7 +433,7 @@ async def test_an_object_that_cannot_be_read_is_a_finding_and_not_the_end(api: F
         assert reader.findings[0].object == Key("HTTPRoute", "shop", "odd")
 
 
-async def test_api_server_away_keeps_everything_and_says_so() -> None:
+async def test_an_absent_api_server_keeps_everything_and_is_reported() -> None:
     api = FakeApi()
     api.put("httproutes", mk_route("a"))
     async with serving(api):
@@ -454,7 +454,7 @@ async def test_api_server_away_keeps_everything_and_says_so() -> None:
         await stack.__aexit__(None, None, None)
 
 
-async def test_only_the_namespaces_asked_for_are_read(api: FakeApi) -> None:
+async def test_only_the_requested_namespaces_are_read(api: FakeApi) -> None:
     for namespace in ("one", "two", "three"):
         api.put("httproutes", mk_route("r", namespace))
     async with reading(api, namespaces=("one", "two")) as reader:

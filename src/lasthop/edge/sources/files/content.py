@@ -90,7 +90,7 @@ def digest(text: bytes) -> bytes:
 
 
 def examine(file: str, text: bytes) -> tuple[FileContent | BrokenFile, tuple[StoredDocument, ...]]:
-    """Admits every object of a file. `file` is the displayed name; its extension tells whether the text is JSON."""
+    """Admits every object of a file. `file` is the displayed name; its extension decides whether the text is JSON."""
     parsed = parse(text, as_json=file.endswith(".json"))
     objects = list(islice(_objects(parsed), MAX_OBJECTS + 1))
     if len(objects) > MAX_OBJECTS:

@@ -28,6 +28,7 @@ _FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _SPEC_FIELDS: Final = frozenset({"targetRefs", "targetRef", "validation", "options", "tls"})
 _TARGETS: Final = ("targetRefs", "targetRef")
 """The second is v1alpha2's."""
+_TARGET_FIELDS: Final = ("group", "kind", "name", "sectionName", "namespace")
 
 
 class SalvageResult(NamedTuple):
@@ -51,7 +52,8 @@ def salvage(document: Any, place: str, message: str, *, last: bool = False) -> S
     if namespace is None or (last and _ends_in(document, "metadata")):
         return ANYTHING
     targets, certain = _targets(document.get("spec"), cut_off=last and _ends_in(document, "spec"))
-    opaque = None if certain else namespace
+    elsewhere = _elsewhere(document.get("spec"), namespace)
+    opaque = elsewhere if certain else namespace if elsewhere is None else ""
     if not targets:
         return SalvageResult(opaque=opaque)
     meta = _metadata(document["metadata"], namespace, place)
@@ -110,6 +112,18 @@ def _references(spec: Json) -> Iterator[Any]:
             yield from refs
         elif refs is not None:
             yield refs
+
+
+def _elsewhere(spec: Any, own: str) -> str | None:
+    """Returns the other namespace that targets name, although a target has no such field; empty if it is uncertain, None if
+    they name no other."""
+    refs = [ref for ref in _references(spec) if isinstance(ref, dict)] if isinstance(spec, dict) else []
+    named = [value for ref in refs for field, value in ref.items() if closest(field, _TARGET_FIELDS) == "namespace"]
+    others = [value for value in named if value != own]
+    if not others:
+        return None
+    one = others[0]
+    return one if isinstance(one, str) and is_dns_label(one) and others.count(one) == len(others) else ""
 
 
 def _mistyped_targets(spec: Json) -> bool:

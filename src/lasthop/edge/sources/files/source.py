@@ -26,7 +26,7 @@ from lasthop.edge.sources.source import Batch, ObjectSource
 GRACE: Final = 0.04
 """Seconds before a file counts as deleted, empty, broken or shorter, because editors truncate first and then write."""
 GRACES: Final = 5
-"""How often to wait while a file is being written."""
+"""Maximum number of waits while a file is being written."""
 RESCAN: Final = 10.0
 """Seconds after which everything is read regardless of events, because notifications get lost (full queues, network file
 systems)."""

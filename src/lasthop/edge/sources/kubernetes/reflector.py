@@ -32,8 +32,7 @@ from lasthop.edge.kubernetes.ratelimit import Backoff
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 STALE: Final = "Stale"
 STALE_LISTS: Final = 5
-"""How many consecutive lists may be older than the known state before they are accepted: an etcd was restored from a
-backup."""
+"""Number of consecutive lists older than the known state after which they are accepted: an etcd was restored from a backup."""
 
 
 class WatchTiming(msgspec.Struct, frozen=True):

@@ -96,6 +96,8 @@ class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """The missing objects that make the hop fail."""
     observed: Observed | None = None
     """None if nothing observes the hop, for example in a folder."""
+    beyond: bool = False
+    """Fails closed for a reason beyond the verdict, for example because no port of the Gateway can be served."""
 
     @property
     def place(self) -> tuple[Key, Key, int]:
@@ -149,9 +151,9 @@ class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def recorded(self) -> bool:
-        """Whether the record of changes covers the hop. It does not cover passthrough, UDP and references without
-        permission."""
-        return self.outside is None and self.reason != REF_NOT_PERMITTED
+        """Whether the record of changes covers the present state of the hop: it consists of verdicts on hops that policies
+        apply to."""
+        return self.outside is None and not self.beyond
 
     @property
     def endless(self) -> bool:
@@ -169,7 +171,7 @@ ReportedHop = tuple[HopReport, tuple[Key, ...]]
 def hop_report(g: Graph, hop: Hop) -> ReportedHop:
     """Returns the row of one hop. A crash affects only this row."""
     found = g.shielded(_report, hop)
-    crashed = HopReport(*hop[:3], Strength.TLS, CRASHED, refused=True)
+    crashed = HopReport(*hop[:3], Strength.TLS, CRASHED, refused=True, beyond=True)
     return (crashed if isinstance(found, Crash) else found), tuple(HOPS.of(g, *hop))
 
 
@@ -180,7 +182,8 @@ def refused_report(g: Graph, gateway: Key, backend: Key, port: int) -> ReportedH
     sources = sorted({(route.kind, route.namespace) for route in routes})
     who = " and ".join(f"{kind}s of namespace {namespace}" for kind, namespace in sources)
     detail = f"no ReferenceGrant in namespace {backend.namespace} lets {who} refer to it"
-    return HopReport(gateway, backend, port, Strength.TLS, detail, refused=True, reason=REF_NOT_PERMITTED), routes
+    found = HopReport(gateway, backend, port, Strength.TLS, detail, refused=True, reason=REF_NOT_PERMITTED, beyond=True)
+    return found, routes
 
 
 def joined(reports: Iterable[ReportedHop]) -> list[HopReport]:
@@ -209,10 +212,10 @@ def _report(g: Graph, hop: Hop) -> HopReport:
     if isinstance(tls, Refused):
         return _failing(found, tls.why)
     if unserved := serves_nothing(g, hop.gateway):
-        return _failing(found, unserved)
+        return msgspec.structs.replace(_failing(found, unserved), beyond=True)
     if cluster(g, *hop) is None:
         detail = "Envoy refused its configuration; see the log for the reason"
-        return msgspec.structs.replace(_row(found), detail=detail, refused=True)
+        return msgspec.structs.replace(_row(found), detail=detail, refused=True, beyond=True)
     report = msgspec.structs.replace(_row(found), outside=None if hop.protocol.policed else hop.protocol)
     if isinstance(tls, Plaintext):
         detail, named = _plaintext(g, hop)

@@ -23,10 +23,18 @@ from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, 
 from lasthop.engine.outputs.envoy.retries import budget_message, ejection
 from lasthop.engine.outputs.envoy.tls import upstream_transport_socket
 from lasthop.engine.plan.cluster_metadata import identity, metadata
-from lasthop.engine.plan.connecting import ConnectRules, RetryBudget
 from lasthop.engine.plan.reasons import POLICIES_UNKNOWN
 from lasthop.engine.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, Refused, SystemStore
-from lasthop.engine.plan.upstream import Connection, EndpointAddress, Endpoints, EndpointsKind, Hop, Protocol
+from lasthop.engine.plan.upstream import (
+    Connection,
+    ConnectRules,
+    EndpointAddress,
+    Endpoints,
+    EndpointsKind,
+    Hop,
+    Protocol,
+    RetryBudget,
+)
 from lasthop.engine.resolve.backends.backend_traffic import retry_budget
 from lasthop.engine.resolve.backends.backends import endpoints, endpoints_kind, speaks_h2c
 from lasthop.engine.resolve.backends.reach import HOPS

@@ -186,10 +186,8 @@ def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) 
 def unserved(g: Graph, route: Key, gateway: Key, hosts: tuple[tuple[str, str], ...]) -> tuple[tuple[Problem, ...], bool]:
     """Returns why parts of a route return 500 (refused by Envoy, or not built), and whether all parts do."""
     served = [(host, found) for table, host in hosts if (found := served_route(g, route, gateway, table, host))]
-    if not any(found.encoded.failure or found.complaint for _, found in served):
-        return (), False
     problems = tuple(dict.fromkeys(problem for host, found in served for problem in _problems(found, host or "*")))
-    return problems, all(found.complaint or found.encoded.whole for _, found in served)
+    return problems, bool(problems) and all(found.complaint or found.encoded.whole for _, found in served)
 
 
 def _problems(served: ServedRoute, host: str) -> Iterator[Problem]:

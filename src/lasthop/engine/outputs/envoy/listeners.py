@@ -5,19 +5,31 @@ encodes the filter chains of TCP and TLS routes, which join their listener last.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from envoy.config.accesslog.v3 import accesslog_pb2
 from envoy.config.core.v3 import base_pb2, protocol_pb2, substitution_format_string_pb2
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
+from envoy.extensions.filters.common.set_filter_state.v3 import value_pb2
 from envoy.extensions.filters.http.router.v3 import router_pb2
+from envoy.extensions.filters.http.set_filter_state.v3 import set_filter_state_pb2
 from envoy.extensions.filters.listener.tls_inspector.v3 import tls_inspector_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.outputs.envoy.access_log import GRPC_CALL, access_log, all_of, ended_log, flagged, sample_log, status_is
+from lasthop.engine.outputs.envoy.access_log import (
+    GRPC_CALL,
+    UPGRADE_STATE,
+    access_log,
+    all_of,
+    ended_log,
+    flagged,
+    sample_log,
+    status_is,
+)
 from lasthop.engine.outputs.envoy.clusters import BUFFER_LIMIT, METADATA
 from lasthop.engine.outputs.envoy.encode import encode, over_ads, packed, seconds, socket_address
 from lasthop.engine.outputs.envoy.quarantine import part_quarantined
@@ -27,7 +39,6 @@ from lasthop.engine.outputs.envoy.route_messages import IDLE, INTERNAL_ERROR, NO
 from lasthop.engine.outputs.envoy.routes import table_name
 from lasthop.engine.outputs.envoy.tls import TLS, secret_config
 from lasthop.engine.outputs.envoy.tracing import trace
-from lasthop.engine.outputs.envoy.upgrades import websocket
 from lasthop.engine.plan.listener import ClientCertificates, GatewayPlan, ListenerPlan
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.profile import AccessLog, HttpRules
@@ -267,3 +278,23 @@ def _reply(when: accesslog_pb2.AccessLogFilter, body: str, status: int | None = 
 
 
 LISTENERS = Output("listeners", "Gateway", listener_resources, names=True)
+
+
+FILTER: Final = "lasthop.upgrades"
+OFFERED: Final = "envoy.network.application_protocols"
+"""Envoy's filter state key for the ALPN protocols of a connection to a backend, in place of the cluster's."""
+
+
+def websocket(filters: Sequence[hcm_pb2.HttpFilter]) -> hcm_pb2.HttpConnectionManager.UpgradeConfig:
+    """Envoy has a separate filter chain for upgrade requests: the usual one, preceded by a filter that restricts ALPN in the
+    backend's TLS handshake to http/1.1, even if other requests use h2. These connections have a separate pool within the hop's
+    cluster, so trust, names and client certificate are the same (docs/measurements.md#alpn)."""
+    states = [_state(OFFERED, "http/1.1"), _state(UPGRADE_STATE, "true", factory="envoy.string")]
+    config = set_filter_state_pb2.Config(on_request_headers=states)
+    first = hcm_pb2.HttpFilter(name=FILTER, typed_config=packed(config))
+    return hcm_pb2.HttpConnectionManager.UpgradeConfig(upgrade_type="websocket", filters=[first, *filters])
+
+
+def _state(key: str, value: str, factory: str = "") -> value_pb2.FilterStateValue:
+    text = substitution_format_string_pb2.SubstitutionFormatString(text_format_source=base_pb2.DataSource(inline_string=value))
+    return value_pb2.FilterStateValue(object_key=key, factory_key=factory, format_string=text)

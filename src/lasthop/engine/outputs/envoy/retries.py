@@ -22,12 +22,11 @@ from google.protobuf.wrappers_pb2 import UInt32Value
 
 from lasthop.engine.outputs.envoy.encode import encode, field, packed, seconds
 from lasthop.engine.plan import routing
-from lasthop.engine.plan.connecting import ConnectRules, RetryBudget
-from lasthop.engine.plan.upstream import Protocol
+from lasthop.engine.plan.upstream import ConnectRules, Protocol, RetryBudget
 
 UNSENT: Final = ("connect-failure", "refused-stream", "reset-before-request")
-"""What never reached the backend: no connection or no handshake, or a stream that it refused unprocessed. A reset after the
-request was sent is not retried: it may have had its effect."""
+"""Requests that never reached the backend: no connection or no handshake, or a stream that it refused unprocessed. A reset
+after the request was sent is not retried: it may have had its effect."""
 _OTHER_HOSTS: Final = rc.RetryPolicy.RetryHostPredicate(
     name="envoy.retry_host_predicates.previous_hosts", typed_config=packed(previous_hosts_pb2.PreviousHostsPredicate())
 )
@@ -57,7 +56,7 @@ def route_retry(retry: routing.Retry, try_timeout: float | None) -> rc.RetryPoli
     """Returns the retry policy of a rule. Zero attempts give an empty policy, which disables the default."""
     if not retry.attempts:
         return rc.RetryPolicy()
-    # A limit for one try means that another one follows (HTTPRouteRetry.backoff). Envoy cannot tell that from a reset.
+    # A limit for one try means that another one follows (HTTPRouteRetry.backoff). Envoy cannot distinguish that from a reset.
     on = [*UNSENT, *(["retriable-status-codes"] if retry.codes else []), *(["reset"] if try_timeout else [])]
     policy = _elsewhere(on, retry.attempts)
     policy.retriable_status_codes.extend(retry.codes)

@@ -34,15 +34,21 @@ EXTERNAL_AUTH: Final = "lasthop.external_auth"
 SESSION: Final = "envoy.filters.http.stateful_session"
 
 
-def optional_filters() -> list[hcm_pb2.HttpFilter]:
-    """Returns the filters in order. Those of listeners precede those of routes. CORS precedes ExternalAuth, because preflight
-    requests carry no credentials."""
-    messages = (
-        *((name, external_auth.placeholder()) for name in LISTENER_AUTH),
-        (CORS, cors_pb2.Cors()),
-        (EXTERNAL_AUTH, external_auth.placeholder()),
-        (SESSION, stateful_session_pb2.StatefulSession()),
+def _filters_of_routes() -> tuple[tuple[str, Message, Message], ...]:
+    """Returns the filters that routes may use, in order: name, settings in the listener, and settings without effect. CORS
+    precedes ExternalAuth, because preflight requests carry no credentials."""
+    no_session = stateful_session_pb2.StatefulSession()
+    return (
+        (CORS, cors_pb2.Cors(), cors_pb2.CorsPolicy(forward_not_matching_preflights=BoolValue(value=True))),
+        (EXTERNAL_AUTH, external_auth.placeholder(), external_auth.nothing()),
+        (SESSION, no_session, stateful_session_pb2.StatefulSessionPerRoute(stateful_session=no_session)),
     )
+
+
+def optional_filters() -> list[hcm_pb2.HttpFilter]:
+    """Returns the filters in order. Those of listeners precede those of routes."""
+    of_listeners = ((name, external_auth.placeholder()) for name in LISTENER_AUTH)
+    messages = (*of_listeners, *((name, settings) for name, settings, _ in _filters_of_routes()))
     return [hcm_pb2.HttpFilter(name=name, typed_config=packed(message), disabled=True) for name, message in messages]
 
 
@@ -64,9 +70,7 @@ def per_host_filters(auths: Sequence[ExternalAuth]) -> dict[str, AnyMessage]:
         return {}
     return {
         **{name: _on(external_auth.per_host(auth)) for name, auth in zip(LISTENER_AUTH, auths, strict=False)},
-        CORS: _on(cors_pb2.CorsPolicy(forward_not_matching_preflights=BoolValue(value=True))),
-        EXTERNAL_AUTH: _on(external_auth.nothing()),
-        SESSION: _on(stateful_session_pb2.StatefulSessionPerRoute(stateful_session=stateful_session_pb2.StatefulSession())),
+        **{name: _on(nothing) for name, _, nothing in _filters_of_routes()},
     }
 
 

@@ -1,4 +1,4 @@
-"""Explains Services, and objects that others read (ConfigMaps, Secrets, ...): which objects use them, and how. The recorded
+"""Explains Services, XBackends, and objects that others read (ConfigMaps, Secrets, ...): which objects use them. The recorded
 reads of the graph provide the users."""
 
 from __future__ import annotations
@@ -6,25 +6,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from lasthop.base.api.backends import EXTERNAL_HOSTNAME, XBackend
 from lasthop.base.api.core import AnyService, ServicePort
 from lasthop.base.api.gateway import ReferenceGrant
 from lasthop.base.api.meta import Key
 from lasthop.base.api.policies import LocalObjectReference
-from lasthop.engine.outputs.explain.fact import Fact, FactState, bad, plain, warning, worst
-from lasthop.engine.outputs.explain.hops import ca_bundle, observed_fact, rivals, tls_fact
+from lasthop.engine.outputs.explain.fact import Fact, FactState, bad, good, plain, warning, worst
+from lasthop.engine.outputs.explain.hops import ca_bundle, context_facts, observed_fact, rivals, tls_fact, trust
 from lasthop.engine.outputs.explain.policies import routes_to
 from lasthop.engine.outputs.explain.reads import above
 from lasthop.engine.outputs.status.statuses import STATUS_OF
-from lasthop.engine.plan.upstream import Hop
+from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends import xbackends
 from lasthop.engine.resolve.backends.backends import endpoints
 from lasthop.engine.resolve.backends.grants import ANY, GRANTS, references
-from lasthop.engine.resolve.backends.reach import REACH
+from lasthop.engine.resolve.backends.reach import HOPS, REACH
+from lasthop.engine.resolve.backends.xbackend_conditions import hops
+from lasthop.engine.resolve.backends.xbackends import spec_problem
 from lasthop.engine.resolve.gateways.frontend import frontend
 from lasthop.engine.resolve.gateways.gateways import client_certificate
 from lasthop.engine.resolve.gateways.listeners import own_listeners
 from lasthop.engine.resolve.policies.judgement import judgement
 from lasthop.engine.resolve.policies.targets import claims, port_winner
+from lasthop.engine.resolve.settings import settings
 from lasthop.engine.resolve.trust.certificates import KeyPair, key_pair
 from lasthop.engine.resolve.trust.trust import bundle, day, pair_dates
 from lasthop.engine.store.graph import Graph
@@ -147,3 +151,45 @@ def explain_grant(g: Graph, key: Key) -> Fact:
         because = [plain(f"{each} uses this grant", object=each) for each in asked] or [plain("nothing uses this grant")]
         facts.append(plain(said, *because))
     return Fact(str(key), because=tuple(facts), object=key)
+
+
+def explain_xbackend(g: Graph, key: Key) -> Fact:
+    obj = read(g, key, XBackend)
+    assert obj is not None
+    facts = [_where(g, key, obj), *_tls(g, key)]
+    reached: dict[Hop, set[Key]] = {}
+    for hop in hops(g, key):
+        # All HTTP protocols count as one hop for readers.
+        shown = hop._replace(protocol=Protocol.AUTO) if hop.protocol.http else hop
+        reached.setdefault(shown, set()).update(HOPS.of(g, *hop))
+    facts += [_from(g, hop, routes) for hop, routes in sorted(reached.items())]
+    if not reached:
+        facts.append(warning("no accepted route of a Gateway uses it"))
+    return Fact(str(key), worst(facts), tuple(facts), key)
+
+
+def _where(g: Graph, key: Key, obj: XBackend) -> Fact:
+    own = spec_problem(g, key)
+    if own:
+        return bad("refused for all routes: ", why=own)
+    if obj.spec.type == EXTERNAL_HOSTNAME:
+        return plain(f"the host {obj.spec.external_hostname.hostname}, port {obj.spec.port.number}")
+    labels = ", ".join(f"{name}={value}" for name, value in obj.spec.endpoint_selector.match_labels)
+    what = "Pods" if settings(g).pods else "the endpoints of EndpointSlices"
+    return plain(f"{what} with {labels}, port {obj.spec.port.number}")
+
+
+def _tls(g: Graph, key: Key) -> Iterator[Fact]:
+    judged = judgement(g, key)
+    if judged is None:
+        yield plain("uses no TLS (tls.mode None)")
+    elif judged.problem:
+        yield bad("its TLS settings cannot be used, so it is refused: ", *trust(g, (judgement, key)), why=judged.problem)
+    else:
+        yield good("its TLS settings are valid", *trust(g, (judgement, key)), *(warning(text) for text in judged.warnings))
+
+
+def _from(g: Graph, hop: Hop, routes: set[Key]) -> Fact:
+    tls, more = tls_fact(g, hop), context_facts(g, hop)
+    said = f"from {hop.gateway} by {', '.join(map(str, sorted(routes)))}: {tls.text}"
+    return Fact(said, worst((tls, *more)), (*tls.because, *more), missing=tls.missing)

@@ -13,16 +13,14 @@ from lasthop.base.api.kinds import SERVICE_GROUPS
 from lasthop.base.api.meta import Key
 from lasthop.base.api.route_kinds import ROUTE_KINDS
 from lasthop.base.api.unserved import NOT_SERVED, Unserved
-from lasthop.engine.outputs.explain.contents import explain_content, explain_grant, explain_service
+from lasthop.engine.outputs.explain.contents import explain_content, explain_grant, explain_service, explain_xbackend
 from lasthop.engine.outputs.explain.fact import Fact, bad, honest, warning
+from lasthop.engine.outputs.explain.gateway_policies import FINDINGS_OF, explain_gateway_policy
 from lasthop.engine.outputs.explain.gateways import explain_class, explain_gateway, explain_listener_set
 from lasthop.engine.outputs.explain.policies import explain_policy
 from lasthop.engine.outputs.explain.request_answer import RequestAnswer
 from lasthop.engine.outputs.explain.requests import explain_request
 from lasthop.engine.outputs.explain.routes import explain_route
-from lasthop.engine.outputs.explain.telemetry import explain_telemetry_policy
-from lasthop.engine.outputs.explain.traffic import explain_traffic_policy
-from lasthop.engine.outputs.explain.xbackends import explain_xbackend
 from lasthop.engine.plan.messages import CRASHED
 from lasthop.engine.plan.request import Request
 from lasthop.engine.store.graph import Graph, query
@@ -37,8 +35,7 @@ EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
     "BackendTLSPolicy": explain_policy,
     **dict.fromkeys(SERVICE_GROUPS, explain_service),
     "XBackend": explain_xbackend,
-    "XBackendTrafficPolicy": explain_traffic_policy,
-    "XTelemetryPolicy": explain_telemetry_policy,
+    **dict.fromkeys(FINDINGS_OF, explain_gateway_policy),
     "ReferenceGrant": explain_grant,
 }
 

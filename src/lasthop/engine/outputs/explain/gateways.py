@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from lasthop.base.api import gateway as api
 from lasthop.base.api.kinds import CONTROLLER_NAME
@@ -14,8 +15,7 @@ from lasthop.engine.plan.listener import GatewayPlan, ListenerPlan
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.gateways.allowed_listeners import LISTENER_SETS
-from lasthop.engine.resolve.gateways.classes import gateway_class
-from lasthop.engine.resolve.gateways.gateways import client_certificate, gateway
+from lasthop.engine.resolve.gateways.gateways import client_certificate, gateway, gateway_class
 from lasthop.engine.resolve.gateways.listener_conditions import listener_conditions
 from lasthop.engine.resolve.gateways.listener_sets import listener_set
 from lasthop.engine.resolve.gateways.ours import not_ours
@@ -138,7 +138,7 @@ def _targets(g: Graph, key: Key, route: Key) -> Iterator[tuple[tuple[Key, int], 
     accepted = {parent.protocols for parent in parents(g, route) if parent.gateway == key and parent.problem is None}
     shown = {Protocol.AUTO if protocol.http else protocol for protocols in accepted for protocol in protocols}
     for target, own in targets(g, route, key).permitted if accepted else ():
-        yield from (((target.backend, target.port), protocol) for protocol in ((Protocol.AUTO,) if own else shown))
+        yield from product([(target.backend, target.port)], (Protocol.AUTO,) if own else shown)
 
 
 def _more(number: int, what: str) -> Iterator[Fact]:

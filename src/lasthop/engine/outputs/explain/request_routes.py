@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
+import re2
 
 from lasthop.base.api import routes as api
 from lasthop.base.api.meta import Key
@@ -19,11 +21,11 @@ from lasthop.engine.outputs.explain.routes import matched
 from lasthop.engine.plan.listener import ListenerPlan
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.request import Request
-from lasthop.engine.plan.routing import Match, PathType, Route
+from lasthop.engine.plan.routing import Match, PathType, Route, ValueMatch
 from lasthop.engine.resolve.routing.attachment import ATTACHED, MISDIRECTED, in_order, misdirected, parents
 from lasthop.engine.resolve.routing.budgets import VIRTUAL_HOSTS, RouteCost, left_out
 from lasthop.engine.resolve.routing.hostnames import covers, fitting
-from lasthop.engine.resolve.routing.request_matching import fits, fits_path, misses
+from lasthop.engine.resolve.routing.http_syntax import shown
 from lasthop.engine.resolve.routing.routes import (
     MatchPlace,
     read_route,
@@ -34,6 +36,70 @@ from lasthop.engine.resolve.routing.routes import (
     written_matches,
 )
 from lasthop.engine.store.graph import Graph
+
+
+def fits(match: Match, request: Request) -> bool:
+    """Returns whether a match covers a request that `plan.request.normalize` has normalized."""
+    return next(misses(match, request), None) is None
+
+
+def fits_path(match: Match, request: Request) -> bool:
+    return next(_path(match, request), None) is None
+
+
+def misses(match: Match, request: Request) -> Iterator[str]:
+    """Describes the parts of a match that the request does not meet."""
+    yield from _path(match, request)
+    if match.grpc and not request.grpc:
+        yield "it is not a gRPC call (content-type application/grpc)"
+    if match.method and match.method != request.method:
+        yield f"the method is not {match.method}"
+    for header in match.headers:
+        yield from _value(f"header {header.name}", header, request.values(header.name))
+    for parameter in match.query:
+        found = request.query(parameter.name)
+        yield from _value(f"query parameter {parameter.name}", parameter, [] if found is None else [found])
+
+
+def _path(match: Match, request: Request) -> Iterator[str]:
+    path = request.path
+    match match.path_type:
+        case PathType.EXACT:
+            fitting = path == match.path
+        case PathType.PREFIX:
+            fitting = match.path == "/" or path == match.path or path.startswith(f"{match.path}/")
+        case PathType.REGEX:
+            fitting = matches_regex(match.path, path)
+    if not fitting:
+        yield "the path does not match"
+
+
+def _value(what: str, wanted: ValueMatch, found: list[str]) -> Iterator[str]:
+    if not found:
+        yield f"{what} is missing"
+    elif wanted.regex and not any(matches_regex(wanted.value, value) for value in found):
+        yield f"{what} is {shown(found[0])}, which does not match {shown(wanted.value)}"
+    elif not wanted.regex and wanted.value not in found:
+        yield f"{what} is {shown(found[0])}, not {shown(wanted.value)}"
+
+
+def matches_regex(pattern: str, text: str) -> bool:
+    """Returns whether the whole text matches. A pattern that RE2 refuses matches nothing, because it is never sent to
+    Envoy."""
+    compiled = _compiled(pattern)
+    return compiled is not None and compiled.fullmatch(text.encode(errors="surrogateescape")) is not None
+
+
+@lru_cache(maxsize=1_024)
+def _compiled(pattern: str) -> re2._Regexp[bytes] | None:
+    options = re2.Options()
+    options.log_errors = False
+    options.encoding = re2.Options.Encoding.LATIN1
+    try:
+        return re2.compile(pattern.encode(), options)
+    except (re2.error, UnicodeEncodeError):
+        return None
+
 
 SHOWN: Final = 5
 """Limit of near misses, hostnames and routes in an explanation."""

@@ -10,8 +10,7 @@ from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.limits import MAX_ENDPOINTS
 from lasthop.engine.plan.upstream import Protocol
-from lasthop.engine.resolve.backends.backends import SLICE_LABELS, endpoints
-from lasthop.engine.resolve.backends.endpoint_slices import missing_endpoints
+from lasthop.engine.resolve.backends.backends import SLICE_LABELS, endpoints, missing_endpoints
 from lasthop.engine.resolve.settings import settings
 from lasthop.engine.store.graph import Graph
 

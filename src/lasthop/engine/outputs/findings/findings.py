@@ -15,18 +15,18 @@ from lasthop.base.api.telemetry import XTelemetryPolicy
 from lasthop.base.api.traffic import XBackendTrafficPolicy
 from lasthop.base.api.unserved import NOT_SERVED, Unserved
 from lasthop.engine.outputs.findings.endpoints import endpoint_findings
-from lasthop.engine.outputs.findings.failing import backend_failing
 from lasthop.engine.outputs.findings.foreign import FOREIGN_CLASSES
 from lasthop.engine.outputs.findings.gateways import class_findings, gateway_findings, listener_set_findings
-from lasthop.engine.outputs.findings.policies import failing, policy_findings, xbackend_findings
+from lasthop.engine.outputs.findings.policies import backend_failing, failing, policy_findings, xbackend_findings
 from lasthop.engine.outputs.findings.routes import route_findings
-from lasthop.engine.outputs.findings.weakenings import WEAKENINGS
 from lasthop.engine.outputs.status.policies import policy_report
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.problem import Problem
+from lasthop.engine.plan.reasons import NO_LONGER_VERIFIED
 from lasthop.engine.plan.tls import Plaintext
 from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.plan.verdict import Weakening
 from lasthop.engine.resolve.backends.app_protocols import annotation_for_tls, looks_like_tls, policy_to_write
 from lasthop.engine.resolve.backends.backend_traffic import KIND as TRAFFIC_POLICY
 from lasthop.engine.resolve.backends.backend_traffic import TRAFFIC, judgement, target_problem, unreached
@@ -41,11 +41,30 @@ from lasthop.engine.resolve.gateways.telemetry import (
 )
 from lasthop.engine.resolve.hops.failing import failing_plaintext
 from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.hops.weakening import WEAKENED_PORTS, WEAKENED_ROUTES, port_weakening
 from lasthop.engine.resolve.trust.trust import minute
 from lasthop.engine.resolve.trust.waivers import SOON, waiver
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.stages import Output
 from lasthop.engine.store.store import read
+
+
+@query
+def weakening_findings(g: Graph, route: Key, gateway: Key) -> tuple[Finding, ...]:
+    """Reports backends with weakened verification on the route, whose requests they expose: without a policy the spec requires
+    plaintext, which is rarely the intent of the edit. Several Gateways may report the same weakening."""
+    found = dict.fromkeys(WEAKENED_ROUTES.of(g, route, gateway))
+    return tuple(_finding(route, each) for each in found)
+
+
+def _finding(route: Key, found: Weakening) -> Finding:
+    about = (found.backend, found.policy) if found.policy else (found.backend,)
+    return make_finding(route, NO_LONGER_VERIFIED, f"{found.message}.", found.remedy, about=about)
+
+
+WEAKENINGS = Output("findings-weakenings", WEAKENED_ROUTES, weakening_findings)
+WEAKENED_BACKENDS = Output("weakened-backends", WEAKENED_PORTS, port_weakening)
+"""Weakenings by Gateway, backend and port."""
 
 
 @query

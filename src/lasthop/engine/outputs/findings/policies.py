@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from lasthop.base.api.backends import EXTERNAL_HOSTNAME, XBackend
+from lasthop.base.api.kinds import SERVICE_GROUPS
 from lasthop.base.api.meta import Key
 from lasthop.base.api.policies import PolicyTargetReference
-from lasthop.engine.outputs.findings.failing import backend_failing
 from lasthop.engine.outputs.status.policies import policy_report
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition
 from lasthop.engine.plan.finding import Finding, make_finding
+from lasthop.engine.plan.messages import probe_command
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.resolve.backends import xbackend_conditions
 from lasthop.engine.resolve.backends.xbackends import PLAINTEXT, client_certificate, spec_problem
@@ -29,6 +30,18 @@ from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.store import read
 
 SESSION: Final = "spec.sessionPersistence"
+
+
+def backend_failing(key: Key, gateway: Key, problem: Problem) -> Finding:
+    """Returns the finding on the object that decides the connection to a backend."""
+    remedy = f"See which check fails with: {probe_command(key)}"
+    if key.kind in SERVICE_GROUPS and problem.reason == reasons.REQUESTS_FAILED:
+        remedy = "Check the backend's log: it may serve TLS or another protocol."
+    elif key.kind in SERVICE_GROUPS:
+        remedy = "Start the backend, or correct the addresses and ports of its EndpointSlice."
+    return make_finding(
+        key, reasons.BACKEND_FAILING, f"at {gateway}: {problem.message}.", remedy, about=(gateway, *problem.about)
+    )
 
 
 @query

@@ -16,15 +16,21 @@ from lasthop.engine.plan.infrastructure import CLUSTER, Infrastructure, canonica
 from lasthop.engine.plan.listener import GatewayPlan, ListenerPlan, ListenerSetPlan
 from lasthop.engine.plan.problem import Problem, invalid, joined, pending
 from lasthop.engine.plan.proxy import ProxyState
-from lasthop.engine.resolve.gateways.classes import class_features, gateway_class, supported_version
 from lasthop.engine.resolve.gateways.frontend import insecure_mode
-from lasthop.engine.resolve.gateways.gateways import CLIENT_CERTIFICATE, client_certificate, gateway, gateway_accepted
+from lasthop.engine.resolve.gateways.gateways import (
+    CLIENT_CERTIFICATE,
+    class_features,
+    client_certificate,
+    gateway,
+    gateway_accepted,
+    gateway_class,
+    supported_version,
+)
 from lasthop.engine.resolve.gateways.listener_conditions import listener_conditions
 from lasthop.engine.resolve.gateways.listener_sets import ACCEPTED_SETS, listener_set
 from lasthop.engine.resolve.gateways.ports import port_problem
-from lasthop.engine.resolve.hops.hop_index import WITHOUT_ROOM
+from lasthop.engine.resolve.hops.hop_index import WAIVED, WITHOUT_ROOM
 from lasthop.engine.resolve.hops.weakening import WEAKENED
-from lasthop.engine.resolve.policies.waiver_index import WAIVED
 from lasthop.engine.resolve.routing.attachment import ATTACHED
 from lasthop.engine.resolve.settings import INFRASTRUCTURE, PROXY, settings
 from lasthop.engine.resolve.trust.trust import pair_dates, pair_out_of_date

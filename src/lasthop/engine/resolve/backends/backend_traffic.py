@@ -1,7 +1,7 @@
 """XBackendTrafficPolicies: the one that applies to a backend, with its retry budget (GEP-3388) and session persistence
 (GEP-1619).
 
-Of several policies for a backend, the oldest applies, then the first by {namespace}/{name}, even if it is invalid. Its parts
+If several policies name a backend, the oldest applies, then the first by {namespace}/{name}, even if it is invalid. Its parts
 are judged separately, so that an unsupported session setting does not disable the budget. For sessions, the rule of a route
 takes precedence over the XBackend's own setting, and that over a policy."""
 
@@ -22,9 +22,8 @@ from lasthop.base.api.routes import SessionPersistence
 from lasthop.base.api.traffic import LocalPolicyTargetReference, RetryConstraint, XBackendTrafficPolicy
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition, failed, true
-from lasthop.engine.plan.connecting import RetryBudget
 from lasthop.engine.plan.problem import Problem, joined, not_found, unsupported_value
-from lasthop.engine.plan.upstream import Hop
+from lasthop.engine.plan.upstream import Hop, RetryBudget
 from lasthop.engine.resolve.backends import xbackends
 from lasthop.engine.resolve.backends.reach import REACH
 from lasthop.engine.resolve.gateways.ports import serves_nothing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lasthop.base.api.backends import EXTERNAL_HOSTNAME, KIND, XBackend
-from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS
+from lasthop.base.api.kinds import KINDS
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition, failed, true
@@ -12,10 +12,10 @@ from lasthop.engine.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.engine.plan.upstream import Hop
 from lasthop.engine.resolve.backends.reach import REACH
 from lasthop.engine.resolve.backends.xbackends import client_certificate, spec_problem
-from lasthop.engine.resolve.gateways.gateways import age
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.hops.observed import connected
 from lasthop.engine.resolve.hops.weakening import WEAKENED_POLICIES, weakened
+from lasthop.engine.resolve.policies.ancestors import with_room
 from lasthop.engine.resolve.policies.conditions import degraded
 from lasthop.engine.resolve.policies.judgement import judgement
 from lasthop.engine.store.graph import Graph, query
@@ -32,9 +32,7 @@ def hops(g: Graph, key: Key) -> tuple[Hop, ...]:
 def gateways(g: Graph, key: Key) -> tuple[Key, ...]:
     """Returns the Gateways that reach an XBackend, up to the limit of its status. The others use it without a status entry."""
     obj = read(g, key, XBackend)
-    reached = sorted({hop.gateway for hop in hops(g, key)}, key=lambda gateway: age(g, gateway))
-    foreign = sum(1 for entry in obj.status.ancestors if entry.controller_name != CONTROLLER_NAME) if obj else 0
-    return tuple(reached[: max(0, MAX_ANCESTORS - foreign)])
+    return with_room(g, {hop.gateway for hop in hops(g, key)}, obj.status, MAX_ANCESTORS).gateways if obj else ()
 
 
 def conditions(g: Graph, key: Key, gateway: Key) -> tuple[Condition, ...]:

@@ -9,6 +9,9 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api import gateway as api
+from lasthop.base.api.bundle import KNOWN, known, supported_features
+from lasthop.base.api.gateway import GatewayClass
+from lasthop.base.api.kinds import CONTROLLER_NAME
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition, failed, true
@@ -17,15 +20,45 @@ from lasthop.engine.plan.listener import GatewayPlan
 from lasthop.engine.plan.problem import Problem, invalid_kind, listeners_not_valid, ref_not_permitted
 from lasthop.engine.resolve.backends.grants import permitted
 from lasthop.engine.resolve.gateways.allowed_listeners import unusable_rule
-from lasthop.engine.resolve.gateways.classes import gateway_class
 from lasthop.engine.resolve.gateways.listeners import listeners
-from lasthop.engine.resolve.gateways.profiles import own_profile
-from lasthop.engine.resolve.settings import Settings, settings
+from lasthop.engine.resolve.gateways.profiles import class_profile, own_profile
+from lasthop.engine.resolve.settings import CRD_VERSIONS, Settings, settings
 from lasthop.engine.resolve.trust.certificates import key_pair, refused_pair
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.sources import Entry, Index
 from lasthop.engine.store.stages import indexer
 from lasthop.engine.store.store import OBJECTS, read
+
+
+@query
+def gateway_class(g: Graph, key: Key) -> Condition | None:
+    """Returns whether the class is accepted; None if it belongs to another controller or does not exist."""
+    obj = read(g, key, GatewayClass)
+    if obj is None or obj.spec.controller_name != CONTROLLER_NAME:
+        return None
+    profile = class_profile(g, key)
+    return failed(reasons.ACCEPTED, profile) if isinstance(profile, Problem) else true(reasons.ACCEPTED)
+
+
+def supported_version(g: Graph) -> Condition:
+    """Returns whether Lasthop knows the releases of the installed CRDs. It serves the known fields of others."""
+    versions = CRD_VERSIONS.of(g) or ()
+    unread = [f"{crd} cannot be read: {version.unread}" for crd, version in versions if version.unread]
+    if unread:
+        remedy = f"install CRDs of {KNOWN}"
+        return failed(reasons.SUPPORTED_VERSION, Problem(reasons.NOT_SERVED, "; ".join(unread), remedy=remedy))
+    releases = [(crd, version.release) for crd, version in versions]
+    strange = [f"{crd} is of {release or 'an unknown release'}" for crd, release in releases if not known(release)]
+    if not strange:
+        return true(reasons.SUPPORTED_VERSION)
+    message = f"{'; '.join(strange)}. Lasthop knows {KNOWN} and serves the known fields of others"
+    return failed(reasons.SUPPORTED_VERSION, Problem(reasons.UNSUPPORTED_VERSION, message, remedy="install one of those"))
+
+
+def class_features(g: Graph) -> tuple[str, ...]:
+    """Returns the supported features, by their names in the release of the installed CRDs."""
+    return supported_features(CRD_VERSIONS.of(g) or ())
+
 
 WILDCARDS = frozenset({"0.0.0.0", "::"})
 

@@ -19,7 +19,7 @@ from lasthop.engine.plan.problem import Problem
 from lasthop.engine.resolve.backends.grants import permitted
 from lasthop.engine.resolve.gateways.allowed_listeners import allowed_sets, namespaces_problem
 from lasthop.engine.resolve.gateways.frontend import frontend, validates_clients
-from lasthop.engine.resolve.gateways.listener_filters import ListenerFilterPlan, listener_filters
+from lasthop.engine.resolve.routing.external_auth import ListenerFilterPlan, listener_filters
 from lasthop.engine.resolve.routing.hostnames import fitting
 from lasthop.engine.resolve.routing.http_syntax import MAX_PORT, is_hostname, shown
 from lasthop.engine.resolve.settings import settings

@@ -15,7 +15,6 @@ from lasthop.base.api import profiles
 from lasthop.base.api.meta import Key
 from lasthop.base.api.profiles import ProxyProfile
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.connecting import LONGEST_EJECTION, MOST_RETRIES, ConnectRules
 from lasthop.engine.plan.limits import Limits, clamped
 from lasthop.engine.plan.problem import Problem, invalid_kind, not_found
 from lasthop.engine.plan.profile import (
@@ -27,6 +26,7 @@ from lasthop.engine.plan.profile import (
     PlaintextBackends,
     Refusal,
 )
+from lasthop.engine.plan.upstream import LONGEST_EJECTION, MOST_RETRIES, ConnectRules
 from lasthop.engine.resolve.settings import settings
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.store import read

@@ -19,7 +19,7 @@ from lasthop.base.api.routes import Fraction
 from lasthop.base.api.traffic import LocalPolicyTargetReference
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition, failed, true
-from lasthop.engine.plan.limits import Limits, over
+from lasthop.engine.plan.limits import Limits
 from lasthop.engine.plan.problem import Problem, joined, not_found, unsupported_value
 from lasthop.engine.plan.telemetry import SAMPLED, AttributeSource, SpanAttribute, TracingPlan
 from lasthop.engine.plan.tls import BackendTLS, Refused
@@ -34,7 +34,7 @@ from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.hops.observed import connected
 from lasthop.engine.resolve.hops.weakening import weakened, weakening
 from lasthop.engine.resolve.policies.policy_kind import PolicyKind
-from lasthop.engine.resolve.routing.http_syntax import HEADER_NAME, HEADER_VALUE, PROTECTED, shown, word
+from lasthop.engine.resolve.routing.http_syntax import HEADER_NAME, PROTECTED, shown, value_problem, word
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.sources import Entry
 from lasthop.engine.store.stages import indexer
@@ -116,15 +116,14 @@ def _header_problems(wanted: api.Tracing, field: str, limits: Limits) -> Iterato
         name, place = header.name.lower(), f"{field}[{number}]"
         if name in PROTECTED | OF_GRPC or name.startswith(("grpc-", "x-envoy-")) or not HEADER_NAME.fullmatch(name):
             yield unsupported_value(f"header {shown(name)} cannot be set; remove it", place)
-        elif not HEADER_VALUE.fullmatch(header.value) or not header.value:
-            yield unsupported_value(f"the value of header {shown(name)} is empty or has control characters", place)
+        elif not header.value:
+            yield unsupported_value(f"the value of header {shown(name)} is empty", place)
         elif "%" in header.value:
             # Envoy parses the value as a format and may refuse it, but then sends it unchanged, so a percent sign cannot be
             # escaped.
             yield unsupported_value(f"the value of header {shown(name)} has a percent sign, which Envoy cannot send", place)
-        elif (length := len(header.value.encode())) > limits.header_value_length:
-            message = f"the value of header {shown(name)} has {length:,} bytes; {over(limits, 'header_value_length')}"
-            yield unsupported_value(message, place)
+        elif problem := value_problem(name, header.value, limits):
+            yield unsupported_value(problem, place)
 
 
 def _attribute_problems(attributes: tuple[api.Attribute, ...], field: str) -> Iterator[Problem]:

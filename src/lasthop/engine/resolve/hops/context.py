@@ -16,8 +16,7 @@ from lasthop.base.api.kinds import SERVICE_GROUPS
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan.observation import LeafCertificate
 from lasthop.engine.plan.upstream import Hop, Protocol
-from lasthop.engine.resolve.backends.backends import endpoints
-from lasthop.engine.resolve.backends.endpoint_slices import missing_endpoints
+from lasthop.engine.resolve.backends.backends import endpoints, missing_endpoints
 from lasthop.engine.resolve.hops.observed import PortState, hop_state, port_states
 from lasthop.engine.resolve.policies.targets import WHOLE, TargetClaim, claims, port_winner, rule_of
 from lasthop.engine.resolve.settings import OBSERVES

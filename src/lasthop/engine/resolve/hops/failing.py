@@ -17,8 +17,7 @@ from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.tls import BackendTLS, HopTLS, Refused
 from lasthop.engine.plan.upstream import EndpointsKind, Hop, Protocol
 from lasthop.engine.plan.verdict import Weakening
-from lasthop.engine.resolve.backends.backends import endpoints
-from lasthop.engine.resolve.backends.endpoint_slices import missing_endpoints
+from lasthop.engine.resolve.backends.backends import endpoints, missing_endpoints
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.hops.observed import failed_to_connect, port_states
 from lasthop.engine.resolve.hops.weakening import weakening

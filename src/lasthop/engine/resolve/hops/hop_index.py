@@ -12,11 +12,26 @@ from lasthop.engine.resolve.backends.reach import HOPS
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.hops.weakening import weakened_hop
 from lasthop.engine.resolve.policies.ancestors import ancestors
-from lasthop.engine.resolve.policies.waiver_index import waived_port
 from lasthop.engine.resolve.trust.client_certificates import client_secret
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.sources import Entry, Index
 from lasthop.engine.store.stages import Gate, indexer
+
+WAIVED_PORTS = Index[Key, Key, int, Protocol]("waived-port")
+"""Protocols with a waiver in effect, by Gateway, backend and port."""
+WAIVED = Index[Key, tuple[Key, int]]("waived")
+"""(backend, port) of waived hops by Gateway."""
+
+
+def waived_port(hop: Hop, tls: BackendTLS) -> Iterator[Entry]:
+    if tls.waiver:
+        yield WAIVED_PORTS.entry((hop.gateway, hop.backend, hop.port), hop.protocol)
+
+
+@indexer(WAIVED_PORTS)
+def index_waived(g: Graph, gateway: Key, backend: Key, port: int) -> Iterator[Entry]:
+    yield WAIVED.entry((gateway,), (backend, port))
+
 
 WITHOUT_ROOM = Index[Key, Key]("without-room")
 """Policies whose status has no free ancestor entry, by Gateway."""

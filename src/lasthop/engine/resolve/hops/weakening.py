@@ -140,7 +140,7 @@ def _other_references(source: Key, before: HopVerification, now: HopVerification
 def _other_names(source: Key, before: HopVerification, now: HopVerification) -> str:
     if before.names == now.names or before.strength != now.strength:
         return ""
-    return f"{source} requires other names than {' or '.join(before.names)} now"
+    return f"{source} was edited: {compare(before, now)}"
 
 
 def _other_content(g: Graph, source: Key, before: HopVerification, now: HopVerification) -> str:

@@ -175,8 +175,11 @@ def mistyped_service(g: Graph, policy: Key, target: PolicyTargetReference) -> tu
     key = Key(kind, policy.namespace, target.name)
     wrong = "" if service_of(policy, target) else f"kind {target.kind}" + (f" of group {target.group}" if target.group else "")
     if not is_dns_label(target.name):
-        bare = key._replace(name=_IMPOSSIBLE.sub("", target.name.casefold()).strip("-"))
-        key = bare if read(g, bare, AnyService) else key._replace(name=closest_service(g, key))
+        written = target.name.casefold()
+        alone = re.split("[.:]", written.rpartition("/")[2])[0]  # as in shop/api, api.shop.svc, api:443
+        names = (_IMPOSSIBLE.sub("", name).strip("-") for name in (written, alone))
+        known = (name for name in names if name and read(g, key._replace(name=name), AnyService))
+        key = key._replace(name=next(known, "") or closest_service(g, key))
         wrong = wrong or f"{kind} {target.name!r}"
     return (key, wrong) if wrong and key.name else None
 

@@ -1,4 +1,7 @@
-"""ExternalAuth filters (GEP-1494): a server authorizes each request."""
+"""ExternalAuth filters (GEP-1494): a server authorizes each request, of a rule or of a listener.
+
+No request may bypass the filter of a listener. An unsupported filter, or one whose server reference is not permitted, closes
+the listener. If the server cannot be reached, requests get 503, as with filters of routes."""
 
 from __future__ import annotations
 
@@ -6,12 +9,20 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
+from lasthop.base.api import gateway as api
+from lasthop.base.api.meta import Key
 from lasthop.base.api.routes import HTTPExternalAuthFilter
 from lasthop.engine.plan.limits import Limits, over
+from lasthop.engine.plan.listener import MAX_AUTH
 from lasthop.engine.plan.problem import Problem, unsupported_value
 from lasthop.engine.plan.routing import ExternalAuth
 from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.backends.backends import BackendTarget, target
+from lasthop.engine.resolve.gateways.profiles import limits
 from lasthop.engine.resolve.routing.http_syntax import HEADER_NAME, PATH, PATH_LENGTH, PROTECTED, shown
+from lasthop.engine.store.graph import Graph
 
 PROTOCOLS: Final = {"HTTP": Protocol.AUTO, "GRPC": Protocol.H2}
 """The protocol of the hop to the server, independent of the protocol to the rule's backends."""
@@ -64,3 +75,36 @@ def problems(wanted: HTTPExternalAuthFilter, field: str, limits: Limits) -> Iter
     if wanted.forward_body.max_size < 0:
         message = f"maxSize {wanted.forward_body.max_size} is negative; write 0 or more"
         yield unsupported_value(message, f"{field}.forwardBody")
+
+
+EXTERNAL_AUTH: Final = "ExternalAuth"
+
+
+class ListenerFilterPlan(msgspec.Struct, frozen=True):
+    auth: tuple[ExternalAuth, ...] = ()
+    """The servers to call, in this order."""
+    refused: Problem | None = None
+    """The problem of an unsupported filter."""
+    unresolved: Problem | None = None
+    """The problem of a server reference."""
+
+
+def listener_filters(g: Graph, gateway: Key, owner: Key, listener: api.Listener) -> ListenerFilterPlan:
+    """Returns the filters of a listener. `owner` is its Gateway or ListenerSet, whose references need grants."""
+    found: list[ExternalAuth] = []
+    if len(listener.filters.requests) > MAX_AUTH:
+        message = f"filters.requests: {len(listener.filters.requests)} filters, of which at most {MAX_AUTH} are supported"
+        return ListenerFilterPlan(refused=unsupported_value(f"{message}, so the listener is closed", remedy="use fewer"))
+    for number, each in enumerate(listener.filters.requests):
+        field = f"filters.requests[{number}]"
+        wanted = each.external_auth
+        if each.type != EXTERNAL_AUTH or wanted is None:
+            message = f"{field}: a filter of type {each.type} is not supported for listeners, so the listener is closed"
+            return ListenerFilterPlan(refused=unsupported_value(message, remedy=f"use {EXTERNAL_AUTH}, or remove it"))
+        if odd := next(problems(wanted, f"{field}.externalAuth", limits(g, gateway)), None):
+            return ListenerFilterPlan(refused=unsupported_value(f"{odd}, so the listener is closed"))
+        to = target(g, owner, wanted.backend_ref)
+        if not isinstance(to, BackendTarget):
+            return ListenerFilterPlan(unresolved=to.within(f"{field}.externalAuth.backendRef"))
+        found.append(external_auth(wanted, Hop(gateway, to.backend, to.port, PROTOCOLS[wanted.protocol])))
+    return ListenerFilterPlan(tuple(found))

@@ -10,7 +10,7 @@ import msgspec
 
 from lasthop.base.api import routes as api
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.limits import Limits, over
+from lasthop.engine.plan.limits import Limits
 from lasthop.engine.plan.problem import Problem, incompatible_filters, unsupported_value
 from lasthop.engine.plan.routing import NO_EDITS, Cors, HeaderEdit, HeaderEdits, PathEdit, PathType, Redirect, Rewrite
 from lasthop.engine.resolve.routing import http_syntax as syntax
@@ -88,13 +88,14 @@ def problems(
     filters: tuple[api.HTTPRouteFilter, ...], field: str, limits: Limits, *, on_backend: bool = False
 ) -> Iterator[Problem]:
     """Yields unsupported settings. A rule with any of them returns 500, because to ignore the setting would be unsafe."""
+    served = _SERVED_ON_BACKENDS if on_backend else _SERVED.keys()
     for number, found in enumerate(filters):
         place = f"{field}[{number}]"
         if found.extension_ref:
             ref = found.extension_ref
             message = f"kind {ref.kind} of group {ref.group!r} is not a filter that Lasthop knows"
             yield Problem(reasons.INVALID_KIND, message, f"{place}.extensionRef", "remove it")
-        elif found.type not in _SERVED or (on_backend and found.type not in _SERVED_ON_BACKENDS):
+        elif found.type not in served:
             where = "on a backendRef" if on_backend else "here"
             yield unsupported_value(f"filter {syntax.word(found.type)} is not supported {where}; remove it", place)
         elif [name for name in _SERVED.values() if getattr(found, name)] != [_SERVED[found.type]]:
@@ -143,14 +144,8 @@ def _header_problems(edit: api.HTTPHeaderFilter, place: str, limits: Limits) -> 
             message = f"header {name!r} is edited {times} times, and the result is not defined; edit it once"
             yield incompatible_filters(message, place)
     for header in (*edit.set, *edit.add):
-        if not syntax.HEADER_VALUE.fullmatch(header.value):
-            message = f"the value of header {syntax.shown(header.name)} has control characters (RFC 9110 5.5); remove them"
-            yield unsupported_value(message, place)
-        elif (length := len(header.value.encode())) > limits.header_value_length:
-            message = (
-                f"the value of header {syntax.shown(header.name)} has {length:,} bytes; {over(limits, 'header_value_length')}"
-            )
-            yield unsupported_value(message, place)
+        if problem := syntax.value_problem(header.name, header.value, limits):
+            yield unsupported_value(problem, place)
 
 
 def _mirror_problems(mirror: api.HTTPRequestMirrorFilter, place: str) -> Iterator[Problem]:

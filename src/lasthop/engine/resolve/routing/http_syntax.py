@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from lasthop.engine.plan.limits import Limits, over
+
 PATH: Final = re.compile(r"(?:[A-Za-z0-9/._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*")
 PATH_LENGTH: Final = 1_024
 """The CRD's limit. A rewritten prefix becomes a regular expression of that size, so it must be below `REGEX_CEILING`."""
@@ -49,6 +51,15 @@ def shown(text: str, length: int = 60) -> str:
 def word(text: str) -> str:
     """Like `shown`, but without quotes around a single word."""
     return text if text.isalnum() and text.isascii() and len(text) <= 60 else shown(text)
+
+
+def value_problem(name: str, value: str, limits: Limits) -> str:
+    """Returns why a header cannot have a value; empty if it can."""
+    if not HEADER_VALUE.fullmatch(value):
+        return f"the value of header {shown(name)} has control characters (RFC 9110 5.5); remove them"
+    if (length := len(value.encode())) > limits.header_value_length:
+        return f"the value of header {shown(name)} has {length:,} bytes; {over(limits, 'header_value_length')}"
+    return ""
 
 
 def is_duration(text: str) -> bool:

@@ -121,7 +121,7 @@ def _path_problems(match: api.HTTPRouteMatch, field: str, regexes: Regexes) -> I
 def _method_problems(match: api.GRPCRouteMatch, field: str, regexes: Regexes) -> Iterator[Problem]:
     called = match.method
     if called.type == REGEX:
-        parts = [part for part in (called.service, called.method) if part]
+        parts = tuple(filter(None, (called.service, called.method)))
         # Separately and joined: an expression that is balanced only in one of both forms is a mistake.
         if parts and (problem := regexes.problem(*parts, syntax.grpc_path_regex(called.service, called.method))):
             yield unsupported_value(problem, field)

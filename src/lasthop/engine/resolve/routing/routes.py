@@ -113,9 +113,8 @@ def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerd
     unauthorized = False
     judgement = route_judgement(g, route, gateway)
     for number, rule in enumerate(_rules(obj)):
-        found = judgement.rules[number].problems
-        refs += [p for p in found if p.reason == reasons.INVALID_KIND]
-        refused += [p for p in found if p.reason != reasons.INVALID_KIND]
+        for found in judgement.rules[number].problems:
+            (refs if found.reason == reasons.INVALID_KIND else refused).append(found)
         for reference in references(rule):
             if problem := _reference_problem(g, route, gateway, reference.ref, reference.protocol or protocol):
                 refs.append(problem.at(f"spec.rules[{number}].{reference.field}"))

@@ -1,8 +1,8 @@
 """Builds the Services of a Gateway, and reads back their assigned addresses.
 
 Without `spec.addresses` there is one Service. With it, there is one for each address, because a Service can request only one,
-and the result can be read back for each. Addresses with routability Cluster come from Services of type ClusterIP, whatever the
-type of the others.
+and the result can be read back for each. Addresses with routability Cluster come from Services of type ClusterIP, independent
+of the others' type.
 """
 
 from __future__ import annotations

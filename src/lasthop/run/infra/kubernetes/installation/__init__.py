@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 import yaml
 
-from lasthop.base.api.documents import Json
+from lasthop.base.api.documents import Json, nested
 from lasthop.edge.kubernetes.client import path_of
 
 NAMESPACE: Final = "lasthop-system"
@@ -82,17 +82,15 @@ WATCH_FLAG: Final = "--namespaces"
 
 def helm_release(controller: Json | None) -> str:
     """Returns the Helm release of a Deployment; empty: none."""
-    release: str = ((controller or {}).get("metadata") or {}).get("annotations", {}).get("meta.helm.sh/release-name", "")
-    return release
+    return nested(controller or {}, "metadata", "annotations", "meta.helm.sh/release-name") or ""
 
 
 def watched_by(controller: Json | None) -> list[str]:
     """Returns the namespaces to which an installed controller is limited; none: it watches all, or is not installed."""
-    pod = ((controller or {}).get("spec") or {}).get("template", {}).get("spec", {})
-    arguments = (argument for container in pod.get("containers") or () for argument in container.get("args") or ())
-    flag = f"{WATCH_FLAG}="
-    values = (argument.removeprefix(flag) for argument in arguments if argument.startswith(flag))
-    return [name for value in values for name in value.split(",") if name]
+    containers, flag = nested(controller or {}, "spec", "template", "spec", "containers") or (), f"{WATCH_FLAG}="
+    arguments = (argument for container in containers for argument in container.get("args") or ())
+    watched = ",".join(argument.removeprefix(flag) for argument in arguments if argument.startswith(flag))
+    return list(filter(None, watched.split(",")))
 
 
 RBAC: Final = ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
