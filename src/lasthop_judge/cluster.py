@@ -274,8 +274,17 @@ class ClusterTestbed:
 
     async def write_status(self, kind: str, name: str, status: Json) -> bool:
         path = self._path(f"{GATEWAY}/v1", kind, name, "status")
-        await _sent(f"the status of {kind} {name}", lambda: self._client.merge(path, {"status": status}))
-        return True
+
+        async def written() -> bool:
+            try:
+                await self._client.merge(path, {"status": status})
+            except ApiError as error:
+                if error.denied:
+                    return False
+                raise
+            return True
+
+        return await _sent(f"the status of {kind} {name}", written)
 
     # --- the backend --------------------------------------------------------------------------------------------------
 
@@ -298,7 +307,7 @@ class ClusterTestbed:
         port = self.settings.ports.get(backend_key(case, service, case.port), 0)
         kubectl = f"kubectl -n {self.settings.namespace}"
         asked = curl(case, self.address(self.settings.gateway_of(case), listener_of(case)), path_of(service, case.port))
-        forward = (f"{kubectl} port-forward deployment/{BACKEND} {port}",) if port and policy else ()
+        forward = (f"{kubectl} port-forward deployment/{BACKEND} {port} & sleep 3",) if port and policy else ()
 
         def anchors(bundle: CABundle) -> str:
             get = f"{kubectl} get {bundle.kind.lower()} {case.slug}-{bundle.name} -o jsonpath='{{.data.ca\\.crt}}'"
