@@ -114,6 +114,16 @@ async def test_an_api_server_that_fails_for_a_moment_costs_nothing(api: Api) -> 
     assert await start(api) == {}
 
 
+async def test_policies_of_one_age_are_created_in_the_order_of_their_names(api: Api) -> None:
+    api.fail("patch", "backendtlspolicies", Refusal(503, "ServiceUnavailable"))
+    cases = [case for case in ALL if case.id == "precedence/name"]
+    async with serving(api), client_of(api) as client:
+        await ClusterTestbed(client, make_settings(cases), "python", "127.0.0.1").start(cases, lambda *_: None)
+    policies = api.objects["backendtlspolicies"].values()
+    created = sorted(policies, key=lambda policy: int(policy["metadata"]["resourceVersion"]))
+    assert [policy["metadata"]["name"] for policy in created] == ["precedence-name-a", "precedence-name-b"]
+
+
 async def test_cases_that_could_not_be_created_are_not_run_with_the_reason(api: Api) -> None:
     """Those of an absent kind are no failure of the run; others are."""
     api.served = {name for name in api.served if name[2] != "tcproutes"}
