@@ -175,7 +175,15 @@ NAMED: dict[str, Breakage] = {
     "target kind": swap("kind: Service", "kind: Servce", "kind: Services", "kind: service", 'kind: "Service |"'),
     "target name": swap("\n  validation:", ",\n  validation:", "_\n  validation:", "/\n  validation:"),
     "target capital": lambda text, r: _capital(text),
-    "target group": swap('group: ""', "group: core", "group: v1", "group: /", "apiVersion: v1"),
+    "target group": swap(
+        'group: ""',
+        "group: core",
+        "group: v1",
+        "group: /",
+        "apiVersion: v1",
+        "group: gateway.networking.k8s.io",
+        "group: k8s.io",
+    ),
     "target is a text": lambda text, r: _retargeted(text, r.choice(("  - {}\n", "    {}\n"))),
     "target field": lambda text, r: _retargeted(text, r.choice(("  - name: [{}]\n", "  - names: {}\n"))),
     "target with odd characters": lambda text, r: _retargeted(
@@ -184,7 +192,20 @@ NAMED: dict[str, Breakage] = {
     "target with its surroundings": lambda text, r: _retargeted(
         text,
         '  - group: ""\n    kind: Service\n    name: '
-        + r.choice(("shop/{}", "service/{}", "{}.shop.svc.cluster.local", "{}.shop", "'{}:443'", "https://{}:443/"))
+        + r.choice(
+            (
+                "shop/{}",
+                "service/{}",
+                "{}.shop.svc.cluster.local",
+                "{}.shop",
+                "'{}:443'",
+                "https://{}:443/",
+                "shop/{}/",
+                "{}/https",
+                "{},nobody",
+                "'{}*'",
+            )
+        )
         + "\n",
     ),
     "target of another namespace": lambda text, r: _from_elsewhere(text, r.choice(("namespace", "nameSpace", "namspace"))),
