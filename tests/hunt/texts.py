@@ -7,6 +7,7 @@ because the end of the broken part is unknown.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple
@@ -216,6 +217,9 @@ NAMED: dict[str, Breakage] = {
     "mode": swap("  validation:", "  mode: Lenient\n  validation:"),
     # Spellings that some parsers accept.
     "merge": lambda text, r: text.replace("\nspec:", "\nspec:\n  <<: &x {}", 1),
+    "merge over a name": swap("\n  validation:", "\n    <<: {name: nobody}\n  validation:"),
+    "merge under a name": lambda text, r: re.sub(r"name: (\w+)\n  v", r"name: nobody\n    <<: {name: \1}\n  v", text),
+    "merge twice": lambda text, r: re.sub(r"name: (\w+)\n  v", r"<<: {name: nobody}\n    <<: {name: \1}\n  v", text),
     "anchor": lambda text, r: text.replace("name: ca", "name: &x ca") + "status: *x\n",
     "tag": swap("kind: BackendTLSPolicy", "kind: !!str BackendTLSPolicy", "kind: !policy BackendTLSPolicy"),
     "escape": swap("kind: BackendTLSPolicy", 'kind: "Backend\\x54LSPolicy"', 'kind: "Backend\\\n  TLSPolicy"'),

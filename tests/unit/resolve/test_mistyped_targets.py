@@ -44,8 +44,18 @@ def test_a_mistyped_target_closes_the_ports_of_the_service_that_it_means(target:
     assert "Service a/b is probably meant" in found.problem.text
 
 
+PLACEHOLDERS = (
+    "${SERVICE}",
+    "$(SERVICE)",
+    "$SERVICE",
+    "{{ .Values.service }}",
+    "<service>",
+    "ENC[AES256_GCM,data:x,type:str]",
+)
+
+
 @pytest.mark.parametrize("service", ["b", "c"])
-@pytest.mark.parametrize("name", ["b,c", "c b", "*", "b*,c*", "*.a.svc", "a/*"])
+@pytest.mark.parametrize("name", ["b,c", "c b", "*", "b*,c*", "*.a.svc", "a/*", *PLACEHOLDERS])
 def test_a_name_that_means_several_services_closes_each(name: str, service: str) -> None:
     assert isinstance(hop({"name": name}, service=service), Refused)
 
@@ -58,7 +68,7 @@ def test_a_group_of_another_kind_of_service_closes_both() -> None:
     assert missed_targets(engine.graph, Key("ServiceImport", "a", "b"))
 
 
-@pytest.mark.parametrize("target", [{"name": "b*"}, {"name": "*b"}, {"name": "c*b"}])
+@pytest.mark.parametrize("target", [{"name": "b*"}, {"name": "*b"}, {"name": "c*b"}, {"name": "b-${X}"}])
 def test_a_wildcard_closes_only_services_that_match(target: dict[str, str]) -> None:
     assert isinstance(hop(target, service="other"), Plaintext)
 

@@ -30,6 +30,8 @@ _IMPOSSIBLE: Final = re.compile("[^a-z0-9-]")
 """Characters that no Service name contains."""
 _WORDS: Final = re.compile("[a-z0-9*-]+")
 """Possible names, and patterns of such."""
+_PLACEHOLDER: Final = re.compile(r"\$?\{+[^}]*\}+|\$\([^)]*\)|\$\w+|<[^>]*>|(?:enc)?\[[^]]*\]")
+"""Parts that a template or an encrypted file leaves open."""
 _PARTS: Final = re.compile(r"[\s,;|&+]+")
 """What separates names in a list."""
 _RESERVED: Final = re.compile(rf"(?:^|\.)(?:(?:x-)?k8s\.io|kubernetes\.io|{re.escape(LASTHOP_API)})$")
@@ -197,7 +199,8 @@ def mistyped_services(g: Graph, policy: Key, target: PolicyTargetReference) -> t
     keys = [Key(kind, policy.namespace, target.name) for kind in kinds]
     if is_dns_label(target.name):
         return tuple(key for key in keys if read(g, key, AnyService)) or tuple(keys), wrong
-    known = [found for key in keys for part in _PARTS.split(target.name.casefold()) if (found := _known(g, key, part))]
+    parts = _PARTS.split(_PLACEHOLDER.sub("*", target.name.casefold()))
+    known = [found for key in keys for part in parts if (found := _known(g, key, part))]
     guessed = known or [key._replace(name=name) for key in keys if (name := closest_service(g, key))]
     return tuple(dict.fromkeys(guessed)), wrong
 
