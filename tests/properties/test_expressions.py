@@ -51,6 +51,7 @@ ABSORBED = (
     "self.list.exists_one(each, each == 2 || self.none)",
     "self.list[5] == 1",
     "self.list[self.below] == 1",
+    "self.list[self.yes] == 2",
     "self.list[1] == 2",
     "1 in self.list",
     "'list' in self",
