@@ -286,6 +286,19 @@ async def test_without_the_right_to_look_at_the_crd_nothing_is_proven(api: FakeA
         await site.becomes("new", "plaintext")
 
 
+async def test_while_the_crd_is_gone_and_its_objects_are_still_listed_nothing_is_proven(api: FakeApi) -> None:
+    """The server may have deleted the policies together with the CRD, perhaps only to replace it."""
+    shop(api)
+    async with controlling(api) as site:
+        await site.becomes("plain", "plaintext")
+        api.fail("get", CRDS, "*", Refusal(404, "NotFound"))
+        put_hop(api, "new")
+        await until(lambda: "is being deleted" in site.message("new"))
+        assert site.mode("new") in ("none", "closed")
+        api.faults.clear()
+        await site.becomes("new", "plaintext")
+
+
 async def test_a_crd_that_is_replaced_at_once_was_never_absent(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     shop(api)
     monkeypatch.setattr(sources, "ABSENT_AFTER", 3600.0)

@@ -314,8 +314,9 @@ async def test_a_policy_with_an_unknown_field_is_rejected_by_name(api: FakeApi) 
 async def test_a_policy_whose_targets_cannot_be_read_makes_policies_unknown(
     api: FakeApi, field: str, kept: Sequence[str]
 ) -> None:
-    policy = mk_policy("p", **{field: [{"matchLabels": {}}]})
-    policy["spec"] = {name: value for name, value in policy["spec"].items() if name in (field, "validation", *kept)}
+    policy = mk_policy("p")
+    targets = {name: value for name, value in policy["spec"].items() if name in ("validation", *kept)}
+    policy["spec"] = {**targets, field: [{"matchLabels": {}}]}
     api.put("backendtlspolicies", policy)
     async with reading(api) as reader:
         await until(lambda: reader.batches)
