@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -107,6 +108,14 @@ def test_a_damaged_file_differs_from_a_missing_one(tmp_path: Path, content: byte
     assert isinstance(memory.load(tmp_path / "verification.json"), codec.Damaged)
     assert isinstance(memory.load(tmp_path), codec.Damaged)
     assert memory.load(tmp_path / "nowhere") is None
+
+
+def test_a_packed_memory_is_decompressed_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = codec.pack(codec.Memory(), 10, codec.Encoder())
+    large = gzip.compress(b" " * 100_000 + gzip.decompress(packed))
+    assert codec.unpack(large) == codec.unpack(packed) == codec.Memory()
+    monkeypatch.setattr(codec, "LARGEST", 10_000)
+    assert isinstance(codec.unpack(large), codec.Damaged) and codec.unpack(packed) == codec.Memory()
 
 
 def test_unsaved_and_saved_contents_are_separate() -> None:
