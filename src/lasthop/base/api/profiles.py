@@ -46,7 +46,7 @@ class PodSettings(Struct, frozen=True):
 
 
 class DisruptionBudget(Struct, frozen=True):
-    """At most one of them is set: a number or a percentage."""
+    """At most one field is set, to a number or a percentage."""
 
     max_unavailable: int | str | None = None
     min_available: int | str | None = None

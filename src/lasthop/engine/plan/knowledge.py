@@ -26,7 +26,7 @@ class Unknown(msgspec.Struct, frozen=True, order=True):
     """A part of the input that may contain BackendTLSPolicies and has not been read."""
 
     provable: bool
-    """The source can prove absence port by port. The ports stay closed until it does."""
+    """The source can prove the absence of policies port by port. The ports stay closed until it does."""
     namespace: str
     """The namespace whose policies are unknown; empty means every namespace."""
     why: str

@@ -97,9 +97,9 @@ def not_found(reason: Reason, key: Key, remedy: str = "", *, guess: str = "") ->
     return Problem(reason, message, remedy=remedy, about=(key, *similar), missing=(key,))
 
 
-def lacking(reason: Reason, key: Key, what: str, remedy: str = "") -> Problem:
+def lacking(reason: Reason, key: Key, content: str, remedy: str = "") -> Problem:
     """Reports an object that lacks needed content: a key of a ConfigMap or Secret."""
-    return Problem(reason, f"{key} has no {what}", remedy=remedy, about=(key,), missing=(key,))
+    return Problem(reason, f"{key} has no {content}", remedy=remedy, about=(key,), missing=(key,))
 
 
 def backend_not_found(key: Key) -> Problem:
