@@ -2,8 +2,8 @@
 (GEP-1619).
 
 If several policies name a backend, the oldest applies, then the first by {namespace}/{name}, even if it is invalid. Its parts
-are judged separately, so that an unsupported session setting does not disable the budget. For sessions, the rule of a route
-takes precedence over the XBackend's own setting, and that over a policy."""
+are validated separately, so that an unsupported session setting does not disable the budget. Session settings of a route's
+rule take precedence over those of the XBackend, and these over those of a policy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from lasthop.engine.store.store import read
 KIND: Final = "XBackendTrafficPolicy"
 MAX_INTERVAL: Final = 3_600.0
 MAX_COUNT: Final = 1_000_000
-"""The CRD's limits, both."""
+"""Both are limits of the CRD."""
 
 
 def backend_of(policy: Key, target: LocalPolicyTargetReference) -> Key | None:
@@ -65,7 +65,7 @@ TRAFFIC: Final = PolicyKind(KIND, XBackendTrafficPolicy, backend_of, _gateways, 
 
 
 class TrafficJudgement(msgspec.Struct, frozen=True):
-    """The settings of a policy that take effect at one Gateway, and the problems of the others."""
+    """The settings of a policy that take effect at one Gateway, and the problems of its other settings."""
 
     budget: RetryBudget | None = None
     session: SessionPersistence | None = None
@@ -124,9 +124,9 @@ class BackendSession(NamedTuple):
 
 def configured_session(g: Graph, backend: Key) -> BackendSession | None:
     """Returns the session persistence of an XBackend or of its policy, even if it is not supported."""
-    own = xbackends.session(g, backend) if backend.kind == XBACKEND else None
-    if own:
-        return BackendSession(own, backend)
+    own_session = xbackends.session(g, backend) if backend.kind == XBACKEND else None
+    if own_session:
+        return BackendSession(own_session, backend)
     policy = TRAFFIC.winner(g, backend)
     obj = read(g, policy, XBackendTrafficPolicy) if policy else None
     configured = obj.spec.session_persistence if obj else None
@@ -166,30 +166,30 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     if obj is None:
         return ()
     judged, effective = judgement(g, policy, gateway), False
-    here: list[Problem] = []
-    elsewhere: list[Problem] = []
+    reached_problems: list[Problem] = []
+    other_problems: list[Problem] = []
     for target in obj.spec.target_refs:
         backend = backend_of(policy, target)
         reached = backend is not None and any(hop.gateway == gateway for hop in hops_to(g, backend))
         if problem := target_problem(g, policy, target):
-            (here if reached else elsewhere).append(problem)
+            (reached_problems if reached else other_problems).append(problem)
         else:
             effective |= reached
-    problems = (*here, *elsewhere, *judged.problems)
-    if here and not effective:
-        return (failed(reasons.ACCEPTED, joined((*here, *elsewhere))),)
+    problems = (*reached_problems, *other_problems, *judged.problems)
+    if reached_problems and not effective:
+        return (failed(reasons.ACCEPTED, joined((*reached_problems, *other_problems))),)
     if judged.problems and judged.empty:
         return (failed(reasons.ACCEPTED, joined(judged.problems, reasons.INVALID, fields=True)),)
     notes = [str(problem) for problem in problems] or (["it has no settings"] if judged.empty else [])
     if judged.session:
-        own = [backend for backend in TRAFFIC.targets(policy, obj) if xbackends.session(g, backend)]
-        notes += [f"sessionPersistence of {backend} itself takes precedence" for backend in own]
-    found = [true(reasons.ACCEPTED, "; ".join(dict.fromkeys(notes)))]
+        backends = [backend for backend in TRAFFIC.targets(policy, obj) if xbackends.session(g, backend)]
+        notes += [f"sessionPersistence of {backend} itself takes precedence" for backend in backends]
+    result = [true(reasons.ACCEPTED, "; ".join(dict.fromkeys(notes)))]
     if problems:
-        found.append(failed(reasons.PARTIALLY_INVALID, joined(problems, fields=True)))
+        result.append(failed(reasons.PARTIALLY_INVALID, joined(problems, fields=True)))
     if unserved := serves_nothing(g, gateway):
-        found.append(failed(reasons.PROGRAMMED, unserved))
-    return tuple(found)
+        result.append(failed(reasons.PROGRAMMED, unserved))
+    return tuple(result)
 
 
 def unreached(g: Graph, policy: Key) -> Problem | None:

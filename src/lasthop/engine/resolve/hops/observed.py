@@ -77,8 +77,8 @@ class PortState(msgspec.Struct, frozen=True):
             many = self.endpoints > 1 and failure.endpoints
             where = f"{len(failure.endpoints)} of {self.endpoints} endpoints of {self.name}" if many else self.name
             proxies = f", from {_listed(failure.proxies)}" if failure.proxies else ""
-            at = f"{where}{f' ({shown})' if shown else ''}{proxies}"
-            yield failing(at, f"{failure.words}{self._ejection(failure)}")
+            place = f"{where}{f' ({shown})' if shown else ''}{proxies}"
+            yield failing(place, f"{failure.words}{self._ejection(failure)}")
 
     def _ejection(self, failure: Failure) -> str:
         out = len({*failure.endpoints} & {*self.ejected})
@@ -108,8 +108,8 @@ def hop_state(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protoco
 def _states(g: Graph, hop: Hop, observed_as: Iterable[Hop]) -> list[HopState]:
     """Returns the observed states of a hop's connections, for each name under which they are observed."""
     tls = hop_tls(g, *hop)
-    found = {} if isinstance(tls, Refused) else OBSERVED.of(g, hop.gateway, hop.backend, hop.port, identity(tls)) or {}
-    return [_present(g, name, found.get(name.protocol, NOTHING_SEEN)) for name in observed_as]
+    states = {} if isinstance(tls, Refused) else OBSERVED.of(g, hop.gateway, hop.backend, hop.port, identity(tls)) or {}
+    return [_present(g, name, states.get(name.protocol, NOTHING_SEEN)) for name in observed_as]
 
 
 def _present(g: Graph, hop: Hop, state: HopState) -> HopState:
@@ -132,18 +132,18 @@ def seen_now(g: Graph, hop: Hop, seen: HopSeen) -> HopSeen:
 
 def present_endpoints(g: Graph, backend: Key, port: int, protocol: Protocol) -> frozenset[str] | None:
     """Returns the current endpoints; None if there are none, or if only the proxies know them (DNS)."""
-    found = endpoints(g, backend, port, protocol.transport)
-    if found.kind is EndpointsKind.DNS or not found.endpoints:
+    current = endpoints(g, backend, port, protocol.transport)
+    if current.kind is EndpointsKind.DNS or not current.endpoints:
         return None
-    return frozenset(with_port(endpoint.address, endpoint.port) for endpoint in found.endpoints)
+    return frozenset(with_port(endpoint.address, endpoint.port) for endpoint in current.endpoints)
 
 
 def among(state: HopState, present: frozenset[str]) -> HopState:
     """Removes endpoints that no longer exist, and failures without endpoints."""
     failures = []
     for failure in state.failures:
-        if here := tuple(address for address in failure.endpoints if address in present):
-            failures.append(msgspec.structs.replace(failure, endpoints=here))
+        if remaining := tuple(address for address in failure.endpoints if address in present):
+            failures.append(msgspec.structs.replace(failure, endpoints=remaining))
     working = tuple(address for address in state.working if address in present)
     health = Health.UNTRIED
     if failures:
@@ -152,21 +152,21 @@ def among(state: HopState, present: frozenset[str]) -> HopState:
         health = Health.WORKING
     since = state.since if health is state.health else 0.0
     ejected = tuple(address for address in state.ejected if address in present)
-    here_now = {"failures": tuple(failures), "working": working, "ejected": ejected}
-    return msgspec.structs.replace(state, health=health, since=since, **here_now)
+    fields = {"failures": tuple(failures), "working": working, "ejected": ejected}
+    return msgspec.structs.replace(state, health=health, since=since, **fields)
 
 
 def port_states(g: Graph, hops: Iterable[Hop]) -> tuple[PortState, ...]:
-    """Returns the observed states of the ports of these hops of one Gateway."""
+    """Returns the observed state of each port to which these hops of one Gateway lead."""
     ports: dict[tuple[Key, int], list[tuple[Protocol, HopState]]] = {}
     seconds = 0
-    named = sorted(set(hops))
-    for hop in named:
+    distinct_hops = sorted(set(hops))
+    for hop in distinct_hops:
         # Upgrades without a separate cluster use this one.
-        upgrades = hop.for_upgrades if hop.for_upgrades not in named else None
+        upgrades = hop.for_upgrades if hop.for_upgrades not in distinct_hops else None
         observed_as = (hop, upgrades) if upgrades else (hop,)
-        for each, state in zip(observed_as, _states(g, hop, observed_as), strict=True):
-            ports.setdefault((hop.backend, hop.port), []).append((each.protocol, state))
+        for observed_hop, state in zip(observed_as, _states(g, hop, observed_as), strict=True):
+            ports.setdefault((hop.backend, hop.port), []).append((observed_hop.protocol, state))
             if state.ejected:
                 seconds = connect_rules(g, hop.gateway).ejection_seconds
     return tuple(_joined(backend, port, states, seconds) for (backend, port), states in ports.items())

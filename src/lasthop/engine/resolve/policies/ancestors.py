@@ -28,11 +28,11 @@ class Ancestors(msgspec.Struct, frozen=True):
     without_room: tuple[Key, ...] = ()
 
 
-def with_room(g: Graph, gateways: Iterable[Key], status: ForeignPolicyStatus, most: int = MAX_ANCESTORS) -> Ancestors:
+def with_room(g: Graph, gateways: Iterable[Key], status: ForeignPolicyStatus, limit: int = MAX_ANCESTORS) -> Ancestors:
     """Divides Gateways by whether the status of a policy has a free entry, which other controllers use too."""
     foreign = len([entry for entry in status.ancestors if entry.controller_name != CONTROLLER_NAME])
     # The age of a single Gateway does not matter, so it is not read.
-    reached, room = list(gateways), max(0, most - foreign)
+    reached, room = list(gateways), max(0, limit - foreign)
     ordered = sorted(reached, key=lambda key: age(g, key)) if len(reached) > 1 else reached
     return Ancestors(tuple(ordered[:room]), tuple(ordered[room:]))
 
