@@ -118,7 +118,7 @@ def retry_budget(g: Graph, gateway: Key, backend: Key) -> RetryBudget | None:
 class BackendSession(NamedTuple):
     """Session persistence of a backend, and the object that configures it."""
 
-    wanted: SessionPersistence
+    persistence: SessionPersistence
     by: Key
 
 
@@ -139,7 +139,10 @@ def effective_session(g: Graph, gateway: Key, backend: Key) -> BackendSession | 
     if session is None:
         return None
     if session.by == backend:
-        problems = (*session_problems(session.wanted, ""), *long_session_name(session.wanted, "", limits(g, gateway)))
+        problems = (
+            *session_problems(session.persistence, ""),
+            *long_session_name(session.persistence, "", limits(g, gateway)),
+        )
         return None if problems else session
     policy = TRAFFIC.applied(g, gateway, backend)
     return session if policy and judgement(g, policy, gateway).session else None

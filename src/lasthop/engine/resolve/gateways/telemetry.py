@@ -152,7 +152,7 @@ _VALUES: Final = {
 
 
 def unknown_attributes(obj: api.XTelemetryPolicy) -> tuple[Problem, ...]:
-    """Returns the attributes that are omitted because Envoy has no such value (GEP-4768 permits omitting and reporting them)."""
+    """Returns the attributes that are omitted because Envoy has no such value. GEP-4768 permits to omit and report them."""
     return tuple(
         unsupported_value(
             f"attribute {shown(attribute.attribute_key)} is unknown and left out",

@@ -33,7 +33,7 @@ from lasthop.engine.resolve.policies.judgement import judgement
 from lasthop.engine.resolve.policies.permissions import permitted_tls, plaintext_problem
 from lasthop.engine.resolve.policies.targets import missed_target_text, missed_targets, port_winner
 from lasthop.engine.resolve.settings import ABSENCE_PROVEN, POLICIES_UNKNOWN, settings
-from lasthop.engine.resolve.trust.client_certificates import chain_digest, shown_certificate
+from lasthop.engine.resolve.trust.client_certificates import chain_digest, presented_certificate
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.node import Crash
 from lasthop.engine.store.store import read
@@ -127,7 +127,7 @@ def _port_tls(g: Graph, gateway: Key, backend: Key, number: int) -> HopTLS:
     if gateway in ancestors(g, policy).without_room:
         message = f"the status of {policy} has no free entry for {gateway} (at most {MAX_ANCESTORS} entries)"
         return Refused(problems.invalid(message, policy, gateway), policy)
-    certificate = shown_certificate(g, gateway, tls)
+    certificate = presented_certificate(g, gateway, tls)
     if isinstance(certificate, Problem):
         return Refused(certificate, policy)
     return _with_certificate(g, tls, certificate) if certificate else tls

@@ -26,7 +26,7 @@ from lasthop.engine.resolve.policies.judgement import judgement
 from lasthop.engine.resolve.policies.permissions import permitted_tls
 from lasthop.engine.resolve.policies.texts import read_policy
 from lasthop.engine.resolve.settings import installed
-from lasthop.engine.resolve.trust.client_certificates import shown_certificate
+from lasthop.engine.resolve.trust.client_certificates import presented_certificate
 from lasthop.engine.resolve.trust.waivers import describe
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.store import read
@@ -175,7 +175,7 @@ def not_programmed(g: Graph, gateway: Key, permitted: BackendTLS | Problem | Non
     invalid. It is a separate condition because `Accepted` describes the policy; it is absent otherwise."""
     if why := serves_nothing(g, gateway):
         return failed(reasons.PROGRAMMED, why)
-    certificate = shown_certificate(g, gateway, permitted) if isinstance(permitted, BackendTLS) else None
+    certificate = presented_certificate(g, gateway, permitted) if isinstance(permitted, BackendTLS) else None
     if isinstance(certificate, Problem):
         return failed(reasons.PROGRAMMED, certificate.within(f"connections from {gateway} fail"))
     return None

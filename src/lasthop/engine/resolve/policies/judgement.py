@@ -58,7 +58,7 @@ def parse(options: StringMap) -> ParsedOptions:
             continue
         option = OPTIONS_BY_KEY.get(key)
         if option is None:
-            problems.append(f"option {key} is unknown; Lasthop has {', '.join(each.name for each in OPTIONS)}")
+            problems.append(f"option {key} is unknown; Lasthop has {', '.join(known_option.name for known_option in OPTIONS)}")
             continue
         fields[option.field] = parsed_value = tuple(dict.fromkeys(map(str.strip, value.split(",")))) if option.label else value
         problems += _wrong_values(key, option, parsed_value)

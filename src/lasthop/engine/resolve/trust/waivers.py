@@ -53,8 +53,8 @@ def _one_line(text: str) -> str:
 def moment(text: str) -> float | None:
     """Parses an RFC 3339 time; None if it is invalid or out of range."""
     try:
-        found = datetime.fromisoformat(text.upper())
-        return found.astimezone(UTC).timestamp() if found.tzinfo else None
+        time = datetime.fromisoformat(text.upper())
+        return time.astimezone(UTC).timestamp() if time.tzinfo else None
     except (ValueError, OverflowError):
         return None
 
