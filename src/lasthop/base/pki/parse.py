@@ -276,8 +276,8 @@ def _weakness(loaded: x509.Certificate) -> str:
 def _common_name(loaded: x509.Certificate) -> str:
     """Raises also if only the issuer cannot be read."""
     subject, _ = loaded.subject, loaded.issuer
-    named = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return short_name(str(named[0].value) if named else subject.rfc4514_string())
+    common_names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return short_name(str(common_names[0].value) if common_names else subject.rfc4514_string())
 
 
 def _public(key: PublicKeyTypes) -> tuple[str, bytes]:

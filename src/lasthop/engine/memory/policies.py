@@ -84,8 +84,8 @@ class PolicyMemory:
                 self._mark(port, hop)
 
     def applied(self, changes: Mapping[Key, Object | None]) -> None:
-        if self.marks and (named := {service for obj in changes.values() for service in named_services(obj)}):
-            self._unmark_claimed([port for port in self.marks if port[0] in named])
+        if self.marks and (services := {service for obj in changes.values() for service in named_services(obj)}):
+            self._unmark_claimed([port for port in self.marks if port[0] in services])
 
     def settled(self, outputs: Changes) -> None:
         touched: set[Port] = set()

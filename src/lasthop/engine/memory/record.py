@@ -401,11 +401,11 @@ def _dropped(chain: Sequence[Entry], limit: int) -> set[int]:
 
 def share(counts: Counter[str], limit: int) -> int:
     """Returns the number of entries per owner with which all entries fit."""
-    left, owners = limit, len(counts)
+    remaining, owners = limit, len(counts)
     for count in sorted(counts.values()):
-        if count * owners > left:
-            return left // owners
-        left, owners = left - count, owners - 1
+        if count * owners > remaining:
+            return remaining // owners
+        remaining, owners = remaining - count, owners - 1
     return limit
 
 
@@ -443,10 +443,10 @@ def _unseen(recorded: Iterable[Entry], candidates: Iterable[Entry]) -> Iterator[
         times.setdefault(_content(entry), []).append(entry.at)
         hashes.add(entry.hash)
     for entry in candidates:
-        seen = times.get(_content(entry), []) if entry.effect != BEGAN else []
-        apart, nearest = min(((abs(entry.at - at), at) for at in seen), default=(math.inf, 0.0))
+        candidate_times = times.get(_content(entry), []) if entry.effect != BEGAN else []
+        apart, nearest = min(((abs(entry.at - at), at) for at in candidate_times), default=(math.inf, 0.0))
         if apart <= SAME_CHANGE_SECONDS:
-            seen.remove(nearest)
+            candidate_times.remove(nearest)
         elif entry.hash not in hashes:
             yield entry
 

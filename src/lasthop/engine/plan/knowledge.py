@@ -40,7 +40,7 @@ def by_namespace(unknown: Iterable[Unknown]) -> dict[str, Unknown]:
     by_name: dict[str, Unknown] = {}
     ordered = sorted(set(unknown), key=lambda part: (part.namespace, part))
     for namespace, group in groupby(ordered, attrgetter("namespace")):
-        first, *others = group
-        more = f" (and {len(others)} more)" if others else ""
+        first, *duplicates = group
+        more = f" (and {len(duplicates)} more)" if duplicates else ""
         by_name[namespace] = msgspec.structs.replace(first, why=f"{first.why}{more}")
     return by_name

@@ -107,14 +107,16 @@ def backend_not_found(key: Key) -> Problem:
 
 
 def backend_port_not_found(service: Key, transport: str, port: int, ports: Iterable[int]) -> Problem:
-    has = ", ".join(map(str, ports)) or "none"
-    return Problem(reasons.BACKEND_NOT_FOUND, f"{service} has no {transport} port {port} (it has {has})", about=(service,))
+    existing = ", ".join(map(str, ports)) or "none"
+    return Problem(
+        reasons.BACKEND_NOT_FOUND, f"{service} has no {transport} port {port} (it has {existing})", about=(service,)
+    )
 
 
 def invalid_kind(kind: str, group: str | None, use: str, reason: Reason = reasons.INVALID_KIND) -> Problem:
     """Reports an unsupported kind of a reference. With `group` None the message does not name the group."""
-    of = "" if group is None else f" of group {group!r}"
-    return Problem(reason, f"kind {kind}{of} is not supported", remedy=f"use {use}")
+    group_part = "" if group is None else f" of group {group!r}"
+    return Problem(reason, f"kind {kind}{group_part} is not supported", remedy=f"use {use}")
 
 
 def ref_not_permitted(source: Key, target: Key) -> Problem:

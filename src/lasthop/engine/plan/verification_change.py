@@ -60,8 +60,8 @@ class ChangeFact(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         added, removed = (" and ".join(parts) for parts in (self.added, self.removed))
-        if both := SETS.get((self.subject, self.kind)) or SETS.get((self.subject, None)):
-            return ", ".join(template.format(part) for template, part in zip(both, (added, removed), strict=True) if part)
+        if templates := SETS.get((self.subject, self.kind)) or SETS.get((self.subject, None)):
+            return ", ".join(template.format(part) for template, part in zip(templates, (added, removed), strict=True) if part)
         if replaced := REPLACED.get(self.subject):
             return replaced.format(added, removed)
         return _one_sided(self.subject, added, removed)

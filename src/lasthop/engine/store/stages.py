@@ -209,11 +209,11 @@ class Stages:
                     continue
                 if only is not None and stage.name not in only:
                     continue
-                named = stage.named or bool(self._beside[stage.name])
-                waiting = frozenset() if named else introducing | aside if stage.names else aside
+                is_named = stage.named or bool(self._beside[stage.name])
+                waiting = frozenset() if is_named else introducing | aside if stage.names else aside
                 # Members reported beside others count, but leave room for members that change alone.
-                left = None if limit is None else min(limit, max(limit - reported[stage.name], limit // 4, 1))
-                for member in self._taken(state, left, enough, hold, waiting):
+                remaining = None if limit is None else min(limit, max(limit - reported[stage.name], limit // 4, 1))
+                for member in self._taken(state, remaining, enough, hold, waiting):
                     for listing, indexer in self._patient.get(stage.domain, ()):
                         if listing.turns.drop(member):
                             self._index(listing, indexer, member)

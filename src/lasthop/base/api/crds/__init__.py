@@ -47,7 +47,7 @@ def _compact() -> dict[str, msgspec.Raw]:
 def compacted() -> bytes:
     """Returns the content of `compact.json`."""
     served = {f"{kind.kind} {version}": (kind, version) for kind in KINDS.values() for version in kind.versions}
-    schemas = {name: _without_prose(schema(*each)) for name, each in served.items()}
+    schemas = {name: _without_prose(schema(*kind_version)) for name, kind_version in served.items()}
     for definition in schemas.values():
         definition["properties"].pop("status", None)
     return msgspec.json.encode(schemas, order="sorted") + b"\n"
@@ -69,6 +69,6 @@ def _without_prose(node: Json) -> Json:
 def load(name: str) -> Json:
     import yaml
 
-    text = files(__name__).joinpath(name).read_text("utf-8")
-    loaded: Json = yaml.load(text, yaml.CSafeLoader)
+    content = files(__name__).joinpath(name).read_text("utf-8")
+    loaded: Json = yaml.load(content, yaml.CSafeLoader)
     return loaded

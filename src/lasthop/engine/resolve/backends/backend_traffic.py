@@ -168,7 +168,7 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     obj = read(g, policy, XBackendTrafficPolicy)
     if obj is None:
         return ()
-    judged, effective = judgement(g, policy, gateway), False
+    judged_policy, effective = judgement(g, policy, gateway), False
     reached_problems: list[Problem] = []
     other_problems: list[Problem] = []
     for target in obj.spec.target_refs:
@@ -178,13 +178,13 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
             (reached_problems if reached else other_problems).append(problem)
         else:
             effective |= reached
-    problems = (*reached_problems, *other_problems, *judged.problems)
+    problems = (*reached_problems, *other_problems, *judged_policy.problems)
     if reached_problems and not effective:
         return (failed(reasons.ACCEPTED, joined((*reached_problems, *other_problems))),)
-    if judged.problems and judged.empty:
-        return (failed(reasons.ACCEPTED, joined(judged.problems, reasons.INVALID, fields=True)),)
-    notes = [str(problem) for problem in problems] or (["it has no settings"] if judged.empty else [])
-    if judged.session:
+    if judged_policy.problems and judged_policy.empty:
+        return (failed(reasons.ACCEPTED, joined(judged_policy.problems, reasons.INVALID, fields=True)),)
+    notes = [str(problem) for problem in problems] or (["it has no settings"] if judged_policy.empty else [])
+    if judged_policy.session:
         backends = [backend for backend in TRAFFIC.targets(policy, obj) if xbackends.session(g, backend)]
         notes += [f"sessionPersistence of {backend} itself takes precedence" for backend in backends]
     result = [true(reasons.ACCEPTED, "; ".join(dict.fromkeys(notes)))]

@@ -213,9 +213,9 @@ def missing_endpoints(g: Graph, service_key: Key, port_number: int, transport: s
         }
     )
     if port.name not in names:
-        has = f"they have {', '.join(map(repr, names))}" if names else "they have none"
+        existing = f"they have {', '.join(map(repr, names))}" if names else "they have none"
         expected = f"port named {port.name!r}" if port.name else "port without a name, although the Service's port has none"
-        return f"its EndpointSlices have no {transport} {expected} ({has})"
+        return f"its EndpointSlices have no {transport} {expected} ({existing})"
     all_endpoints = [endpoint for slice in service_slices for endpoint in slice.endpoints]
     if not all_endpoints:
         return "its EndpointSlices have no endpoints"

@@ -51,8 +51,8 @@ def conditions(g: Graph, key: Key, gateway: Key) -> tuple[Condition, ...]:
     accepted = true(reasons.ACCEPTED, "; ".join(_warnings(g, key, connections)))
     observed = connected(g, gateway_hops, tls=any(isinstance(tls, BackendTLS) for tls in connections))
     waiver = next((tls.waiver for tls in connections if isinstance(tls, BackendTLS) and tls.waiver), None)
-    more = (observed, degraded(waiver) if waiver else None, *weakened(WEAKENED_POLICIES.of(g, key, gateway)))
-    return accepted, resolved, *(condition for condition in more if condition)
+    optional = (observed, degraded(waiver) if waiver else None, *weakened(WEAKENED_POLICIES.of(g, key, gateway)))
+    return accepted, resolved, *(condition for condition in optional if condition)
 
 
 def _warnings(g: Graph, key: Key, connections: list[HopTLS]) -> tuple[str, ...]:

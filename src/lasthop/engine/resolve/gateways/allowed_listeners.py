@@ -92,8 +92,8 @@ def namespaces_problem(rule: RouteNamespaces) -> Problem | None:
         case "Selector" if rule.selector is None:
             return unsupported_value("from is Selector, but selector is missing", remedy="add one")
         case "Selector" if rule.selector is not None:
-            wrong = invalid_selector(rule.selector)
-            return unsupported_value(f"selector.{wrong}", remedy="correct it") if wrong else None
+            error = invalid_selector(rule.selector)
+            return unsupported_value(f"selector.{error}", remedy="correct it") if error else None
         case _:
             return unsupported_value(f"from {word(rule.from_)} is not supported", remedy="use All, Same or Selector")
 
@@ -108,11 +108,11 @@ def selects(selector: LabelSelector, labels: StringMap) -> bool:
     """Returns whether a selector matches labels. An empty selector matches everything, an invalid one nothing."""
     if invalid_selector(selector):
         return False
-    have = dict(labels)
-    if any(have.get(key) != value for key, value in selector.match_labels):
+    values = dict(labels)
+    if any(values.get(key) != value for key, value in selector.match_labels):
         return False
     for requirement in selector.match_expressions:
-        present, inside = requirement.key in have, have.get(requirement.key) in requirement.values
+        present, inside = requirement.key in values, values.get(requirement.key) in requirement.values
         if not {"In": inside, "NotIn": not inside, "Exists": present, "DoesNotExist": not present}[requirement.operator]:
             return False
     return True
@@ -122,15 +122,15 @@ def invalid_selector(selector: LabelSelector) -> str:
     """Returns the first error of a selector, with its place; empty if it is valid. The rules are those of apimachinery's
     LabelSelectorAsSelector, which the CRDs do not repeat."""
     for key, value in selector.match_labels:
-        if wrong := _invalid_key(key) or _invalid_values((value,)):
-            return f"matchLabels: {wrong}"
+        if error := _invalid_key(key) or _invalid_values((value,)):
+            return f"matchLabels: {error}"
     for number, requirement in enumerate(selector.match_expressions):
         if (
-            wrong := _invalid_key(requirement.key)
+            error := _invalid_key(requirement.key)
             or _invalid_operator(requirement.operator, requirement.values)
             or _invalid_values(requirement.values)
         ):
-            return f"matchExpressions[{number}]: {wrong}"
+            return f"matchExpressions[{number}]: {error}"
     return ""
 
 

@@ -42,7 +42,7 @@ def frontend(g: Graph, key: Key, port: int) -> FrontendVerdict:
     validation, field = validation_of(obj, port) if obj else (None, "")
     if validation is None:
         return FrontendVerdict()
-    usable, bad, revoking = [], [], False
+    usable, faulty, revoking = [], [], False
     for number, ref in enumerate(validation.ca_certificate_refs):
         namespace = "" if ref.kind == "ClusterTrustBundle" else ref.namespace or key.namespace
         local = LocalObjectReference(ref.group, ref.kind, ref.name)
@@ -50,17 +50,17 @@ def frontend(g: Graph, key: Key, port: int) -> FrontendVerdict:
         if problem is None:
             usable.append((namespace, local))
         else:
-            bad.append(problem.within(f"{field}.caCertificateRefs[{number}]"))
+            faulty.append(problem.within(f"{field}.caCertificateRefs[{number}]"))
             revoking |= problem.reason != reasons.REF_NOT_PERMITTED and revokes(g, namespace, local)
     clients = ClientCertificates(tuple(usable), required=validation.mode != INSECURE)
     if large := _too_large(g, key, clients):
         resolved = failed(reasons.RESOLVED_REFS, invalid_ca_certificate_ref(f"{field}: {large}"))
         closed = Problem(reasons.NO_VALID_CA_CERTIFICATE, f"the listener is closed: {large}")
         return FrontendVerdict(None, failed(reasons.ACCEPTED, closed), resolved)
-    if not bad:
+    if not faulty:
         return FrontendVerdict(clients)
-    reason = next((ranked for ranked in RANK if any(fault.reason == ranked for fault in bad)), bad[0].reason)
-    faults = joined(bad, reason)
+    reason = next((ranked for ranked in RANK if any(fault.reason == ranked for fault in faulty)), faulty[0].reason)
+    faults = joined(faulty, reason)
     resolved = failed(reasons.RESOLVED_REFS, faults)
     if not usable:
         where = "no valid CA remains to verify clients, so the listener is closed"

@@ -156,14 +156,14 @@ def gateway(g: Graph, key: Key) -> GatewayPlan | None:
         # ListenerSets report their own errors. While one of them can be served, invalid listeners of the Gateway do not close
         # theirs.
         own_listeners = (listener for listener in merged if listener.owner == key)
-        bad = [listener.name for listener in own_listeners if not all(c.status for c in listener.conditions)]
-        invalid = listeners_not_valid(bad)
+        invalid_names = [listener.name for listener in own_listeners if not all(c.status for c in listener.conditions)]
+        invalid = listeners_not_valid(invalid_names)
         if merged and not any(listener.served for listener in merged):
             accepted = failed(reasons.ACCEPTED, invalid)
         else:
             unusable, scope = unusable_rule(g, key), without_effect("defaultScope", obj.spec.default_scope)
             message = "; ".join(filter(None, (invalid.text, str(unusable or ""), scope)))
-            accepted = true(reasons.ACCEPTED, message, invalid.reason if bad else "")
+            accepted = true(reasons.ACCEPTED, message, invalid.reason if invalid_names else "")
     return GatewayPlan(key, gateway_addresses.bound, merged, accepted, gateway_addresses.requested)
 
 

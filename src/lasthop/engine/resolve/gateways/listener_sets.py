@@ -38,14 +38,16 @@ def listener_set(g: Graph, key: Key) -> ListenerSetPlan | None:
         )
     if isinstance(own_listeners.attempt(g, key), Crash):
         return ListenerSetPlan(key, parent, set_listeners, failed(reasons.ACCEPTED, internal_error()))
-    bad = [listener.name for listener in set_listeners if not all(c.status for c in listener.conditions)]
-    invalid = listeners_not_valid(bad)
+    invalid_names = [listener.name for listener in set_listeners if not all(c.status for c in listener.conditions)]
+    invalid = listeners_not_valid(invalid_names)
     if not any(listener.served for listener in set_listeners):
         return ListenerSetPlan(key, parent, set_listeners, failed(reasons.ACCEPTED, invalid))
     if accepted.problem:
         refused = accepted.problem.within(f"{parent} is not accepted", parent, reason=reasons.PARENT_NOT_ACCEPTED)
         return ListenerSetPlan(key, parent, set_listeners, failed(reasons.ACCEPTED, refused))
-    return ListenerSetPlan(key, parent, set_listeners, true(reasons.ACCEPTED, invalid.text, invalid.reason if bad else ""))
+    return ListenerSetPlan(
+        key, parent, set_listeners, true(reasons.ACCEPTED, invalid.text, invalid.reason if invalid_names else "")
+    )
 
 
 @query

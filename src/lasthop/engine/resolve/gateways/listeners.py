@@ -62,8 +62,8 @@ def spec_listeners(g: Graph, owner: Key) -> tuple[api.Listener, ...]:
 def own_listeners(g: Graph, owner: Key) -> tuple[ListenerPlan, ...]:
     """Returns the listeners of a Gateway or a ListenerSet, without conflicts between them."""
     specs = spec_listeners(g, owner)
-    judged = [(listener, own_listener.attempt(g, owner, number)) for number, listener in enumerate(specs)]
-    return tuple(_closed(owner, spec) if isinstance(result, Crash) else result for spec, result in judged)
+    results = [(listener, own_listener.attempt(g, owner, number)) for number, listener in enumerate(specs)]
+    return tuple(_closed(owner, spec) if isinstance(result, Crash) else result for spec, result in results)
 
 
 @query
@@ -83,21 +83,21 @@ def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[ListenerPlan, 
     taken = _Claims()
     by_owner: dict[Key, tuple[ListenerPlan, ...]] = {}
     for owner in (gateway, *allowed_sets(g, gateway)):
-        written = own_listeners(g, owner) if owner == gateway else own_listeners.attempt(g, owner)
+        attempted = own_listeners(g, owner) if owner == gateway else own_listeners.attempt(g, owner)
         # A ListenerSet whose query crashed has no listeners; its Gateway and other ListenerSets are not affected.
-        read = () if isinstance(written, Crash) else written
+        read = () if isinstance(attempted, Crash) else attempted
         owner_listeners = tuple(
             _with_clients(g, gateway, _without_refused(g, gateway, _with_filters(g, gateway, listener, number)))
             for number, listener in enumerate(read)
         )
         # An unsupported protocol claims no port; the condition of its listener reports it.
         claiming = [listener for listener in owner_listeners if listener.protocol in ROUTE_KINDS]
-        late = {listener: taken.conflict_with_earlier(listener) for listener in claiming}
+        earlier_conflicts = {listener: taken.conflict_with_earlier(listener) for listener in claiming}
         claims = _Claims()
         for listener in claiming:
-            if late[listener] is None:
+            if earlier_conflicts[listener] is None:
                 claims.add(listener)
-        conflicts = {listener: late[listener] or claims.conflict_among(listener) for listener in claiming}
+        conflicts = {listener: earlier_conflicts[listener] or claims.conflict_among(listener) for listener in claiming}
         by_owner[owner] = tuple(_settled(listener, conflicts.get(listener)) for listener in owner_listeners)
         taken.add_all(claims)
     shared = _overlapping([listener for owner_listeners in by_owner.values() for listener in owner_listeners])
@@ -197,11 +197,13 @@ def _without_refused(g: Graph, gateway: Key, listener: ListenerPlan) -> Listener
     refused = {secret: problem for secret in listener.certificates if (problem := refused_pair(g, gateway, secret))}
     if not refused:
         return listener
-    left = tuple(secret for secret in listener.certificates if secret not in refused)
+    remaining = tuple(secret for secret in listener.certificates if secret not in refused)
     accepted, resolved = listener.conditions
     if resolved.status:
         resolved = failed(reasons.RESOLVED_REFS, problems.joined([*refused.values()]).within("tls.certificateRefs"))
-    return replace(listener, certificates=left, conditions=(accepted, resolved), served=listener.served and bool(left))
+    return replace(
+        listener, certificates=remaining, conditions=(accepted, resolved), served=listener.served and bool(remaining)
+    )
 
 
 def _with_clients(g: Graph, gateway: Key, listener: ListenerPlan) -> ListenerPlan:
@@ -352,11 +354,11 @@ def _allowed_kinds(listener: api.Listener, kinds: tuple[str, ...]) -> tuple[tupl
     if not allowed_kinds or not kinds:
         return kinds, None
     good = tuple(dict.fromkeys(k.kind for k in allowed_kinds if k.group == GROUP and k.kind in kinds))
-    bad = [f"{k.group}/{k.kind}" for k in allowed_kinds if k.group != GROUP or k.kind not in kinds]
-    if not bad:
+    unsupported = [f"{k.group}/{k.kind}" for k in allowed_kinds if k.group != GROUP or k.kind not in kinds]
+    if not unsupported:
         return good, None
     mode = " with mode Passthrough" if listener.protocol == "TLS" and not _terminates(listener) else ""
-    message = f"allowedRoutes.kinds: {', '.join(bad)} cannot be attached to protocol {listener.protocol}{mode}"
+    message = f"allowedRoutes.kinds: {', '.join(unsupported)} cannot be attached to protocol {listener.protocol}{mode}"
     return good, Problem(reasons.INVALID_ROUTE_KINDS, message)
 
 

@@ -69,8 +69,8 @@ def gateway_of(policy: Key, target: LocalPolicyTargetReference) -> Key | None:
 def _gateways(g: Graph, policy: Key, obj: api.XTelemetryPolicy) -> list[Key]:
     """Returns the Gateways that a policy names, except those of other controllers. Missing Gateways are included, because the
     policy's status reports them (GEP-4768)."""
-    named = TELEMETRY.targets(policy, obj)
-    return [key for key in named if read(g, key, ApiGateway) is None or gateway_accepted(g, key)]
+    gateways = TELEMETRY.targets(policy, obj)
+    return [key for key in gateways if read(g, key, ApiGateway) is None or gateway_accepted(g, key)]
 
 
 TELEMETRY: Final = PolicyKind(

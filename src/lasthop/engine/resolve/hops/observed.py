@@ -74,18 +74,18 @@ class PortState(msgspec.Struct, frozen=True):
     def _sentences(self) -> Iterator[str]:
         for failure in self.failures:
             shown = _listed(failure.endpoints)
-            many = self.endpoints > 1 and failure.endpoints
-            where = f"{len(failure.endpoints)} of {self.endpoints} endpoints of {self.name}" if many else self.name
+            is_part = self.endpoints > 1 and failure.endpoints
+            where = f"{len(failure.endpoints)} of {self.endpoints} endpoints of {self.name}" if is_part else self.name
             proxies = f", from {_listed(failure.proxies)}" if failure.proxies else ""
             place = f"{where}{f' ({shown})' if shown else ''}{proxies}"
             yield failing(place, f"{failure.words}{self._ejection(failure)}")
 
     def _ejection(self, failure: Failure) -> str:
-        out = len({*failure.endpoints} & {*self.ejected})
-        if not out:
+        ejected = len({*failure.endpoints} & {*self.ejected})
+        if not ejected:
             return ""
-        some = "" if out == len(failure.endpoints) else f"{out} of them "
-        return f" ({some}ejected: no traffic for {self.ejection_seconds} s at a time)"
+        count = "" if ejected == len(failure.endpoints) else f"{ejected} of them "
+        return f" ({count}ejected: no traffic for {self.ejection_seconds} s at a time)"
 
 
 def _reason(failure: Failure) -> str:
@@ -117,13 +117,13 @@ def _present(g: Graph, hop: Hop, state: HopState) -> HopState:
     return state if present is None else among(state, present)
 
 
-def seen_now(g: Graph, hop: Hop, seen: HopSeen) -> HopSeen:
+def seen_now(g: Graph, hop: Hop, figures: HopSeen) -> HopSeen:
     """Returns the figures with only the endpoints that were observed under the hop's current configuration."""
     tls = hop_tls(g, *hop)
     config = "" if isinstance(tls, Refused) else identity(tls)
-    endpoints = tuple(endpoint for endpoint in seen.endpoints if config and endpoint.config == config)
+    endpoints = tuple(endpoint for endpoint in figures.endpoints if config and endpoint.config == config)
     return msgspec.structs.replace(
-        seen,
+        figures,
         endpoints=endpoints,
         last_success=max((endpoint.last_success for endpoint in endpoints), default=0.0),
         last_failure=max((endpoint.last_failure for endpoint in endpoints), default=0.0),
@@ -178,16 +178,16 @@ def _joined(backend: Key, port: int, states: list[tuple[Protocol, HopState]], ej
     if not tried:
         return PortState(backend, port, Health.UNTRIED, 0.0, (), 0)
     working = {address for _, state in tried for address in state.working}
-    bad = [(protocol, failure) for protocol, state in tried for failure in state.failures]
+    protocol_failures = [(protocol, failure) for protocol, state in tried for failure in state.failures]
     failures: dict[tuple[str, bool, bool, tuple[str, ...]], set[str]] = {}
-    for protocol, failure in bad:
+    for protocol, failure in protocol_failures:
         mixed = not working.isdisjoint(failure.endpoints)
         words = f"{failure.words} (only {TRAFFIC[protocol]})" if mixed and not failure.proxies else failure.words
         kind = (words, failure.handshake, failure.request, failure.proxies)
         failures.setdefault(kind, set()).update(failure.endpoints)
     everywhere = {*working, *(address for addresses in failures.values() for address in addresses)}
     health = Health.WORKING
-    if bad:
+    if protocol_failures:
         health = Health.PARTLY_FAILING if working else Health.FAILING
     since = min((state.since for _, state in tried if state.health.bad == health.bad and state.since), default=0.0)
     sorted_failures = (
@@ -203,9 +203,9 @@ def connected(g: Graph, hops: Iterable[Hop], *, tls: bool = True) -> Condition |
     states = port_states(g, hops)
     if not states:
         return None
-    bad = [state.problem for state in states if state.health.bad]
-    if bad:
-        return failed_to_connect(bad)
+    problems = [state.problem for state in states if state.health.bad]
+    if problems:
+        return failed_to_connect(problems)
     untried = [state for state in states if state.health is Health.UNTRIED]
     if len(untried) == len(states):
         return UNTRIED
@@ -213,9 +213,9 @@ def connected(g: Graph, hops: Iterable[Hop], *, tls: bool = True) -> Condition |
     return true(reasons.BACKEND_CONNECTED, message, reasons.HANDSHAKES_SUCCEED if tls else reasons.CONNECTIONS_SUCCEED)
 
 
-def failed_to_connect(bad: Collection[Problem]) -> Condition:
+def failed_to_connect(problems: Collection[Problem]) -> Condition:
     """Returns the condition BackendConnected for failing ports."""
-    present = {problem.reason for problem in bad}
+    present = {problem.reason for problem in problems}
     reason = next(reason for reason in _WORST_FIRST if reason in present)
-    about = tuple(dict.fromkeys(key for problem in bad for key in problem.about))
-    return failed(reasons.BACKEND_CONNECTED, Problem(reason, SEPARATOR.join(p.message for p in bad), about=about))
+    about = tuple(dict.fromkeys(key for problem in problems for key in problem.about))
+    return failed(reasons.BACKEND_CONNECTED, Problem(reason, SEPARATOR.join(p.message for p in problems), about=about))

@@ -138,8 +138,8 @@ def _acknowledged(g: Graph, hop: Hop, port: ServicePort | None, tls: HopTLS, now
     if owner.kind in ("BackendTLSPolicy", XBACKEND) and _annotated(g, owner) == now.strength.label:
         return f"annotation {ACKNOWLEDGED} of {owner}"
     for entry in backend_rules(g, hop.gateway).acknowledged:
-        named = (entry.kind, entry.namespace, entry.name)
-        if named == hop.backend and entry.port in (0, hop.port) and entry.verification == now.strength.label:
+        backend = (entry.kind, entry.namespace, entry.name)
+        if backend == hop.backend and entry.port in (0, hop.port) and entry.verification == now.strength.label:
             return f'{entry.by}: "{entry.reason}"'
     return ""
 

@@ -102,14 +102,14 @@ def _policy_lost(g: Graph, source: Key, backend: Key) -> str:
     obj = read_policy(g, source)
     if obj is None:
         return f"{source} was deleted"
-    named = [(t, service) for t in obj.spec.target_refs if (service := service_of(source, t))]
-    for _, service in named:
+    targets = [(t, service) for t in obj.spec.target_refs if (service := service_of(source, t))]
+    for _, service in targets:
         if service != backend and read(g, service, AnyService) is None:
             return f"{source} names {service}, which does not exist"
-    sections = [t.section_name for t, service in named if service == backend and t.section_name != WHOLE]
+    sections = [t.section_name for t, service in targets if service == backend and t.section_name != WHOLE]
     if sections:
         return f"{source} names only port {', '.join(sections)} of {backend}"
-    services = ", ".join(dict.fromkeys(str(service) for _, service in named))
+    services = ", ".join(dict.fromkeys(str(service) for _, service in targets))
     return f"{source} names {services} instead" if services else f"{source} does not name it any more"
 
 

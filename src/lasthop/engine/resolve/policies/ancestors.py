@@ -55,8 +55,8 @@ def reached_by(g: Graph, service_key: Key, section: str) -> tuple[tuple[Key, int
     applies to it."""
     hops = REACH.of(g, service_key)
     service = read(g, service_key, AnyService) if hops else None
-    named = [p for p in service.spec.ports if section in (WHOLE, p.name)] if service else []
-    ports = {p.port for p in named if p.protocol == "TCP" and section != WHOLE}
-    policed = not named or any(p.protocol == "TCP" for p in named)
+    ports_of_section = [p for p in service.spec.ports if section in (WHOLE, p.name)] if service else []
+    ports = {p.port for p in ports_of_section if p.protocol == "TCP" and section != WHOLE}
+    policed = not ports_of_section or any(p.protocol == "TCP" for p in ports_of_section)
     reached = [h for h in hops if h.protocol.policed or (not policed and h.protocol is not Protocol.PASSTHROUGH)]
     return tuple(sorted({(hop.gateway, hop.port) for hop in reached if not ports or hop.port in ports}))

@@ -40,9 +40,9 @@ def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Prob
     """Returns why a policy does not apply to one of its targets."""
     key = targets.service_of(policy, target)
     service = read(g, key, AnyService) if key else None
-    services, wrong = targets.mistyped_services(g, policy, target) if service is None else ((), "")
+    services, wrong_part = targets.mistyped_services(g, policy, target) if service is None else ((), "")
     if services:
-        return Problem(reasons.TARGET_NOT_FOUND, targets.mistyped_text(services, wrong), about=services)
+        return Problem(reasons.TARGET_NOT_FOUND, targets.mistyped_text(services, wrong_part), about=services)
     if key is None or not installed(g, key.kind):
         kind = f"{target.kind} of group {target.group!r}" if target.group else target.kind
         supported = " and ".join(f"{kind}s" for kind in SERVICE_GROUPS if installed(g, kind))
@@ -122,9 +122,9 @@ def targets_at(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> Ta
     notes: list[str] = []
     concerned = ancestors(g, policy)
     # An ancestor reaches at least one target, so it reaches a single one.
-    sole = len(obj.spec.target_refs) == 1 and gateway in concerned.gateways
+    is_only_target = len(obj.spec.target_refs) == 1 and gateway in concerned.gateways
     for target in obj.spec.target_refs:
-        is_reached, problem = sole or _reaches(g, policy, target, gateway), target_problem(g, policy, target)
+        is_reached, problem = is_only_target or _reaches(g, policy, target, gateway), target_problem(g, policy, target)
         if problem:
             (reached if is_reached else elsewhere).append(problem)
         elif is_reached:
@@ -156,18 +156,18 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     missing = [problem for problem in at_gateway.problems if problem.reason == reasons.TARGET_NOT_FOUND]
     if resolved.status and missing:
         resolved = failed(reasons.RESOLVED_REFS, joined(missing))
-    more = []
+    optional = []
     if accepted.status and at_gateway.effective:
         if at_gateway.problems:
-            more.append(failed(reasons.PARTIALLY_INVALID, joined(at_gateway.problems)))
+            optional.append(failed(reasons.PARTIALLY_INVALID, joined(at_gateway.problems)))
         if unserved := not_programmed(g, gateway, permitted):
-            more.append(unserved)
+            optional.append(unserved)
         hops = hops_under(g, policy, obj, gateway)
         if observed := connected(g, hops):
-            more.append(observed)
+            optional.append(observed)
         if isinstance(permitted, BackendTLS) and permitted.waiver and hops:
-            more.append(degraded(permitted.waiver))
-    return accepted, resolved, *more, *weakened(WEAKENED_POLICIES.of(g, policy, gateway))
+            optional.append(degraded(permitted.waiver))
+    return accepted, resolved, *optional, *weakened(WEAKENED_POLICIES.of(g, policy, gateway))
 
 
 def not_programmed(g: Graph, gateway: Key, permitted: BackendTLS | Problem | None) -> Condition | None:

@@ -253,14 +253,14 @@ def _rank(reason: str) -> int:
 
 
 def _problem(
-    refs: _References, wrong: list[Problem], fatal: list[Problem], left_out: list[Problem], anchors: bool
+    refs: _References, invalid_settings: list[Problem], fatal: list[Problem], left_out: list[Problem], anchors: bool
 ) -> Problem | None:
-    everything = [*wrong, *fatal, *left_out]
+    everything = [*invalid_settings, *fatal, *left_out]
     if fatal:
-        some = (refs.cas and anchors) or refs.well_known or refs.pinned or refs.waiver
-        reason = reasons.INVALID if some else reasons.NO_VALID_CA_CERTIFICATE
+        has_source = (refs.cas and anchors) or refs.well_known or refs.pinned or refs.waiver
+        reason = reasons.INVALID if has_source else reasons.NO_VALID_CA_CERTIFICATE
         return joined(everything).within("connections fail", reason=reason)
-    if wrong:
+    if invalid_settings:
         return joined(everything, reasons.INVALID)
     if not anchors:
         where = f"no valid {'CA' if refs.cas else 'certificate'} remains, connections fail"

@@ -73,17 +73,24 @@ def index_claims(g: Graph, key: Key) -> Iterator[Entry]:
     targets that the policy's last good text does not name, because the last good text is in force. Against other policies,
     each text keeps its age."""
     policy, rejected = read_texts(g, key)
-    named = _sections(key, policy.spec.target_refs) if policy else {}
-    by_service = {service: (TargetClaim(policy.age, key, sections),) for service, sections in named.items()} if policy else {}
+    sections_in_force = _sections(key, policy.spec.target_refs) if policy else {}
+    by_service = (
+        {service: (TargetClaim(policy.age, key, sections),) for service, sections in sections_in_force.items()}
+        if policy
+        else {}
+    )
     if rejected:
         for service, sections in _sections(key, rejected.targets).items():
-            good = named.get(service, ())
-            if left := tuple(section for section in sections if section not in good and WHOLE not in good):
-                by_service[service] = (*by_service.get(service, ()), TargetClaim(rejected.age, key, left, rejected.message))
+            good = sections_in_force.get(service, ())
+            if new_sections := tuple(section for section in sections if section not in good and WHOLE not in good):
+                by_service[service] = (
+                    *by_service.get(service, ()),
+                    TargetClaim(rejected.age, key, new_sections, rejected.message),
+                )
     for service, claims in by_service.items():
         yield CLAIMS.entry((service,), claims)
     targets = (*(policy.spec.target_refs if policy else ()), *(rejected.targets if rejected else ()))
-    for guesses in (g.shielded(_misaimed, key, named), g.shielded(_mistyped, key, targets)):
+    for guesses in (g.shielded(_misaimed, key, sections_in_force), g.shielded(_mistyped, key, targets)):
         if not isinstance(guesses, Crash):
             yield from guesses
 
@@ -193,17 +200,17 @@ def mistyped_services(g: Graph, policy: Key, target: PolicyTargetReference) -> t
     """Returns the Services that a target with an impossible kind, group or name probably means, and the wrong part. Targets
     that may exist, or that belong to other systems, return no Services. A Key with `*` in its name means all matching
     Services."""
-    kinds, wrong = _probable_kinds(policy, target)
-    if not kinds or (is_dns_label(target.name) and not wrong):
+    kinds, wrong_part = _probable_kinds(policy, target)
+    if not kinds or (is_dns_label(target.name) and not wrong_part):
         return (), ""
-    wrong = wrong or f"{target.kind} {target.name!r}"
+    wrong_part = wrong_part or f"{target.kind} {target.name!r}"
     keys = [Key(kind, policy.namespace, target.name) for kind in kinds]
     if is_dns_label(target.name):
-        return tuple(key for key in keys if read(g, key, AnyService)) or tuple(keys), wrong
+        return tuple(key for key in keys if read(g, key, AnyService)) or tuple(keys), wrong_part
     parts = _PARTS.split(_PLACEHOLDER.sub("*", target.name.casefold()))
     existing_services = [existing for key in keys for part in parts if (existing := _existing_service(g, key, part))]
     guessed = existing_services or [key._replace(name=name) for key in keys if (name := closest_service(g, key))]
-    return tuple(dict.fromkeys(guessed)), wrong
+    return tuple(dict.fromkeys(guessed)), wrong_part
 
 
 def _probable_kinds(policy: Key, target: PolicyTargetReference) -> tuple[tuple[str, ...], str]:
@@ -214,8 +221,8 @@ def _probable_kinds(policy: Key, target: PolicyTargetReference) -> tuple[tuple[s
     if not kind or ("." in target.group and not _RESERVED.search(target.group)):
         return (), ""
     of_group = [kind for kind, group in SERVICE_GROUPS.items() if group and group == target.group]
-    wrong = f"kind {target.kind}" + (f" of group {target.group}" if target.group else "")
-    return tuple(dict.fromkeys((kind, *of_group))), wrong
+    wrong_part = f"kind {target.kind}" + (f" of group {target.group}" if target.group else "")
+    return tuple(dict.fromkeys((kind, *of_group))), wrong_part
 
 
 def _existing_service(g: Graph, key: Key, text: str) -> Key | None:
@@ -239,8 +246,8 @@ def missing_port(g: Graph, service_key: Key, section: str) -> str:
     service = read(g, service_key, AnyService)
     names = [p.name for p in service.spec.ports if p.name] if service else []
     guess = typo_of(section, names)
-    has = f"it has {', '.join(names) or 'no named port'}" + (f"; did you mean {guess}?" if guess else "")
-    return f"{service_key} has no port named {section} ({has}), so {CLOSED_PORTS}"
+    existing = f"it has {', '.join(names) or 'no named port'}" + (f"; did you mean {guess}?" if guess else "")
+    return f"{service_key} has no port named {section} ({existing}), so {CLOSED_PORTS}"
 
 
 SERVICES = Index[str, str, str]("service")
@@ -282,9 +289,9 @@ def _mistyped(g: Graph, policy: Key, targets: Iterable[PolicyTargetReference]) -
     entries: list[Entry] = []
     patterns: dict[Key, tuple[WildcardTarget, ...]] = {}
     for target in targets:
-        services, wrong = mistyped_services(g, policy, target)
+        services, wrong_part = mistyped_services(g, policy, target)
         for service in services:
-            missed, before = MissedTarget(policy, wrong), service._replace(name="")
+            missed, before = MissedTarget(policy, wrong_part), service._replace(name="")
             if "*" in service.name:
                 first, last = service.name.partition("*")[0], service.name.rpartition("*")[2]
                 patterns[before] = (*patterns.get(before, ()), WildcardTarget(first, last, missed))

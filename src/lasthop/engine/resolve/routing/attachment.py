@@ -76,16 +76,18 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Route
     if owner.problem:
         where = f"{owner.key} is not attached to its Gateway"
         return refused(owner.problem.within(where, owner.key, reason=reasons.NO_MATCHING_PARENT))
-    named = [
+    matching = [
         listener for listener in owner.listeners if ref.section_name in ("", listener.name) and ref.port in (0, listener.port)
     ]
-    if not named:
+    if not matching:
         requested = " and ".join(w for w in (ref.section_name, f"port {ref.port}" if ref.port else "") if w)
-        have = ", ".join(f"{listener.name} ({listener.port})" for listener in owner.listeners)
-        return refused(Problem(reasons.NO_MATCHING_PARENT, f"the {owner.key.kind} has no listener {requested}; it has {have}"))
-    allowed = [listener for listener in named if _allows(g, listener, route)]
+        existing = ", ".join(f"{listener.name} ({listener.port})" for listener in owner.listeners)
+        return refused(
+            Problem(reasons.NO_MATCHING_PARENT, f"the {owner.key.kind} has no listener {requested}; it has {existing}")
+        )
+    allowed = [listener for listener in matching if _allows(g, listener, route)]
     if not allowed:
-        return refused(_not_allowed(route, owner, named))
+        return refused(_not_allowed(route, owner, matching))
     if invalid := [h for h in obj.spec.hostnames if not is_hostname(h, wildcard=True)]:
         # Envoy would refuse the whole route table, and to ignore the hostname would widen the route to all hostnames.
         return refused(unsupported_value(f"hostnames: {shown(invalid[0])} is not a hostname", remedy="correct it"))
@@ -97,8 +99,8 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Route
         if (shared := intersection(listener.hostname, h)) is not None
     ]
     if not pairs:
-        have = ", ".join(listener.hostname for listener in allowed)
-        message = f"{', '.join(hostnames)} does not match a listener's hostname ({have})"
+        existing = ", ".join(listener.hostname for listener in allowed)
+        message = f"{', '.join(hostnames)} does not match a listener's hostname ({existing})"
         return refused(Problem(reasons.NO_MATCHING_LISTENER_HOSTNAME, message))
     hosts = {(listener.table, shared) for listener, shared in pairs if _serves(g, owner.gateway, listener, shared)}
     names = dict.fromkeys(listener.name for listener, _ in pairs)
@@ -106,15 +108,15 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Route
     return Parent(owner.key, owner.gateway, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)), over)
 
 
-def _not_allowed(route: Key, owner: RouteParent, named: Sequence[ListenerPlan]) -> Problem:
+def _not_allowed(route: Key, owner: RouteParent, matching: Sequence[ListenerPlan]) -> Problem:
     message = f"no listener allows {route.kind}s from namespace {route.namespace}"
     remedy = f"see allowedRoutes of the {owner.key.kind}"
-    if not any(route.kind in listener.supported_kinds for listener in named):
-        have = "; ".join(
+    if not any(route.kind in listener.supported_kinds for listener in matching):
+        existing = "; ".join(
             f"{listener.name} has protocol {listener.protocol}{', passthrough' if listener.passthrough else ''}"
-            for listener in named[:LISTENERS_SHOWN]
+            for listener in matching[:LISTENERS_SHOWN]
         )
-        message = f"no listener takes {route.kind}s ({have}{'; ...' if len(named) > LISTENERS_SHOWN else ''})"
+        message = f"no listener takes {route.kind}s ({existing}{'; ...' if len(matching) > LISTENERS_SHOWN else ''})"
         remedy = f"see protocol and allowedRoutes.kinds of the {owner.key.kind}'s listeners"
     return Problem(reasons.NOT_ALLOWED_BY_LISTENERS, message, remedy=remedy)
 

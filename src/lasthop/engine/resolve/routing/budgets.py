@@ -63,11 +63,11 @@ def _over(allowed: Limits, matches: int, regex_size: int) -> str:
 def _youngest(g: Graph, costs: list[RouteCost], allowed: Limits) -> set[tuple[Key, str]]:
     aged = sorted((obj.age, cost) for cost in costs if (obj := read_route(g, cost.route)))
     excluded, matches, size = set(), 0, 0
-    for _, more in aged:
-        if field := _over(allowed, matches + more.matches, size + more.regex_size):
-            excluded.add((more.route, field))
+    for _, next_cost in aged:
+        if field := _over(allowed, matches + next_cost.matches, size + next_cost.regex_size):
+            excluded.add((next_cost.route, field))
         else:
-            matches, size = matches + more.matches, size + more.regex_size
+            matches, size = matches + next_cost.matches, size + next_cost.regex_size
     return excluded
 
 

@@ -47,15 +47,15 @@ class RouteJudgement(msgspec.Struct, frozen=True, gc=False):
 
 def judge(rules: Sequence[api.RequestRouteRule | api.StreamRouteRule], limits: Limits) -> RouteJudgement:
     regexes = Regexes(limits)
-    judged, matches = [], 0
+    judgements, matches = [], 0
     for number, rule in enumerate(rules):
         field = f"spec.rules[{number}]"
         if isinstance(rule, api.StreamRouteRule):
-            judged.append(RuleJudgement(tuple(_stream_problems(rule, number, field))))
+            judgements.append(RuleJudgement(tuple(_stream_problems(rule, number, field))))
         else:
-            judged.append(_judge(rule, field, limits, regexes))
-            matches += max(1, len(rule.matches)) - len(judged[-1].unmatchable)
-    return RouteJudgement(tuple(judged), matches, regexes.size)
+            judgements.append(_judge(rule, field, limits, regexes))
+            matches += max(1, len(rule.matches)) - len(judgements[-1].unmatchable)
+    return RouteJudgement(tuple(judgements), matches, regexes.size)
 
 
 def _stream_problems(rule: api.StreamRouteRule, number: int, field: str) -> Iterator[Problem]:
@@ -74,9 +74,9 @@ def _judge(rule: api.RequestRouteRule, field: str, limits: Limits, regexes: Rege
     unmatchable = set()
     matches: tuple[api.HTTPRouteMatch | api.GRPCRouteMatch, ...] = rule.matches
     for number, match in enumerate(matches):
-        if bad := list(_match_problems(match, f"{field}.matches[{number}]", limits, regexes)):
+        if match_problems := list(_match_problems(match, f"{field}.matches[{number}]", limits, regexes)):
             unmatchable.add(number)
-            problems += bad
+            problems += match_problems
     if rule.session_persistence:
         problems += _session_problems(rule, rule.session_persistence, f"{field}.sessionPersistence", limits)
     if not isinstance(rule, api.GRPCRouteRule):
@@ -176,8 +176,10 @@ def _time_problems(rule: api.HTTPRouteRule, field: str, limits: Limits) -> Itera
             yield unsupported_value(message, f"{field}.retry.attempts")
         if retry.attempts < 0:
             yield unsupported_value(f"{retry.attempts} attempts cannot be made; write 0 or more", f"{field}.retry.attempts")
-        if bad := [code for code in retry.codes if not 400 <= code <= 599]:
-            yield unsupported_value(f"{bad[0]} is not the status of a failed request (400 to 599)", f"{field}.retry.codes")
+        if invalid_codes := [code for code in retry.codes if not 400 <= code <= 599]:
+            yield unsupported_value(
+                f"{invalid_codes[0]} is not the status of a failed request (400 to 599)", f"{field}.retry.codes"
+            )
     for name, duration in times.items():
         if duration and not syntax.is_duration(duration):
             yield unsupported_value(

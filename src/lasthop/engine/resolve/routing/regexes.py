@@ -47,8 +47,8 @@ class Regexes:
                 return f"{subject} is not an RE2 regular expression ({why}); correct it"
             size = result
         if size > self._limits.regex_program_size:
-            much = f"has program size {size:,}" if size <= REGEX_CEILING else "is too large"
-            return f"{shown(patterns[-1]) if quoted else 'the value'} {much}; {over(self._limits, 'regex_program_size')}"
+            excess = f"has program size {size:,}" if size <= REGEX_CEILING else "is too large"
+            return f"{shown(patterns[-1]) if quoted else 'the value'} {excess}; {over(self._limits, 'regex_program_size')}"
         self.size += size
         return ""
 

@@ -162,9 +162,9 @@ class MatchPlace(NamedTuple):
 
 def served_matches(obj: api.RequestRoute, judgement: RouteJudgement) -> Iterator[MatchPlace]:
     """Yields the position of each match that `routes` returns, in the same order."""
-    for number, (rule, judged) in enumerate(zip(request_rules(obj), judgement.rules, strict=True)):
+    for number, (rule, judgement_of_rule) in enumerate(zip(request_rules(obj), judgement.rules, strict=True)):
         for match_number in range(len(written_matches(rule))):
-            if match_number not in judged.unmatchable:
+            if match_number not in judgement_of_rule.unmatchable:
                 yield MatchPlace(number, match_number)
 
 

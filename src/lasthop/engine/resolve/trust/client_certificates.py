@@ -35,15 +35,15 @@ def _named(tls: BackendTLS) -> Key | None:
 def presented_certificate(g: Graph, gateway: Key, tls: BackendTLS) -> Key | Problem | None:
     """Returns the Secret with the client certificate for a policy, or why it cannot be used. The policy's certificate never
     replaces an invalid one of the Gateway, nor the reverse."""
-    policy, named, gateway_certificate = tls.source, _named(tls), client_certificate(g, gateway)
-    if named is None or (gateway_certificate is not None and backend_rules(g, gateway).gateway_certificate_first):
+    policy, policy_secret, gateway_certificate = tls.source, _named(tls), client_certificate(g, gateway)
+    if policy_secret is None or (gateway_certificate is not None and backend_rules(g, gateway).gateway_certificate_first):
         return (
             gateway_certificate.within(f"the client certificate of {gateway}", gateway)
             if isinstance(gateway_certificate, Problem)
             else gateway_certificate
         )
-    problem = refused_pair(g, gateway, named)
-    return problem.within(f"the client certificate of {policy}", policy) if problem else named
+    problem = refused_pair(g, gateway, policy_secret)
+    return problem.within(f"the client certificate of {policy}", policy) if problem else policy_secret
 
 
 @query

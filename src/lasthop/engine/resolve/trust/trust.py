@@ -123,12 +123,12 @@ def _detailed_ref_state(g: Graph, namespace: str, ref: LocalObjectReference) -> 
     if isinstance(ca_bundle, Problem):
         return RefState(ca_bundle)
     place = f"{ref.kind} {ref.name}"
-    late, soon = _list_dates(g, ca_bundle, place)
+    list_problem, soon = _list_dates(g, ca_bundle, place)
     problem, warnings = dates(g, ca_bundle.anchors, place, "CA")
     if ca_bundle.leaf:
         fault = f"{ca_bundle.leaf} in {place} is a server's own certificate, not a CA's, so its renewal will fail"
         warnings = (*warnings, f"{fault}; put the certificate of its CA there, or pin it with a PinSet (lasthop pin)")
-    return RefState(late or problem, (*warnings, *soon))
+    return RefState(list_problem or problem, (*warnings, *soon))
 
 
 def _list_dates(g: Graph, ca_bundle: Bundle, place: str) -> tuple[Problem | None, list[str]]:
@@ -140,41 +140,41 @@ def _list_dates(g: Graph, ca_bundle: Bundle, place: str) -> tuple[Problem | None
         names = f"{', '.join(ca_bundle.uncovered[:SHOWN])}{more}"
         warnings.append(f"CA {names} in {place} has no revocation list there, so its certificates are refused")
     for crl in latest.values():
-        whose = f"the revocation list of {crl.issuer} in {place}"
+        subject = f"the revocation list of {crl.issuer} in {place}"
         if g.before(crl.this_update):
-            message = f"{whose} is not valid before {minute(crl.this_update)}"
+            message = f"{subject} is not valid before {minute(crl.this_update)}"
             return Problem(reasons.REVOCATION_LIST_NOT_CURRENT, message, remedy="use one that is valid now"), []
         if crl.next_update is None:
-            warnings.append(f"{whose} has no nextUpdate, so it is never out of date")
+            warnings.append(f"{subject} has no nextUpdate, so it is never out of date")
         elif not g.before(crl.next_update):
-            message = f"{whose} is out of date: the next was due on {minute(crl.next_update)}"
+            message = f"{subject} is out of date: the next was due on {minute(crl.next_update)}"
             return Problem(reasons.REVOCATION_LIST_NOT_CURRENT, message, remedy="replace it by the current one"), []
         elif not g.before(crl.next_update - CRL_SOON):
-            warnings.append(f"{whose} is out of date from {minute(crl.next_update)} on")
+            warnings.append(f"{subject} is out of date from {minute(crl.next_update)} on")
     return None, warnings
 
 
 def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, kind: str) -> tuple[Problem | None, tuple[str, ...]]:
     """Returns the problem if no anchor is currently valid, and warnings about some. Envoy checks both dates of every
     certificate in a chain, including the anchor."""
-    late = [a for a in anchors if not g.before(a.not_after)]
-    early = [a for a in anchors if a not in late and g.before(a.not_before)]
-    if len(late) == len(anchors):
-        last = max(late, key=lambda a: a.not_after)
+    expired = [a for a in anchors if not g.before(a.not_after)]
+    early = [a for a in anchors if a not in expired and g.before(a.not_before)]
+    if len(expired) == len(anchors):
+        last = max(expired, key=lambda a: a.not_after)
         message = f"every certificate of {place} has expired, the last ({last.subject}) on {day(last.not_after)}"
         return Problem(reasons.EXPIRED_CERTIFICATE, message), ()
-    if len(late) + len(early) == len(anchors):
+    if len(expired) + len(early) == len(anchors):
         first = min(early, key=lambda a: a.not_before)
         begin = minute(first.not_before)
         message = f"no certificate of {place} is valid now, the next ({first.subject}) is not valid before {begin}"
         return Problem(reasons.NOT_YET_VALID_CERTIFICATE, message), ()
-    warnings = [f"{kind} {a.subject} in {place} expired on {day(a.not_after)}" for a in late]
+    warnings = [f"{kind} {a.subject} in {place} expired on {day(a.not_after)}" for a in expired]
     warnings += [f"{kind} {a.subject} in {place} is not valid before {minute(a.not_before)}" for a in early]
     warnings += [f"{kind} {a.subject} in {place} has a {a.weakness}, which is too weak today" for a in anchors if a.weakness][
         :SHOWN
     ]
     for anchor in anchors:
-        if anchor not in late and not g.before(anchor.not_after - SOON.total_seconds()):
+        if anchor not in expired and not g.before(anchor.not_after - SOON.total_seconds()):
             warnings.append(f"{kind} {anchor.subject} in {place} expires on {day(anchor.not_after)}")
     return None, tuple(warnings)
 

@@ -36,8 +36,8 @@ def waiver(g: Graph, key: Key) -> Waiver | Problem:
     spec = obj.spec
     expires = moment(spec.expires) if spec.expires else None
     if spec.waives not in WAIVES or (spec.expires and expires is None):
-        wrong = f"waives {spec.waives!r}" if spec.waives not in WAIVES else f"expires {spec.expires!r}"
-        return invalid_ca_certificate_ref(f"{key}: {wrong} is not valid", key, remedy="correct it")
+        setting = f"waives {spec.waives!r}" if spec.waives not in WAIVES else f"expires {spec.expires!r}"
+        return invalid_ca_certificate_ref(f"{key}: {setting} is not valid", key, remedy="correct it")
     if expires is not None and not g.before(expires):
         remedy = "fix the backend's certificate and remove the reference, or have its owner extend it"
         return Problem(reasons.WAIVER_EXPIRED, f"{key} expired on {minute(expires)}", remedy=remedy, about=(key,))
