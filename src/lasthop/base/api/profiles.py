@@ -1,6 +1,6 @@
 """GatewayProfile: the operator's settings for Gateways, referenced by a GatewayClass or by a Gateway's `infrastructure`.
 
-An omitted field sets nothing: `resolve/gateways/profiles.py` merges the profile of a class with that of a Gateway.
+An omitted field sets nothing: `resolve/gateways/profiles.py` merges the profiles of a GatewayClass and a Gateway.
 """
 
 from __future__ import annotations

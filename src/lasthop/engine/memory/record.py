@@ -284,8 +284,8 @@ class Record(msgspec.Struct, frozen=True):
         return max(self.since, *dropped) if dropped else self.since
 
     def entries_since(self, start: float, namespace: str = ALL) -> Iterator[Entry]:
-        """Yields the entries of a namespace (empty: all) from a time on, in the order of the chain. An entry that follows one
-        from that time counts, whatever its own time is, because a clock may have been set back."""
+        """Yields the entries of a namespace (empty: all) from a time on, in the order of the chain. A later entry of the chain
+        counts even if its own time is earlier, because a clock may have been set back."""
         latest = -math.inf
         for entry in self.entries:
             latest = max(latest, entry.at)

@@ -38,7 +38,7 @@ class Problem(msgspec.Struct, frozen=True):
     """The objects among `about` that do not exist, cannot be read, or lack the content that is needed. An object inside a text
     that cannot be parsed has an empty name."""
     severity: Severity | None = None
-    """None: that of its reason."""
+    """None: the severity of its reason."""
 
     @property
     def text(self) -> str:
@@ -69,8 +69,8 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def joined(problems: Sequence[Problem], reason: Reason | None = None, *, fields: bool = False) -> Problem:
-    """Joins several problems into one, without repeated texts, and with their fields if `fields`. The reason defaults to that
-    of the first."""
+    """Joins several problems into one, without repeated texts, and with their fields if `fields`. The reason defaults to the
+    first problem's."""
     *first, last = {str(problem) if fields else problem.text: problem for problem in problems}.values()
     distinct = (*first, msgspec.structs.replace(last, remedy=""))
     return Problem(

@@ -104,7 +104,7 @@ def _constraint_problems(constraint: RetryConstraint) -> Iterator[Problem]:
 
 
 def _budget(constraint: RetryConstraint) -> RetryBudget:
-    # Envoy limits concurrent retries, not a rate. The limit allows those that start within a second.
+    # Envoy limits concurrent retries, not a rate. The limit allows all retries that start within a second.
     rate = constraint.min_retry_rate.count / seconds(constraint.min_retry_rate.interval)
     minimum = min(max(1, math.ceil(rate)), MAX_COUNT)
     return RetryBudget(constraint.budget.percent, seconds(constraint.budget.interval), minimum)

@@ -57,7 +57,7 @@ class BackendTarget(msgspec.Struct, frozen=True):
 
 
 def target(g: Graph, route: Key, ref: BackendObjectReference, group: str = GROUP) -> BackendTarget | Problem:
-    """Returns the target of a backendRef, or why the reference is invalid. `group` is that of the referring object."""
+    """Returns the target of a backendRef, or why the reference is invalid. `group` is the group of the referring object."""
     if (ref.group, ref.kind) == (XBACKEND_GROUP, XBACKEND):
         backend = Key(XBACKEND, ref.namespace or route.namespace, ref.name)
         if not permitted(g, group, route, XBACKEND_GROUP, backend):

@@ -136,8 +136,8 @@ class _Claims:
         self._names.update(other._names)
 
     def conflict_among(self, listener: ListenerPlan) -> Problem | None:
-        """Returns a conflict with another listener of the same Gateway or ListenerSet. All listeners in such a conflict
-        lose."""
+        """Returns a conflict with another listener of the same Gateway or ListenerSet. None of the conflicting listeners is
+        served."""
         protocols = self._protocols[_socket(listener)]
         if len({_sharing_group(protocol) for protocol in protocols}) > 1:
             message = f"port {listener.port} is also used with another protocol ({', '.join(sorted(protocols))})"

@@ -1,4 +1,4 @@
-"""GatewayProfiles: merges the profile of a GatewayClass with that of a Gateway.
+"""Merges the GatewayProfiles of a GatewayClass and a Gateway.
 
 For limits, http and backendTLS the stricter value applies, so that a Gateway can only tighten the rules of its class. For
 proxy settings the Gateway's value applies. A reference to a missing profile is an error, never "no profile"."""
