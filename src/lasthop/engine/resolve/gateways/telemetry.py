@@ -263,10 +263,10 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
         return (failed(reasons.ACCEPTED, problem),)
     if problems := tracing_problems(g, policy, gateway):
         return (failed(reasons.ACCEPTED, joined(problems, reasons.INVALID, fields=True)),)
-    left_out = unknown_attributes(obj)
+    unknown = unknown_attributes(obj)
     result = [true(reasons.ACCEPTED, _note(g, obj, gateway))]
-    if left_out:
-        result.append(failed(reasons.PARTIALLY_INVALID, joined(left_out, fields=True)))
+    if unknown:
+        result.append(failed(reasons.PARTIALLY_INVALID, joined(unknown, fields=True)))
     if unserved := serves_nothing(g, gateway):
         result.append(failed(reasons.PROGRAMMED, unserved))
     if obj.spec.tracing.provider is None:

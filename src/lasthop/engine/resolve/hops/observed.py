@@ -114,7 +114,7 @@ def _states(g: Graph, hop: Hop, observed_as: Iterable[Hop]) -> list[HopState]:
 
 def _present(g: Graph, hop: Hop, state: HopState) -> HopState:
     present = present_endpoints(g, hop.backend, hop.port, hop.protocol) if state.failures else None
-    return state if present is None else among(state, present)
+    return state if present is None else _without_removed(state, present)
 
 
 def seen_now(g: Graph, hop: Hop, figures: HopSeen) -> HopSeen:
@@ -138,7 +138,7 @@ def present_endpoints(g: Graph, backend: Key, port: int, protocol: Protocol) -> 
     return frozenset(with_port(endpoint.address, endpoint.port) for endpoint in current.endpoints)
 
 
-def among(state: HopState, present: frozenset[str]) -> HopState:
+def _without_removed(state: HopState, present: frozenset[str]) -> HopState:
     """Removes endpoints that no longer exist, and failures without endpoints."""
     failures = []
     for failure in state.failures:

@@ -111,7 +111,7 @@ def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidatio
     """Resolves the references of a validation. `field` is its path in the object."""
     refs, fatal = _read(g, namespace, validation)
     usable: list[LocalObjectReference] = []
-    left_out: list[Problem] = []
+    omitted: list[Problem] = []
     warnings: list[str] = []
     for entry in refs.cas:
         state = ref_state(g, namespace, entry.ref)
@@ -120,21 +120,21 @@ def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidatio
         if state.problem is None or (refs.waived is Strength.WAIVED_EXPIRY and state.problem.reason in OUT_OF_DATE):
             usable.append(entry.ref)
         else:
-            (fatal if revokes(g, namespace, entry.ref) else left_out).append(entry.fault(state.problem))
+            (fatal if revokes(g, namespace, entry.ref) else omitted).append(entry.fault(state.problem))
     anchors, pins = bool(usable) or not refs.cas, refs.pinned
     if pins and pins.leaves and not (pins.cas or pins.system):
         out_of_date, soon = dates(g, pins.anchors, f"PinSet {refs.pin_sets[0].ref.name}", "certificate")
         warnings += soon
         if out_of_date and refs.waived is not Strength.WAIVED_EXPIRY:
-            left_out.append(refs.pin_sets[0].fault(out_of_date))
+            omitted.append(refs.pin_sets[0].fault(out_of_date))
             anchors = False
     errors = [*_source(validation)] or [*_combination(refs), *_system(g, refs), *_unchecked(refs, validation)]
-    problem = _problem(refs, [invalid(message) for message in errors], fatal, left_out, anchors)
+    problem = _problem(refs, [invalid(message) for message in errors], fatal, omitted, anchors)
     trust = None if problem else SYSTEM_STORE.of(g) if refs.system else _anchors(g, namespace, usable, pins)
     # Only a waiver of All permits an empty trust source.
     if not (problem or trust or refs.only_pins or refs.waived is Strength.WAIVED_ALL):
         problem = invalid("no trust anchor remains")
-    faults = [*fatal, *left_out]
+    faults = [*fatal, *omitted]
     where = f"{field}.{faults[0].field}" if faults else field
     return Verification(
         trust=trust,
@@ -253,9 +253,9 @@ def _rank(reason: str) -> int:
 
 
 def _problem(
-    refs: _References, invalid_settings: list[Problem], fatal: list[Problem], left_out: list[Problem], anchors: bool
+    refs: _References, invalid_settings: list[Problem], fatal: list[Problem], omitted: list[Problem], anchors: bool
 ) -> Problem | None:
-    everything = [*invalid_settings, *fatal, *left_out]
+    everything = [*invalid_settings, *fatal, *omitted]
     if fatal:
         has_source = (refs.cas and anchors) or refs.well_known or refs.pinned or refs.waiver
         reason = reasons.INVALID if has_source else reasons.NO_VALID_CA_CERTIFICATE
@@ -264,7 +264,7 @@ def _problem(
         return joined(everything, reasons.INVALID)
     if not anchors:
         where = f"no valid {'CA' if refs.cas else 'certificate'} remains, connections fail"
-        return joined(left_out).within(where, reason=reasons.NO_VALID_CA_CERTIFICATE)
+        return joined(omitted).within(where, reason=reasons.NO_VALID_CA_CERTIFICATE)
     return None
 
 
