@@ -22,7 +22,7 @@ from lasthop_import.levels import HopOutcome, NewState, OldLevel
 from lasthop_import.model import SystemTrust
 from lasthop_import.notes import Category
 from lasthop_import.registry import SYSTEMS
-from lasthop_import.run import READ_ALONG
+from lasthop_import.unread import READ_ALONG
 from lasthop_import.writer.access import NO_BACKEND
 from lasthop_import.writer.text import render
 from tests.importers.harness import Outcome, run_documents

@@ -157,6 +157,32 @@ def test_unknown_kind_of_the_systems_own_group_is_lost_configuration(system: str
     assert outcome.result.exit_code() == 3
 
 
+@pytest.mark.parametrize("change", [lambda kind: kind[:-1], str.lower], ids=("shortened", "lowered"))
+@pytest.mark.parametrize(
+    ("system", "kind"),
+    [
+        pytest.param(system.name, kind, id=f"{system.name}-{kind.kind}")
+        for system in SYSTEMS.values()
+        for kind in system.kinds
+        if system.name in ROUTES and kind.group in {*system.groups, "gateway.networking.k8s.io"}
+    ],
+)
+def test_misspelt_kind_closes_routes_without_tls(system: str, kind: Any, change: Any) -> None:
+    outcome = _import(system, _object(change(kind.kind), kind.group, kind.versions[0]))
+    assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
+    assert outcome.result.exit_code() == 3
+
+
+def test_misspelt_group_closes_routes_without_tls() -> None:
+    outcome = _import("istio", _object("DestinationRule", "networking.istio.oi", "v1", spec="{host: web}"))
+    assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
+
+
+@pytest.mark.parametrize("kind", ["RequestGuard", "TokenCheck"])
+def test_unknown_kind_of_the_systems_own_group_that_looks_like_a_restriction_closes_routes(kind: str) -> None:
+    assert set(_outcomes(_import("istio", _object(kind, "security.istio.io", "v1"))).values()) == {HopOutcome.CLOSED}
+
+
 def test_kind_of_another_group_is_only_listed() -> None:
     outcome = _import("nginx", _object("Deployment", "apps", "v1"))
     assert "other-kind" not in {note.reason for note in outcome.result.open()}
@@ -522,7 +548,15 @@ def test_condition_of_the_wrong_type_closes_its_route() -> None:
 
 def test_unknown_field_of_a_backend_tls_policy_is_never_plaintext() -> None:
     extra = _object("BackendTLSPolicy", "gateway.networking.k8s.io", "v1", spec="{targetSelectors: [{kind: Service}]}")
-    assert set(_outcomes(_import("envoy-gateway", extra)).values()) == {HopOutcome.CLOSED}
+    assert set(_outcomes(_import("envoy-gateway", extra)).values()) == {HopOutcome.TODO}
+
+
+@pytest.mark.parametrize("spec", ["{targetRefs: []}", "null"])
+@pytest.mark.parametrize("system", ["envoy-gateway", "gke"])
+def test_policy_without_a_target_leaves_no_hop_of_its_namespace_in_plaintext(system: str, spec: str) -> None:
+    outcome = _import(system, _object("BackendTLSPolicy", "gateway.networking.k8s.io", "v1", spec=spec))
+    assert set(_outcomes(outcome).values()) == {HopOutcome.TODO}
+    assert outcome.result.exit_code() == 3
 
 
 @pytest.mark.parametrize("system", ["ingress-nginx", "traefik", "contour", "nginx", "emissary"])

@@ -135,10 +135,6 @@ class ProxyReader:
         if passed:
             return ImportedListener(tls.source(), HTTPS, "TLS", fqdn, passthrough=True)
         certificate = self._certificate(tls, named)
-        if stream and clients is not None:
-            text = "clients are verified on HTTPS listeners only; connections of this one need no certificate any more"
-            tls.note(Category.ACCESS_CONTROL, "client-certificates", text, "clientValidation")
-            clients = None
         return ImportedListener(tls.source(), HTTPS, "TLS" if stream else "HTTPS", fqdn, (certificate,), clients=clients)
 
     def _certificate(self, tls: FieldReader, named: str) -> Certificate:

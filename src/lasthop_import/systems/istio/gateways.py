@@ -170,13 +170,8 @@ def _servers(inputs: Inputs, reader: FieldReader, gateway: ObjectName, namespace
 
 def _terminating(inputs: Inputs, base: ImportedListener, tls: FieldReader, namespace: str, mode: str) -> ImportedListener:
     """Returns a listener with its certificates, and with the clients that it verifies."""
-    base = msgspec.structs.replace(base, certificates=_certificates(inputs, tls, namespace))
-    if base.protocol == "HTTPS":
-        return msgspec.structs.replace(base, clients=_clients(inputs, tls, namespace, mode))
-    if mode != "SIMPLE":
-        text = "clients are verified on HTTPS listeners only; connections of this one need no certificate any more"
-        tls.note(Category.ACCESS_CONTROL, "client-certificates", text, "mode")
-    return base
+    certificates, clients = _certificates(inputs, tls, namespace), _clients(inputs, tls, namespace, mode)
+    return msgspec.structs.replace(base, certificates=certificates, clients=clients)
 
 
 def _hosts(reader: FieldReader, base: ImportedListener, hosts: Sequence[str]) -> Iterator[tuple[ImportedListener, str]]:
