@@ -82,6 +82,8 @@ class System(msgspec.Struct, frozen=True):
     claims: Callable[[Document], bool]
     """For `auto`: whether an object, of one of the kinds, is of this system."""
     flags: tuple[Flag, ...] = ()
+    gateway_controller: str = ""
+    """Of its GatewayClasses, if it has Gateways of Gateway API besides the kinds that it reads."""
     controllers: tuple[str, ...] = ()
     """Controllers in IngressClasses; their Ingresses are always its own."""
     restricting: frozenset[str] = frozenset()

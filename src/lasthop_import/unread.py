@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -34,6 +34,7 @@ _RESTRICTS: Final = re.compile(
 _ENCRYPTS: Final = re.compile("cert|encrypt|https|ssl|tls|trust|validation|verif|(ca|sni)$")
 READ_ALONG: Final = ("Service", "EndpointSlice", "IngressClass", "ConfigMap", "Secret", "Namespace", "ClusterTrustBundle")
 _POLICY_TARGETS: Final = frozenset((*RouteKind, "Gateway", "ListenerSet"))
+_GATEWAYS: Final = ("GatewayClass", "Gateway")
 _NARROWS: Final = frozenset(("match", "matches", "conditions"))
 
 
@@ -57,11 +58,21 @@ def weighed(system: System, settings: ImportSettings, note: Note) -> Note:
     if annotation and not str(path[-1]).startswith(system.prefixes(settings)):
         return note
     restricting = source.document.kind in system.restricting and len(path) == 2 and path[0] == "spec"
-    closes = restricting or may_restrict(str(path[-1])) or (not annotation and _NARROWS & {*path})
-    if closes or _encrypts((source.document.kind, *path)):
+    below = [*_keys(source.content)]
+    closes = restricting or any(map(may_restrict, (str(path[-1]), *below))) or (not annotation and _NARROWS & {*path})
+    if closes or _encrypts((source.document.kind, *path, *below)):
         text = f"{note.text.partition(', and')[0]}; it may {'restrict access' if closes else 'ask for TLS'}"
         return msgspec.structs.replace(note, category=Category.ACCESS_CONTROL, text=text, hides_tls=not closes)
     return msgspec.structs.replace(note, severity=NoteSeverity.HIGH)
+
+
+def _keys(value: Any) -> Iterator[str]:
+    """Yields the names of all fields in a value."""
+    for key, below in value.items() if isinstance(value, dict) else ():
+        yield str(key)
+        yield from _keys(below)
+    for below in value if isinstance(value, list) else ():
+        yield from _keys(below)
 
 
 def _encrypts(path: Path) -> bool:
@@ -82,7 +93,23 @@ def unread_objects(systems: Sequence[System], documents: Sequence[Document]) -> 
             notes.append(class_unknown(document, {class_of(each) for each in documents if each.kind == INGRESS.kind}))
         elif document.kind not in READ_ALONG:
             others.setdefault((document.kind, document.group), []).append(document)
+    notes += _unread_gateways(systems, documents)
     return [*notes, *(note for _, unread in sorted(others.items()) for note in _unread_kind(systems, unread))]
+
+
+def _unread_gateways(systems: Sequence[System], documents: Sequence[Document]) -> Iterator[Note]:
+    """Yields the Gateways of Gateway API that a system served and that the import does not read."""
+    of_kind = {kind: [each for each in documents if (each.group, each.kind) == (GATEWAY_API, kind)] for kind in _GATEWAYS}
+    controllers = {each.bare_name: str(each.spec.get("controllerName")) for each in of_kind["GatewayClass"]}
+    own = {system.gateway_controller: system for system in systems if system.gateway_controller}
+    by_name = {system.name: controller for controller, system in own.items()}
+    for document in of_kind["Gateway"]:
+        name = str(document.spec.get("gatewayClassName"))
+        if system := own.get(controllers.get(name) or by_name.get(name, "")):
+            text = f"is {system.title}'s by its class {name}; the import reads neither it nor its routes"
+            remedy = "Copy them, with gatewayClassName lasthop."
+            source = SourceRef(document, ("spec", "gatewayClassName"))
+            yield Note(Category.CANNOT, "gateway-api", text, source, remedy=remedy, severity=NoteSeverity.HIGH)
 
 
 def _unread_kind(systems: Sequence[System], unread: Sequence[Document]) -> Iterator[Note]:

@@ -8,7 +8,7 @@ import pytest
 
 from lasthop_import.decisions import Decisions
 from lasthop_import.documents import SourceText, read_texts
-from lasthop_import.levels import HopOutcome
+from lasthop_import.levels import HopOutcome, OldLevel
 from lasthop_import.registry import SYSTEMS
 from lasthop_import.writer.objects import CLOSED
 from tests.importers.harness import Outcome, run_documents, run_text, settings
@@ -181,6 +181,52 @@ def test_misspelt_group_closes_routes_without_tls() -> None:
 @pytest.mark.parametrize("kind", ["RequestGuard", "TokenCheck"])
 def test_unknown_kind_of_the_systems_own_group_that_looks_like_a_restriction_closes_routes(kind: str) -> None:
     assert set(_outcomes(_import("istio", _object(kind, "security.istio.io", "v1"))).values()) == {HopOutcome.CLOSED}
+
+
+@pytest.mark.parametrize("system", [each.name for each in SYSTEMS.values() if each.gateway_controller])
+@pytest.mark.parametrize("named", [True, False], ids=("by class", "by controller"))
+def test_gateway_of_gateway_api_that_the_old_system_served_is_lost(system: str, named: bool) -> None:
+    controller = SYSTEMS[system].gateway_controller
+    spec = f"{{controllerName: {controller}}}"
+    text = _object("GatewayClass", "gateway.networking.k8s.io", "v1", spec=spec, name="x")
+    outcome = _import(system, (GATEWAY_API % system) if named else f"{GATEWAY_API % 'x'}{text}")
+    assert "gateway-api" in {note.reason for note in outcome.result.open()}
+    assert _import(system, GATEWAY_API % "other").result.exit_code() == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "outcome"),
+    [
+        ("hosts: [web], trafficPolicy: {tls: {mode: SIMPLE}}", HopOutcome.TODO),
+        ("host: web, trafficpolicy: {tls: {mode: SIMPLE}}", HopOutcome.CLOSED),
+        ("host: web, novelty: {inner: [{jwt: x}]}", HopOutcome.CLOSED),
+    ],
+    ids=("no host", "TLS in an unknown field", "a restriction in an unknown field"),
+)
+def test_misspelt_field_of_a_destination_rule_leaves_no_plaintext(field: str, outcome: HopOutcome) -> None:
+    extra = _object("DestinationRule", "networking.istio.io", "v1", spec=f"{{{field}}}")
+    assert set(_outcomes(_import("istio", extra)).values()) == {outcome}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "{selector: {matchLabels: {app: web}}, mtls: {mode: STRICT}}",
+        "{selector: {matchLabels: {app: web}}, portLevelMtls: {80: {mode: STRICT}}}",
+    ],
+)
+def test_strict_peer_authentication_of_some_pods_shows_a_mesh(spec: str) -> None:
+    outcome = _import("istio", _object("PeerAuthentication", "security.istio.io", "v1", spec=spec))
+    assert {row.old for row in outcome.result.rows} == {OldLevel.MESH}
+
+
+@pytest.mark.parametrize(
+    ("percentage", "closed"), [("", True), (", percentage: {value: 100}", True), (", percentage: {value: 1}", False)]
+)
+def test_fault_that_aborts_all_requests_closes_its_route(percentage: str, closed: bool) -> None:
+    fault = f"[{{fault: {{abort: {{httpStatus: 403{percentage}}}}}, route"
+    outcome = run_text("istio", f"{ROUTES['istio'].replace('[{route', fault)}{SERVICE}", flags={"istio-outside-mesh": ["all"]})
+    assert (HopOutcome.CLOSED in _outcomes(outcome).values()) == closed
 
 
 def test_kind_of_another_group_is_only_listed() -> None:
