@@ -157,7 +157,8 @@ def _servers(inputs: Inputs, reader: FieldReader, gateway: ObjectName, namespace
     shape = _shape(reader, tls, protocol, mode)
     if shape is None or not is_port(number):
         if shape is not None:
-            reader.note(Category.CANNOT, "no-port", "the server has no valid port.number, and is left out", "port")
+            text = "the server has no valid port.number, and is left out"
+            reader.note(Category.CANNOT, "no-port", text, "port", severity=NoteSeverity.HIGH)
         tls.ignore(*_TERMINATION)
         return []
     kind, passthrough = shape
@@ -180,7 +181,8 @@ def _hosts(reader: FieldReader, base: ImportedListener, hosts: Sequence[str]) ->
         owner, _, name = host.rpartition("/")
         name = "" if name == "*" else name.lower()
         if name and not is_host(name):
-            reader.note(Category.CANNOT, "host", f"{name[:100]} cannot be the hostname of a listener, and is left out")
+            text = f"{name[:100]} cannot be the hostname of a listener, and is left out"
+            reader.note(Category.CANNOT, "host", text, severity=NoteSeverity.HIGH)
             continue
         if base.protocol == "TCP" and name:
             reader.note(Category.CHANGED, "tcp-host", "a TCP listener has no hostname", "hosts", severity=NoteSeverity.INFO)

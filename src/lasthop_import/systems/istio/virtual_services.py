@@ -130,7 +130,8 @@ class VirtualServiceReader:
         found = tuple(fqdn(each, spec.namespace) if each != "*" else "" for each in spec.texts("hosts"))
         for each in found:
             if each and not is_host(each):
-                spec.note(Category.CANNOT, "host", f"{each[:100]} cannot be the hostname of a route, and is left out", "hosts")
+                text = f"{each[:100]} cannot be the hostname of a route, and is left out"
+                spec.note(Category.CANNOT, "host", text, "hosts", severity=NoteSeverity.HIGH)
         return () if "" in found else tuple(each for each in found if is_host(each)) or (NOWHERE,)
 
     def _assumed(self, spec: FieldReader, name: str, hosts: tuple[str, ...]) -> GatewayOf:

@@ -95,7 +95,7 @@ class EntryPointListeners:
         if kept != found:
             text = "is served on all default entry points; the input does not show that one has TLS, so that one is left out"
             remedy = "Give --traefik-static or --traefik-entrypoint."
-            reader.note(Category.CHANGED, "default-entrypoints", text, None, remedy=remedy)
+            reader.note(Category.CHANGED, "default-entrypoints", text, None, remedy=remedy, severity=NoteSeverity.HIGH)
         return kept
 
     def http(
