@@ -59,7 +59,11 @@ def weighed(system: System, settings: ImportSettings, note: Note) -> Note:
         return note
     restricting = source.document.kind in system.restricting and len(path) == 2 and path[0] == "spec"
     below = [*_keys(source.content)]
-    closes = restricting or any(map(may_restrict, (str(path[-1]), *below))) or (not annotation and _NARROWS & {*path})
+    closes = (
+        restricting
+        or any(map(may_restrict, (str(path[-1]), *below)))
+        or (not annotation and (_NARROWS & {*path} or typo_of(str(path[-1]), _NARROWS)))
+    )
     if closes or _encrypts((source.document.kind, *path, *below)):
         text = f"{note.text.partition(', and')[0]}; it may {'restrict access' if closes else 'ask for TLS'}"
         return msgspec.structs.replace(note, category=Category.ACCESS_CONTROL, text=text, hides_tls=not closes)

@@ -492,6 +492,69 @@ def test_setting_of_the_whole_gateway_that_may_restrict_closes_routes(system: st
     assert set(_outcomes(_import(system, extra)).values()) == {HopOutcome.CLOSED}
 
 
+AUTHORIZED = "virtualhost: {fqdn: shop.example.org, tls: {secretName: s}, authorization: {extensionRef: {name: extra}%s}}"
+EXTENSION = _object(
+    "ExtensionService", "projectcontour.io", "v1alpha1", spec="{protocol: h2c, services: [{name: web, port: 80}]}"
+)
+
+
+@pytest.mark.parametrize(
+    ("system", "old", "new", "extra"),
+    [
+        ("contour", "virtualhost: {fqdn: shop.example.org}", AUTHORIZED % ", authPolicy: {context: {tier: gold}}", EXTENSION),
+        ("contour", "virtualhost: {fqdn: shop.example.org}, routes: [{",
+         f"{AUTHORIZED % ''}, routes: [{{authPolicy: {{context: {{tier: gold}}}}, ", EXTENSION),
+        ("emissary", "prefix: /,", "prefix: /, auth_context_extensions: {tier: gold},", ""),
+        ("envoy-gateway", "", "", _object("SecurityPolicy", "gateway.envoyproxy.io", "v1alpha1", spec=
+         "{targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: shop}],"
+         " extAuth: {contextExtensions: [{name: tier, value: gold}], grpc: {backendRefs: [{name: web, port: 80}]}}}")),
+    ],
+    ids=("contour host", "contour route", "emissary", "envoy-gateway"),
+)  # fmt: skip
+def test_lost_data_for_an_authorization_server_closes_its_routes(system: str, old: str, new: str, extra: str) -> None:
+    outcome = run_text(system, f"{ROUTES[system].replace(old, new, 1)}{SERVICE}{extra}")
+    assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
+
+
+CONTOUR_FILE = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: contour, namespace: edge}\ndata: {contour.yaml: %s}\n"
+
+
+@pytest.mark.parametrize("content", ["'{ broken: ['", "'- a'", "'newAuth: {a: b}'"])
+def test_configuration_of_contour_that_cannot_be_read_closes_routes(content: str) -> None:
+    assert set(_outcomes(_import("contour", CONTOUR_FILE % content)).values()) == {HopOutcome.CLOSED}
+
+
+@pytest.mark.parametrize(
+    ("system", "extra"),
+    [
+        ("contour", CONTOUR_FILE % "'novelty: 1'"),
+        ("contour", _object("ContourConfiguration", "projectcontour.io", "v1alpha1", spec="{novelty: 1}")),
+        ("contour", _object("ContourConfiguration", "projectcontour.io", "v1alpha1", spec="{envoy: {novelty: 1}}")),
+        ("emissary", _object("Module", "getambassador.io", "v3alpha1", spec="{config: {novelty: 1}}", name="ambassador")),
+        ("envoy-gateway", _object("ClientTrafficPolicy", "gateway.envoyproxy.io", "v1alpha1", spec="{tls: {novelty: 1}}")),
+    ],
+)
+def test_unknown_setting_of_the_whole_gateway_is_never_exit_0(system: str, extra: str) -> None:
+    assert _import(system, extra).result.exit_code() == 3
+
+
+def test_settings_of_contour_that_restrict_nothing_close_nothing() -> None:
+    assert _import("contour", CONTOUR_FILE % "'accesslog-format: json'").result.exit_code() == 0
+
+
+def test_service_with_the_annotations_of_an_old_contour_is_never_plaintext() -> None:
+    service = SERVICE.replace("name: web,", 'name: web, annotations: {contour.heptio.com/upstream-protocol.tls: "80"},')
+    outcome = run_text("contour", f"{ROUTES['contour']}{service}")
+    assert set(_outcomes(outcome).values()) == {HopOutcome.TODO}
+
+
+def test_hosts_that_two_proxies_of_contour_have_were_not_served() -> None:
+    other = ROUTES["contour"].replace("name: shop, namespace: shop", "name: other, namespace: other")
+    outcome = _import("contour", other)
+    assert outcome.result.rows == ()
+    assert {note.reason for note in outcome.result.open()} == {"fqdn-conflict"}
+
+
 def test_harmless_settings_of_the_ingress_nginx_config_map_close_nothing() -> None:
     config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ingress-nginx-controller, namespace: edge}\n"
     outcome = _import("ingress-nginx", f"{config}data: {{allow-snippet-annotations: 'true', server-tokens: 'false'}}\n")
