@@ -83,7 +83,7 @@ class System(msgspec.Struct, frozen=True):
     """For `auto`: whether an object, of one of the kinds, is of this system."""
     flags: tuple[Flag, ...] = ()
     gateway_controller: str = ""
-    """Of its GatewayClasses, if it has Gateways of Gateway API besides the kinds that it reads."""
+    """The controllerName of its GatewayClasses, if it serves Gateway API, which its importer does not read."""
     controllers: tuple[str, ...] = ()
     """Controllers in IngressClasses; their Ingresses are always its own."""
     restricting: frozenset[str] = frozenset()

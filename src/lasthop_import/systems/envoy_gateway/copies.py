@@ -30,7 +30,7 @@ _MOST_WEIGHT = 1_000_000
 
 
 class RulePlaces(NamedTuple):
-    """What the policies of a rule may be attached to."""
+    """Holds the possible targets of a rule's policies."""
 
     own: list[Place]
     """The rule and its route, whose policies go before all others."""

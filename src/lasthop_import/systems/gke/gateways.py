@@ -44,7 +44,7 @@ class _Copier:
         self._settings = settings
         self._policies = policies
         self._gateways: dict[ObjectName, Json] = {}
-        """Those that are copied, as they are written."""
+        """Copied Gateways, with their new spec."""
         self._grants = [each for each in inputs.of(GRANT)]
         self._objects: list[tuple[SourceRef, Json]] = []
         self._hops: list[ImportedHop] = []
