@@ -24,7 +24,7 @@ from lasthop_import.order import contested
 from lasthop_import.result import ImportResult, ReportRow
 from lasthop_import.rule_hops import PortGroup, RuleHop, rule_hop_notes, rule_hops
 from lasthop_import.settings import ImportSettings, Progress, System
-from lasthop_import.unread import READ_ALONG, is_kind, unread_objects, weighed
+from lasthop_import.unread import ROUTES, is_kind, unread_objects, weighed
 from lasthop_import.writer.access import AccessLoss, access_loss, closed_copy, closed_rule, unreadable
 from lasthop_import.writer.admission import admit_all
 from lasthop_import.writer.backends import keep_referenced, referenced, write_backends
@@ -79,7 +79,7 @@ def read(
         notes += [weighed(system, settings, each) for each in (*inputs.notes, *inputs.unknown())]
         wanted |= inputs.wanted
         origins = dict.fromkeys(_seen(inputs), system.name) | origins
-    notes += unread_objects(systems, [each for each in documents if each not in origins])
+    notes += unread_objects(systems, [each for each in _only(documents, settings) if each not in origins])
     return SystemsRead(imported, tuple(notes), frozenset(wanted), origins)
 
 
@@ -102,9 +102,10 @@ def _is_of(system: System, document: Document) -> bool:
 
 
 def _only(documents: Sequence[Document], settings: ImportSettings) -> list[Document]:
+    """Returns the chosen routes, and all objects that may decide about their backends and clients."""
     if not settings.only:
         return list(documents)
-    return [d for d in documents if d.kind in READ_ALONG or d.path in settings.only or d.namespace in settings.only]
+    return [d for d in documents if d.kind not in ROUTES or d.path in settings.only or d.namespace in settings.only]
 
 
 class ResolvedHops(NamedTuple):

@@ -33,6 +33,15 @@ _RESTRICTS: Final = re.compile(
 """Words, or their beginnings, in the names of settings by which gateways restrict access."""
 _ENCRYPTS: Final = re.compile("cert|encrypt|https|ssl|tls|trust|validation|verif|(ca|sni)$")
 READ_ALONG: Final = ("Service", "EndpointSlice", "IngressClass", "ConfigMap", "Secret", "Namespace", "ClusterTrustBundle")
+ROUTES: Final = frozenset(
+    (
+        *RouteKind,
+        *("Ingress", "VirtualService", "HTTPProxy", "Mapping", "AmbassadorMapping", "TCPMapping", "AmbassadorTCPMapping"),
+        *("IngressRoute", "IngressRouteTCP", "IngressRouteUDP", "VirtualServer", "TransportServer", "Route"),
+        "MultiClusterIngress",
+    )
+)
+"""Kinds of all systems whose objects `--only` chooses among."""
 _POLICY_TARGETS: Final = frozenset((*RouteKind, "Gateway", "ListenerSet"))
 _GATEWAYS: Final = ("GatewayClass", "Gateway")
 _NARROWS: Final = frozenset(("match", "matches", "conditions"))
@@ -164,6 +173,8 @@ def _misspelt(systems: Sequence[System], document: Document) -> str:
     group = _group(systems, document)
     known = {kind.kind.casefold(): kind.kind for each in systems for kind in each.kinds if kind.group == group}
     name = document.kind.casefold()
+    if (document.group, document.kind) == (group, known.get(name)):
+        return ""
     return known.get(name) or known.get(typo_of(name, known), "")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Decisions
 from lasthop_import.documents import SourceText, read_texts
 from lasthop_import.levels import HopOutcome, OldLevel
@@ -580,6 +581,29 @@ def test_route_with_a_middleware_that_traefik_refuses_is_left_out(spec: str) -> 
     routes = ROUTES["traefik"].replace("kind: Rule,", "kind: Rule, middlewares: [{name: extra}],")
     outcome = run_text("traefik", f"{routes}{SERVICE}{_object('Middleware', 'traefik.io', 'v1alpha1', spec=spec)}")
     assert set(_outcomes(outcome).values()) == {HopOutcome.DROPPED}
+
+
+@pytest.mark.parametrize("system", sorted(ROUTES))
+def test_routes_that_are_not_chosen_are_left_out_and_need_no_decision(system: str) -> None:
+    text = f"{ROUTES[system]}{ROUTES[system].replace('name: shop,', 'name: other,').replace('shop.example', 'other.example')}"
+    outcome = run_text(system, f"{text}{SERVICE}", only=["shop/shop"], flags={"istio-outside-mesh": ["all"]})
+    assert {row.source.document.bare_name for row in outcome.result.rows} == {"shop"}
+    assert outcome.result.exit_code() == 0
+
+
+@pytest.mark.parametrize(
+    ("system", "extra"),
+    [
+        ("istio", _object("DestinationRule", "networking.istio.io", "v1", spec=
+         "{host: web, trafficPolicy: {tls: {mode: SIMPLE}}}")),
+        ("envoy-gateway", _object("BackendTLSPolicy", "gateway.networking.k8s.io", "v1", spec=
+         "{targetRefs: [{group: '', kind: Service, name: web}], validation: {hostname: w, wellKnownCACertificates: System}}")),
+    ],
+)  # fmt: skip
+def test_policies_of_a_chosen_route_need_not_be_chosen(system: str, extra: str) -> None:
+    text = f"{ROUTES[system]}{SERVICE}{extra}"
+    outcome = run_text(system, text, only=["shop/shop"], flags={"istio-outside-mesh": ["all"]})
+    assert set(_outcomes(outcome).values()) == {Strength.VERIFIED}
 
 
 def _twice(system: str, old: str, first: str, second: str) -> Outcome:
