@@ -18,6 +18,7 @@ from tests.world import (
     NOW,
     ca_pem,
     key,
+    key_pair,
     keyed,
     mk_class,
     mk_config_map,
@@ -26,6 +27,7 @@ from tests.world import (
     mk_policy,
     mk_profile,
     mk_route,
+    mk_secret,
     mk_service,
     mk_waiver,
     own_ref,
@@ -113,6 +115,19 @@ def test_a_hop_that_opens_says_whether_it_is_fully_verified() -> None:
     (opened,) = running.edit(allow)
     assert (closed.backend, closed.effect) == ("a/plain", "Closed")
     assert (opened.after, opened.effect, opened.begins_reduced) == ("plaintext", "OpenedReduced", True)
+
+
+def test_a_client_certificate_that_is_renewed_in_its_secret_is_an_entry() -> None:
+    tls = {"backend": {"clientCertificateRef": {"name": "shown"}}}
+    shown = [mk_secret("a/shown", *key_pair(name)) for name in ("first", "second")]
+    dev = mk_gateway("a/dev", infrastructure={"parametersRef": profile_ref("dev")}, tls=tls)
+    running = Running({**WORLD, **keyed(dev, shown[0])})
+    found = next(entry for entry in running.edit(shown[1]) if entry.backend == "a/verified")
+    assert short(found) == ("a/verified", ("a/dev",), VERIFIED, VERIFIED, ["Secret a/shown changed"])
+    (fact,) = found.facts
+    assert (found.effect, fact.subject) == ("Same", "client-certificate")
+    assert set(fact.added).isdisjoint(fact.removed)
+    assert running.edit(shown[1]) == []
 
 
 def test_a_third_gateway_that_reaches_a_waived_backend() -> None:

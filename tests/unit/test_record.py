@@ -137,6 +137,17 @@ def test_every_manipulation_of_an_entry_is_noticed(
         assert replace(record, entries=tuple(edited)).faults()
 
 
+@pytest.mark.parametrize("index", range(6))
+def test_an_entry_before_dropped_ones_cannot_be_changed_with_its_hash(index: int) -> None:
+    record = mk_chain([(at, "ab"[at % 2], at % 3 == 0) for at in range(20)], 6)
+    assert record.gap.missing and not record.faults()
+    entries = EDITS["changed with its hash"](list(record.entries), index, 0)
+    edited = replace(record, entries=tuple(entries))
+    assert edited.faults()
+    longer = chained([mk(at) for at in range(30, 40)], edited.entries, 6, edited.head)
+    assert Record(tuple(longer), longer[-1].hash).faults(), "it stays broken"
+
+
 @given(found_changes, st.data())
 def test_a_removed_line_cannot_be_passed_off_as_dropped_without_saying_until_when(
     found: list[tuple[int, str, bool]], data: st.DataObject

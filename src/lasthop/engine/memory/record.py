@@ -53,6 +53,8 @@ NEW_REDUCED: Final = "NewReduced"
 OPENED_REDUCED: Final = "OpenedReduced"
 """A hop that failed closed and now connects without full verification, which was not required before either."""
 REMOVED: Final = "Removed"
+BROKEN: Final = "broken"
+"""In place of the hash in a gap: the chain had faults when it dropped entries."""
 RECORD: Final = "-"
 """The owner of entries about the record itself."""
 ALL: Final = ""
@@ -105,6 +107,8 @@ class Gap(msgspec.Struct, frozen=True):
     """Their numbers, as ranges with both ends."""
     until: dict[str, Time]
     """Time of the latest dropped entry by namespace of the backend or Gateway."""
+    kept: str = ""
+    """Hash of the hashes of all entries before this one: an entry whose next one was dropped has no other proof."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -315,6 +319,9 @@ def _faults(entries: Sequence[Entry]) -> Iterator[str]:
     gap = gap_of(entries)
     horizon = max(gap.until.values(), default=-math.inf)
     number, at, previous = 0, -math.inf, ""
+    index = next((index for index, entry in enumerate(entries) if entry.gap is gap), None)
+    if index is not None and gap.kept not in ("", _hash_of(entries[:index])):
+        yield f"an entry before entry {entries[index].number} was changed"
     for entry in entries:
         if entry.hash != digest(entry):
             yield f"entry {entry.number} was changed"
@@ -328,6 +335,10 @@ def _faults(entries: Sequence[Entry]) -> Iterator[str]:
         elif entry.previous != previous:
             yield f"entry {entry.number} does not follow the one before it"
         number, at, previous = entry.number, entry.at, entry.hash
+
+
+def _hash_of(entries: Sequence[Entry]) -> str:
+    return hashlib.sha256("".join(entry.hash for entry in entries).encode()).hexdigest()
 
 
 def _missing(first: int, last: int) -> str:
@@ -371,7 +382,9 @@ def _without_oldest(chain: Sequence[Entry], limit: int) -> tuple[list[Entry], Ga
             until[namespace] = max(entry.at, before, until.get(namespace, entry.at))
     if len(until) > MAX_NAMESPACES:
         until = {ALL: max(until.values())}
-    return kept, Gap(_merged((*gap.missing, *((number, number) for number in dropped))), until)
+    missing = _merged((*gap.missing, *((number, number) for number in dropped)))
+    # A faulty chain stays faulty when the faulty entries are dropped.
+    return kept, Gap(missing, until, BROKEN if any(_faults(chain)) else _hash_of(kept))
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
@@ -472,7 +485,7 @@ def _with_gap(record: Record, until: Mapping[str, float]) -> Record:
     latest = {namespace: max(at, own.until.get(namespace, at)) for namespace, at in {**own.until, **until}.items()}
     last = record.entries[-1]
     note = about_record(INCIDENT, "was merged with one that had dropped entries", last.at)
-    stated = sealed(msgspec.structs.replace(note, gap=Gap(own.missing, latest)), last, record.head)
+    stated = sealed(msgspec.structs.replace(note, gap=Gap(own.missing, latest, _hash_of(record.entries))), last, record.head)
     return msgspec.structs.replace(record, entries=(*record.entries, stated), head=stated.hash)
 
 
