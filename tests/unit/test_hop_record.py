@@ -277,6 +277,38 @@ def test_changes_while_nothing_ran_are_recorded_if_the_memory_had_all_hops(compl
     assert not any(port.backend.name == "plain" for port in engine.verifications.ports())
 
 
+@pytest.mark.parametrize(
+    ("edited", "expected"),
+    [
+        ({key(policy("verified")): policy("verified", WAIVED)}, {("verified", "BackendTLSPolicy a/verified changed")}),
+        ({key(policy("verified")): None}, {("verified", "BackendTLSPolicy a/verified deleted")}),
+        ({key(ALLOW): ALLOW}, {("waived", "GatewayProfile a/prod changed")}),
+        ({key(mk_config_map("a/ca", "")): None}, {("verified", "ConfigMap a/ca deleted")}),
+        ({key(policy("plain")): policy("plain", "ca")}, {("plain", "BackendTLSPolicy a/plain created")}),
+        (
+            {key(gateway("prod", "prod")): None},
+            {(name, "Gateway a/prod deleted") for name in ("waived", "verified", "plain")},
+        ),
+    ],
+)
+def test_edits_while_nothing_ran_name_the_object_if_the_source_noticed_them(
+    edited: Mapping[Key, Object | None], expected: set[tuple[str, str]]
+) -> None:
+    engine = Engine(now=NOW.timestamp())
+    engine.verifications.recall(Running().engine.verifications.ports(), complete=True)
+    engine.apply({**WORLD, **edited})
+    engine.edited_while_stopped({each: each in WORLD for each in edited})
+    settle(engine, Snapshot())
+    engine.verifications.started()
+    found = engine.verifications.edits()
+    assert {(each.backend.name, f"{cause.key} {cause.edit}") for each in found for cause in each.causes} == expected
+    assert all(each.causes for each in found)
+    engine.apply(keyed(DEV_DENY))
+    settle(engine, Snapshot())
+    later = {str(cause) for each in engine.verifications.edits() for cause in each.causes}
+    assert later <= {"GatewayProfile a/dev was changed"}
+
+
 def test_a_waiver_that_is_no_longer_used_has_not_expired() -> None:
     running = Running({**WORLD, **keyed(mk_config_map("a/unread", ca_pem("other", 77)))})
     found = running.edit(policy("waived", "unread"))  # whose dates are a deadline that nothing had read

@@ -73,6 +73,17 @@ class _Postponed(NamedTuple):
         return {team_of(path) for path in self.later}
 
 
+class _EarlierObject(NamedTuple):
+    """An object in a file that was edited while Lasthop was not running."""
+
+    path: Path
+    object: Object | None
+    """None: it did not exist."""
+
+    def differs(self, chosen: tuple[str, ObjectEntry] | None) -> bool:
+        return self.object != (chosen[1].admitted.object if chosen else None)
+
+
 class Loader:
     def __init__(self, directory: Path, state: NoState | None = None, allowed: Iterable[Path] = ()) -> None:
         """Local files may be below the folder or below `allowed`."""
@@ -259,12 +270,20 @@ class Loader:
 
     def _apply(self, readings: Readings) -> Batch | None:
         self._lost, self._pending = readings.lost, readings.large
+        earlier = self._earlier(readings) if self._published is None else {}
         touched = self._apply_files(readings)
         if self._published:
             self._edited |= touched
         while len(self._edited) > MOST_EDITED:
             del self._edited[next(iter(self._edited))]
-        changes = self._objects.put({key: self._filled(key, chosen) for key, chosen in self._objects.choose(touched).items()})
+        selected = self._objects.choose(touched)
+        edited = {key: was.object is not None for key, was in earlier.items() if was.differs(selected.get(key))}
+        self._edited |= {key: earlier[key].path for key in edited}
+        if self._published is None:
+            local = self._local.edited_while_stopped()
+            edited |= dict.fromkeys(local, True)
+            self._edited |= local
+        changes = self._objects.put({key: self._filled(key, chosen) for key, chosen in selected.items()})
         changes |= self._reject()
         refused = {
             path: report.not_applied(self._shown(path), broken, self._files.get(path)) for path, broken in self._files.broken
@@ -275,11 +294,32 @@ class Loader:
             unknown=self._unknown(),
             not_applied=(*refused.values(), *(pair for _, pair in sorted(self._older_pairs.items()))),
             complete=not self._pending,
+            edited=edited,
         )
         previous, self._published = self._published, batch
-        if previous and not changes and batch == msgspec.structs.replace(previous, changes=changes):
+        if previous and not changes and batch == msgspec.structs.replace(previous, changes=changes, edited={}):
             return None
         return batch
+
+    def _earlier(self, readings: Readings) -> dict[Key, _EarlierObject]:
+        """Returns the objects of files that were edited while Lasthop was not running, as they were before. Empty at the first
+        start."""
+        found: dict[Key, _EarlierObject] = {}
+        if not self._remembered():
+            return found
+        # Deleted files first: an object that has moved is edited in the file that has it now.
+        for path, reading in sorted(readings.files.items(), key=lambda each: each[1].result is not None):
+            if reading.result is None or reading.stored is not None:
+                before, now = self._before(path), reading.result
+                was = (
+                    {entry.admitted.key: entry.admitted.object for entry in before.good.entries}
+                    if before and before.good
+                    else {}
+                )
+                for key in was.keys() | (now.keys if isinstance(now, FileContent) else set()):
+                    moved = found[key].object if key in found else None
+                    found[key] = _EarlierObject(self.root / path, was.get(key, moved))
+        return found
 
     def _unknown(self) -> tuple[Unknown, ...]:
         """Returns the parts that may contain an unread policy, whether or not an older text of them is in force."""
