@@ -309,17 +309,26 @@ class Loader:
             return found
         # Deleted files first: an object that has moved is edited in the file that has it now.
         for path, reading in sorted(readings.files.items(), key=lambda each: each[1].result is not None):
-            if reading.result is None or reading.stored is not None:
-                before, now = self._before(path), reading.result
-                was = (
-                    {entry.admitted.key: entry.admitted.object for entry in before.good.entries}
-                    if before and before.good
-                    else {}
-                )
-                for key in was.keys() | (now.keys if isinstance(now, FileContent) else set()):
-                    moved = found[key].object if key in found else None
-                    found[key] = _EarlierObject(self.root / path, was.get(key, moved))
+            was, now = self._edited_content(path, reading)
+            for key in was.keys() | now:
+                moved = found[key].object if key in found else None
+                found[key] = _EarlierObject(self.root / path, was.get(key, moved))
         return found
+
+    def _edited_content(self, path: str, reading: FileReading) -> tuple[dict[Key, Object], set[Key]]:
+        """Returns the objects that an earlier process saved of a file, and the present ones. Empty if the file is unchanged, or
+        broken: then its last good content stays."""
+        now = reading.result
+        if isinstance(now, BrokenFile) or (now and reading.stored is None):
+            return {}, set()
+        saved = self._saved(path)
+        if now and saved and now.digest == saved.digest:
+            return {}, set()
+        before = self._before(path)
+        good = before.good if before else None
+        return {
+            entry.admitted.key: entry.admitted.object for entry in good.entries
+        } if good else {}, now.keys if now else set()
 
     def _unknown(self) -> tuple[Unknown, ...]:
         """Returns the parts that may contain an unread policy, whether or not an older text of them is in force."""
