@@ -8,8 +8,9 @@ so `Record.faults` detects a changed, removed, inserted or moved entry. An attac
 compute a new chain; only a head stored elsewhere, for example in the log, reveals that.
 
 The record is bounded, and no owner can displace another's entries. It drops the oldest entries of the owner with the most, and
-first those that neither weakened a hop nor let one begin without full verification. The next entry lists the dropped ones
-(`Gap`), so that any other gap is a fault. Only from `Record.covered` on does the record prove that nothing changed."""
+first those that neither weakened a hop nor let one begin without full verification. The next entry has a digest of the
+remaining ones (`Gap`), because their hashes do not link them any more. Only from `Record.covered` on does the record prove
+that nothing changed."""
 
 from __future__ import annotations
 
@@ -53,8 +54,6 @@ NEW_REDUCED: Final = "NewReduced"
 OPENED_REDUCED: Final = "OpenedReduced"
 """A hop that failed closed and now connects without full verification, which was not required before either."""
 REMOVED: Final = "Removed"
-BROKEN: Final = "broken"
-"""In place of the hash in a gap: the chain had faults when it dropped entries."""
 RECORD: Final = "-"
 """The owner of entries about the record itself."""
 ALL: Final = ""
@@ -101,14 +100,12 @@ class RecordedHop(NamedTuple):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Lists all dropped entries."""
+    """Describes all dropped entries."""
 
-    missing: tuple[tuple[int, int], ...]
-    """Their numbers, as ranges with both ends."""
+    kept: str
+    """`digest_of` the entries before this one; empty if they already had a fault."""
     until: dict[str, Time]
     """Time of the latest dropped entry by namespace of the backend or Gateway."""
-    kept: str = ""
-    """Hash of the hashes of all entries before this one: an entry whose next one was dropped has no other proof."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -137,7 +134,7 @@ class Entry(msgspec.Struct, frozen=True):
     """The objects whose edit caused the change. Empty without an edit, or if the source does not know the edits that were made
     while Lasthop was not running, as in a cluster."""
     gap: Gap | None = None
-    """The dropped entries, if some were dropped since the entry before."""
+    """Describes the dropped entries, if some were dropped since the entry before."""
     number: int = 0
     previous: str = ""
     """The hash of the entry before."""
@@ -195,6 +192,10 @@ def canonical(entry: Entry) -> bytes:
 
 def digest(entry: Entry) -> str:
     return hashlib.sha256(canonical(entry)).hexdigest()
+
+
+def digest_of(entries: Sequence[Entry]) -> str:
+    return hashlib.sha256("".join(entry.hash for entry in entries).encode()).hexdigest()
 
 
 def sealed(entry: Entry, last: Entry | None, head: str | None = None) -> Entry:
@@ -317,29 +318,24 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def _faults(entries: Sequence[Entry]) -> Iterator[str]:
+    latest = next((at for at in reversed(range(len(entries))) if entries[at].gap), -1)
     gap = gap_of(entries)
     horizon = max(gap.until.values(), default=-math.inf)
-    number, at, previous = 0, -math.inf, ""
-    index = next((index for index, entry in enumerate(entries) if entry.gap is gap), None)
-    if index is not None and gap.kept not in ("", _hash_of(entries[:index])):
-        yield f"an entry before entry {entries[index].number} was changed"
-    for entry in entries:
+    if latest >= 0 and gap.kept != digest_of(entries[:latest]):
+        yield f"entries before entry {entries[latest].number} were changed, removed or inserted"
+    number, time, previous = 0, -math.inf, ""
+    for at, entry in enumerate(entries):
         if entry.hash != digest(entry):
             yield f"entry {entry.number} was changed"
         if entry.number <= number:
             yield f"entry {entry.number} is out of place"
         elif entry.number > number + 1:
-            stated = any(first <= number + 1 and entry.number - 1 <= last for first, last in gap.missing)
-            # A stated gap must also state a time until which the record is incomplete, no earlier than the entries around it.
-            if not stated or at > horizon:
+            # The gap must also state a time until which the record is incomplete, no earlier than the entries around it.
+            if at > latest or time > horizon:
                 yield _missing(number + 1, entry.number - 1)
         elif entry.previous != previous:
             yield f"entry {entry.number} does not follow the one before it"
-        number, at, previous = entry.number, entry.at, entry.hash
-
-
-def _hash_of(entries: Sequence[Entry]) -> str:
-    return hashlib.sha256("".join(entry.hash for entry in entries).encode()).hexdigest()
+        number, time, previous = entry.number, entry.at, entry.hash
 
 
 def _missing(first: int, last: int) -> str:
@@ -347,8 +343,12 @@ def _missing(first: int, last: int) -> str:
 
 
 def gap_of(entries: Sequence[Entry]) -> Gap:
-    """Returns the dropped entries that the latest gap lists."""
-    return next((entry.gap for entry in reversed(entries) if entry.gap), Gap((), {}))
+    """Returns the latest gap, which describes all dropped entries."""
+    return next((entry.gap for entry in reversed(entries) if entry.gap), Gap("", {}))
+
+
+def _gap_after(entries: Sequence[Entry], until: dict[str, float], *, intact: bool) -> Gap:
+    return Gap(digest_of(entries) if intact else "", until)
 
 
 def _by_time(entry: Entry) -> tuple[float, int]:
@@ -358,7 +358,7 @@ def _by_time(entry: Entry) -> tuple[float, int]:
 def chained(
     entries: Iterable[Entry], after: Iterable[Entry] = (), limit: int = MAX_ENTRIES, head: str | None = None
 ) -> list[Entry]:
-    """Appends entries to a chain. A full chain drops a tenth of its entries at once, because an entry must list each gap.
+    """Appends entries to a chain. A full chain drops a tenth of its entries at once, because an entry must describe each gap.
     `head` is the one stored with the chain. If it belongs to a removed entry, new entries do not follow the remaining ones,
     and the fault remains."""
     chain = list(after)
@@ -383,19 +383,7 @@ def _without_oldest(chain: Sequence[Entry], limit: int) -> tuple[list[Entry], Ga
             until[namespace] = max(entry.at, before, until.get(namespace, entry.at))
     if len(until) > MAX_NAMESPACES:
         until = {ALL: max(until.values())}
-    missing = _merged((*gap.missing, *((number, number) for number in dropped)))
-    # A faulty chain stays faulty when the faulty entries are dropped.
-    return kept, Gap(missing, until, BROKEN if any(_faults(chain)) else _hash_of(kept))
-
-
-def _merged(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    merged: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if merged and first <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-        else:
-            merged.append((first, last))
-    return tuple(merged)
+    return kept, _gap_after(kept, until, intact=not any(_faults(chain)))
 
 
 def _dropped(chain: Sequence[Entry], limit: int) -> set[int]:
@@ -486,7 +474,8 @@ def _with_gap(record: Record, until: Mapping[str, float]) -> Record:
     latest = {namespace: max(at, own.until.get(namespace, at)) for namespace, at in {**own.until, **until}.items()}
     last = record.entries[-1]
     note = about_record(INCIDENT, "was merged with one that had dropped entries", last.at)
-    stated = sealed(msgspec.structs.replace(note, gap=Gap(own.missing, latest, _hash_of(record.entries))), last, record.head)
+    gap = _gap_after(record.entries, latest, intact=not record.faults())
+    stated = sealed(msgspec.structs.replace(note, gap=gap), last, record.head)
     return msgspec.structs.replace(record, entries=(*record.entries, stated), head=stated.hash)
 
 

@@ -316,8 +316,8 @@ class Loader:
         return found
 
     def _edited_content(self, path: str, reading: FileReading) -> tuple[dict[Key, Object], set[Key]]:
-        """Returns the objects that an earlier process saved of a file, and the present ones. Empty if the file is unchanged, or
-        is broken, because then its last good content stays."""
+        """Returns the objects that an earlier process saved of a file, and the keys of the present ones. Empty if the file is
+        unchanged, or is broken, because then its last good content stays."""
         now = reading.result
         if isinstance(now, BrokenFile) or (now and reading.stored is None):
             return {}, set()
