@@ -247,6 +247,20 @@ def test_only_the_objects_behind_a_hop_are_named_among_many_in_one_batch() -> No
     assert named["a/plain", "a/dev"] == ["BackendTLSPolicy a/plain created"]
 
 
+def test_a_profile_that_is_edited_at_once_is_a_cause_only_of_the_hops_that_its_changed_rules_concern() -> None:
+    running = Running()
+    found = running.edit(ALLOW, deleted=(key(policy("verified")),))
+    assert [(each.backend, each.gateways, short(each)[-1]) for each in found] == [
+        ("a/verified", ("a/dev", "a/prod"), ["BackendTLSPolicy a/verified deleted"]),
+        ("a/waived", ("a/prod",), ["GatewayProfile a/prod changed"]),
+    ]
+    plaintext = mk_profile("a/prod", backendTLS={"waivers": "Allow", "plaintextBackends": "Allow", "minTLSVersion": "1.3"})
+    found = running.edit(plaintext, policy("verified", "ca"))
+    causes = {each.gateways: short(each)[-1] for each in found if each.backend == "a/verified"}
+    policy_edit = "BackendTLSPolicy a/verified created"
+    assert causes == {("a/dev",): [policy_edit], ("a/prod",): [policy_edit, "GatewayProfile a/prod changed"]}
+
+
 def test_an_edit_that_changes_nothing_is_no_cause_of_a_later_one() -> None:
     running = Running()
     assert running.edit(mk_service("a/waived", [{"name": "https", "port": 443}, {"name": "more", "port": 444}])) == []
