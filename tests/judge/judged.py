@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import math
 import tempfile
 import threading
 import time
@@ -24,8 +23,8 @@ from tests.backends import until
 from tests.ports import free_port
 from tests.proxy.lasthop import Lasthop
 
-PATIENCE = Patience(first=90, passes=45, refused=20, change=60, status=30, pooled=math.inf)
-"""On a busy machine; what is wrong is wrong at once. Lasthop ends connections of the old policy by itself."""
+PATIENCE = Patience(first=90, passes=45, refused=20, change=60, status=30)
+"""On a busy machine; what is wrong is wrong at once."""
 
 
 class LasthopTestbed(FilesTestbed):

@@ -277,12 +277,7 @@ class Loader:
         while len(self._edited) > MOST_EDITED:
             del self._edited[next(iter(self._edited))]
         selected = self._objects.choose(touched)
-        edited = {key: was.object is not None for key, was in earlier.items() if was.differs(selected.get(key))}
-        self._edited |= {key: earlier[key].path for key in edited}
-        if self._published is None:
-            local = self._local.edited_while_stopped()
-            edited |= dict.fromkeys(local, True)
-            self._edited |= local
+        edited = {} if self._published else self._edited_while_stopped(earlier, selected)
         changes = self._objects.put({key: self._filled(key, chosen) for key, chosen in selected.items()})
         changes |= self._reject()
         refused = {
@@ -314,6 +309,15 @@ class Loader:
                 moved = found[key].object if key in found else None
                 found[key] = _EarlierObject(self.root / path, was.get(key, moved))
         return found
+
+    def _edited_while_stopped(
+        self, earlier: Mapping[Key, _EarlierObject], selected: Mapping[Key, tuple[str, ObjectEntry] | None]
+    ) -> dict[Key, bool]:
+        """Records the objects that differ from those of the earlier process, and returns whether each existed."""
+        edited = {key: was.object is not None for key, was in earlier.items() if was.differs(selected.get(key))}
+        local = self._local.edited_while_stopped()
+        self._edited |= {key: earlier[key].path for key in edited} | local
+        return edited | dict.fromkeys(local, True)
 
     def _edited_content(self, path: str, reading: FileReading) -> tuple[dict[Key, Object], set[Key]]:
         """Returns the objects that an earlier process saved of a file, and the keys of the present ones. Empty if the file is
