@@ -88,12 +88,15 @@ class Causes:
         causes: set[EditCause] = set()
         if not self._started:
             causes.update(EditCause(key, self._edits[key]) for key in earlier if key in self._edits)
-        for source, *key in self._changed(roots):
-            if source is OBJECTS and key[0] in self._edits:
-                causes.add(EditCause(key[0], self._edits[key[0]]))
-            elif self._started and source is BEFORE and waiver is not None and key[0] == end and waiver not in self._edits:
-                causes.add(EditCause(waiver, EditKind.EXPIRED))
+        causes.update(filter(None, (self._cause(changed, waiver, end) for changed in self._changed(roots))))
         return tuple(sorted(causes))
+
+    def _cause(self, changed: NodeId, waiver: Key | None, end: float | None) -> EditCause | None:
+        source, *key = changed
+        if source is OBJECTS and key[0] in self._edits:
+            return EditCause(key[0], self._edits[key[0]])
+        ended = self._started and source is BEFORE and key[0] == end
+        return EditCause(waiver, EditKind.EXPIRED) if ended and waiver is not None and waiver not in self._edits else None
 
     def _changed(self, roots: Iterable[NodeId]) -> Iterator[NodeId]:
         """Yields the changed sources that the roots depend on."""

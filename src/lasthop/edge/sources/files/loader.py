@@ -329,10 +329,7 @@ class Loader:
         if now and saved and now.digest == saved.digest:
             return {}, set()
         before = self._before(path)
-        good = before.good if before else None
-        return {
-            entry.admitted.key: entry.admitted.object for entry in good.entries
-        } if good else {}, now.keys if now else set()
+        return before.good.objects if before and before.good else {}, now.keys if now else set()
 
     def _unknown(self) -> tuple[Unknown, ...]:
         """Returns the parts that may contain an unread policy, whether or not an older text of them is in force."""
