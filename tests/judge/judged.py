@@ -53,7 +53,7 @@ class LasthopTestbed(FilesTestbed):
 
 def make_settings(cases: Sequence[Case], backend: BackendProcess, issuer: Issuer) -> RunSettings:
     settings = RunSettings(
-        "judge", "lasthop", ADAPTERS["lasthop"], issuer, backend.ports, {}, LOOPBACK, bind=LOOPBACK, dated=True
+        "judge", "lasthop", ADAPTERS["lasthop"], issuer, backend.ports, {}, LOOPBACK, bind="127.0.0.1", dated=True
     )
     wanted = wanted_listeners(cases, gateways(settings, cases))
     return dataclasses.replace(settings, listeners={each: free_port() for each in wanted})

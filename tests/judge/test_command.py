@@ -114,10 +114,11 @@ def test_a_gateway_that_refuses_until_it_knows_the_endpoints_has_verified_nothin
             connection.sendall(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n")
             return
         objects = yaml.safe_load_all((tmp_path / f"{name}.yaml").read_text())
-        backend = next(each["ports"][0]["port"] for each in objects if each["kind"] == "EndpointSlice")
+        slices = (document for document in objects if document["kind"] == "EndpointSlice")
+        backend = next((each["endpoints"][0]["addresses"][0], each["ports"][0]["port"]) for each in slices)
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        with context.wrap_socket(socket.create_connection(("127.0.0.1", backend))) as forwarded:
+        with context.wrap_socket(socket.create_connection(backend)) as forwarded:
             forwarded.sendall(request)
             connection.sendall(forwarded.recv(65536))
 

@@ -18,11 +18,12 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from lasthop.base.api.meta import Key
+from lasthop.base.api.times import UnixTime
 from lasthop.engine.memory.causes import EditCause, EditKind
 from lasthop.engine.plan.messages import limited
 from lasthop.engine.plan.strength import Strength
@@ -40,9 +41,6 @@ MAX_NAMESPACES: Final = 1000
 """Limit of namespaces with a separate time of their last dropped entry."""
 SAME: Final = 120.0
 """Seconds within which two replicas may report the same change."""
-
-Time = Annotated[float, msgspec.Meta(ge=0, le=253_402_300_799)]
-"""Unix time up to the year 9999. A stored record with another one is damaged."""
 
 BEGAN: Final = "Began"
 """The effect of the entry that starts a record."""
@@ -104,12 +102,12 @@ class Gap(msgspec.Struct, frozen=True):
 
     kept: str
     """`digest_of` the entries before this one; empty if they already had a fault."""
-    until: dict[str, Time]
+    until: dict[str, UnixTime]
     """Time of the latest dropped entry by namespace of the backend or Gateway."""
 
 
 class Entry(msgspec.Struct, frozen=True):
-    at: Time
+    at: UnixTime
     """Of the detection."""
     kind: str
     """Of the backend."""
