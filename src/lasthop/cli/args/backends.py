@@ -116,11 +116,13 @@ class GroupedCommand(click.Command):
 
 
 def _tokens(command: click.Command, args: Sequence[str]) -> Iterator[Token]:
-    known = {name: each for each in command.params if isinstance(each, click.Option) for name in each.opts}
+    by_name = {
+        name: parameter for parameter in command.params if isinstance(parameter, click.Option) for name in parameter.opts
+    }
     words, number = iter(args), -1
     for word in words:
         name, equals, _ = word.partition("=")
-        option = known.get(name)
+        option = by_name.get(name)
         value = () if option is None or option.is_flag or equals else tuple(itertools.islice(words, 1))
         field = str(option.name) if option else ""
         number += field == "to"
@@ -186,10 +188,10 @@ def _backend(tokens: Sequence[Token], number: int) -> Backend:
             hint = token.words[0].partition("=")[0]
             raise click.BadParameter("the value is empty; is a variable of your shell not set?", param_hint=hint)
     common = _fields([token for token in tokens if token.option in OPTIONS and token.backend == -1])
-    own = _fields([token for token in tokens if token.option in OPTIONS and token.backend == number])
-    if "ca" in own or "pin" in own:
+    specific = _fields([token for token in tokens if token.option in OPTIONS and token.backend == number])
+    if "ca" in specific or "pin" in specific:
         common = {field: value for field, value in common.items() if field not in ("ca", "pin")}
-    fields = common | own
+    fields = common | specific
     fields |= {name: fields[name].lower() for name in ("hostname", "host_match") if name in fields}
     scheme, host, port = parse_url(url, "http" if fields.get("plaintext") else "https")
     backend = Backend(scheme, host, port, **fields)
@@ -198,15 +200,15 @@ def _backend(tokens: Sequence[Token], number: int) -> Backend:
 
 
 def _fields(tokens: Sequence[Token]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for token in tokens:
         if token.option in FLAGS:
-            found[token.option] = True
+            fields[token.option] = True
         elif token.option in LISTS:
-            found[token.option] = (*found.get(token.option, ()), _value(token))
+            fields[token.option] = (*fields.get(token.option, ()), _value(token))
         else:
-            found[token.option] = _value(token)
-    return found
+            fields[token.option] = _value(token)
+    return fields
 
 
 def _value(token: Token) -> str:
@@ -220,12 +222,12 @@ def parse_url(text: str, default: str = "https") -> tuple[str, str, int]:
     example = "write https://HOST:PORT, as https://api.example.com:8443 or https://127.0.0.1:8443"
     if scheme not in PORTS:
         raise click.BadParameter(f"{scheme}:// is not known; {example}", param_hint="--to")
-    before, slash, path = re.sub(r"[?#].*", "", rest).partition("/")
-    user, _, place = before.rpartition("@")
+    authority, slash, path = re.sub(r"[?#].*", "", rest).partition("/")
+    user, _, place = authority.rpartition("@")
     if user:  # is not repeated: it may hold a password
         message = f"the URL has a user name; write --to {scheme}://{place}: clients send their own credentials"
         raise click.BadParameter(message, param_hint="--to")
-    if path or rest != before + slash:
+    if path or rest != authority + slash:
         choose = f"; to choose requests by their path, add --path /{path}" if path else ""
         message = f"{text} has a path or a query, and requests keep their own; write --to {scheme}://{place}{choose}"
         raise click.BadParameter(message, param_hint="--to")
@@ -264,9 +266,9 @@ def _require_sense(backend: Backend) -> None:
         wrong = "is not a path for a route: it is too long, or has //, /./, /../, %2F, or characters to escape as %XX"
         message = f"{printable(backend.path, 60)} {wrong if begins else 'does not begin with /'}"
         raise click.BadParameter(message, param_hint="--path")
-    for each in backend.option:
-        if not re.fullmatch(r"(lasthop\.dev/)?[a-z-]+=.*", each):
-            raise click.BadParameter(f"{each} is not NAME=VALUE, as min-tls-version=1.1", param_hint="--option")
+    for option in backend.option:
+        if not re.fullmatch(r"(lasthop\.dev/)?[a-z-]+=.*", option):
+            raise click.BadParameter(f"{option} is not NAME=VALUE, as min-tls-version=1.1", param_hint="--option")
 
 
 def _require_consistent(backend: Backend) -> None:
@@ -335,8 +337,8 @@ def _changed_words(before: Backend, new: Backend) -> Iterator[str]:
         if field in FLAGS:
             yield option
         else:
-            for each in value if field in LISTS else (value,):
-                yield from (option, each)
+            for item in value if field in LISTS else (value,):
+                yield from (option, item)
 
 
 def is_file_pin(text: str) -> bool:

@@ -83,8 +83,8 @@ def clear(run_dir: Path) -> None:
 
 def gateways() -> list[LocalGateway]:
     """Returns the gateways of this user, running or not; for root, those of all users."""
-    found = (LocalGateway(path, uid, about(path)) for root, uid in paths.roots() for path in _folders(root, uid))
-    return sorted(found, key=lambda each: (not each.is_own, each.uid, each.name))
+    listed = (LocalGateway(path, uid, about(path)) for root, uid in paths.roots() for path in _folders(root, uid))
+    return sorted(listed, key=lambda gateway: (not gateway.is_own, gateway.uid, gateway.name))
 
 
 def _folders(root: Path, uid: int) -> Iterator[Path]:
@@ -99,10 +99,10 @@ def about(run_dir: Path) -> dict[str, Any]:
     import json
 
     try:
-        found = json.loads(foreign_file.read(run_dir / ABOUT, MAX_ABOUT))
+        document = json.loads(foreign_file.read(run_dir / ABOUT, MAX_ABOUT))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def holder(run_dir: Path) -> int:
@@ -179,45 +179,45 @@ def at_address(host: str, port: int) -> list[LocalGateway]:
     from lasthop.base.api.addresses import split_port
 
     names = LOOPBACK if host in LOOPBACK else (host,)
-    bound = ((each, split_port(str(each.about.get("admin", "")))) for each in gateways())
-    return [each for each, (own, number) in bound if number == str(port) and own in (*names, "0.0.0.0", "::")]
+    bound = ((gateway, split_port(str(gateway.about.get("admin", "")))) for gateway in gateways())
+    return [gateway for gateway, (address, number) in bound if number == str(port) and address in (*names, "0.0.0.0", "::")]
 
 
 def present() -> list[tuple[LocalGateway, str]]:
     """Returns the gateways that have not ended, each with its state."""
-    return [(each, found) for each in gateways() if (found := state(each)) != "ended"]
+    return [(gateway, gateway_state) for gateway in gateways() if (gateway_state := state(gateway)) != "ended"]
 
 
 def chosen(folder: Path | None, everything: bool = False) -> list[LocalGateway]:
-    """Returns the gateways to stop: that on a folder, the only one, or all of this user."""
+    """Returns the gateways to stop: the one on a folder, the only one that runs, or all of this user."""
     if folder is not None:
         return _on_folder(folder)
-    running = [each for each, _ in present()]
-    found = [each for each in running if each.is_own]
-    if len(found) > 1 and not everything:
-        commands = ", or ".join(each.stop_command for each in found)
+    running = [gateway for gateway, _ in present()]
+    own_gateways = [gateway for gateway in running if gateway.is_own]
+    if len(own_gateways) > 1 and not everything:
+        commands = ", or ".join(gateway.stop_command for gateway in own_gateways)
         raise click.ClickException(f"several gateways run on this machine; choose one: {commands}; or all: lasthop stop --all")
-    if not found:
+    if not own_gateways:
         _tell_of_others(running)
-    return found
+    return own_gateways
 
 
 def _tell_of_others(running: list[LocalGateway]) -> None:
     click.echo("No gateway of this user runs on this machine" if running else "No gateway runs on this machine")
     note_others()
-    for each in running:
-        click.echo(f"That on {printable(each.name)} is {paths.user_name(each.uid)}'s: {printable(_as_owner(each))}")
+    for gateway in running:
+        click.echo(f"That on {printable(gateway.name)} is {paths.user_name(gateway.uid)}'s: {printable(_as_owner(gateway))}")
 
 
 def _on_folder(folder: Path) -> list[LocalGateway]:
     """Returns this user's gateway on a folder, running or not. Raises if only another user's runs there."""
     run_dir, about = paths.of_folder(paths.runtime_root(), folder), {"folder": paths.absolute(folder)}
-    known = [each._replace(about=about) for each in gateways() if each.run_dir.name == run_dir.name]
+    candidates = [gateway._replace(about=about) for gateway in gateways() if gateway.run_dir.name == run_dir.name]
     # Another user's gateway there must not prevent this user from stopping their own.
-    running = sorted((each for each in known if state(each) != "ended"), key=lambda each: not each.is_own)
-    for each in running[:1]:
-        _require_own(each)
-    return [each for each in known if each.is_own] or [LocalGateway(run_dir, os.geteuid(), about)]
+    running = sorted((gateway for gateway in candidates if state(gateway) != "ended"), key=lambda gateway: not gateway.is_own)
+    for gateway in running[:1]:
+        _require_own(gateway)
+    return [gateway for gateway in candidates if gateway.is_own] or [LocalGateway(run_dir, os.geteuid(), about)]
 
 
 def note_others() -> None:
@@ -227,14 +227,14 @@ def note_others() -> None:
 
 
 def with_address(host: str, port: int) -> list[LocalGateway]:
-    found = [each for each in at_address(host, port) if state(each) != "ended"]
-    if not found:
+    matching = [gateway for gateway in at_address(host, port) if state(gateway) != "ended"]
+    if not matching:
         others = f"; {hint}" if (hint := paths.of_others()) else ""
-        known = "lasthop ps lists them"
-        raise click.ClickException(f"no gateway of this machine has the admin address {host}:{port}; {known}{others}")
-    for each in found:
-        _require_own(each)
-    return found
+        advice = "lasthop ps lists them"
+        raise click.ClickException(f"no gateway of this machine has the admin address {host}:{port}; {advice}{others}")
+    for gateway in matching:
+        _require_own(gateway)
+    return matching
 
 
 def _require_own(gateway: LocalGateway) -> None:
@@ -262,7 +262,7 @@ def state(gateway: LocalGateway) -> str:
 def envoys(gateway: LocalGateway) -> list[int]:
     from lasthop.edge.proxy.handle import find_envoys
 
-    found = find_envoys(gateway.run_dir, gateway.uid)
-    for each in found:
-        each.close()
-    return [each.pid for each in found]
+    handles = find_envoys(gateway.run_dir, gateway.uid)
+    for handle in handles:
+        handle.close()
+    return [handle.pid for handle in handles]

@@ -69,7 +69,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def added(command: Callable[..., Any], *options: Option) -> Callable[..., Any]:
     """Adds options; help lists them in reverse order."""
-    return functools.reduce(lambda found, option: option(found), options, command)
+    return functools.reduce(lambda decorated, option: option(decorated), options, command)
 
 
 def controller_namespace(help: str) -> Option:
@@ -254,8 +254,8 @@ def _default() -> Path | None:
     """Returns the admin socket of the only gateway that runs on this machine; None: the cluster."""
     if is_plugin() and configured():
         return None
-    if found := paths.all_running():
-        return _only(found)
+    if sockets := paths.all_running():
+        return _only(sockets)
     if not configured() and _takes_cluster():
         raise click.ClickException(_nothing_to_ask())
     return None
@@ -287,7 +287,7 @@ def _nothing_to_ask() -> str:
 def _folder() -> str:
     """Returns the advice to read a folder, for commands that can."""
     context = click.get_current_context(silent=True)
-    names = {option for each in context.command.params for option in each.opts} if context else set[str]()
+    names = {option for parameter in context.command.params for option in parameter.opts} if context else set[str]()
     if context is None or "--allow-files" not in names:
         return ""
     return f"read a folder with: {context.command_path} DIR, " if "folders" in names else "read a folder with --dir DIR, "
@@ -298,17 +298,17 @@ def _whose(socket: Path) -> str:
     return "" if uid == os.geteuid() else f", of user {paths.user_name(uid)}"
 
 
-def require_namespace(namespace: str, known: Collection[str], where: str) -> None:
+def require_namespace(namespace: str, existing: Collection[str], where: str) -> None:
     """Raises if a namespace does not exist, unless the user may not list those of the cluster."""
-    names = sorted(set(known) - {""})
+    names = sorted(set(existing) - {""})
     if namespace in names or (not names and where == CLUSTER):
         return
     close = closest(namespace, names)
-    there = (
+    hint = (
         f"did you mean {close}?" if close else f"there is {', '.join(names[:8]) or 'none'}{', ...' if len(names) > 8 else ''}"
     )
     elsewhere = "" if where == CLUSTER else "; choose a cluster with --context"
-    raise click.ClickException(f"there is no namespace {namespace} in {where}; {there}{elsewhere}")
+    raise click.ClickException(f"there is no namespace {namespace} in {where}; {hint}{elsewhere}")
 
 
 def configured() -> bool:

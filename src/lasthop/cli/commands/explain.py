@@ -62,19 +62,19 @@ def command(kind: str, names: tuple[str, ...], folder: Path | None, output: str,
     missing: list[click.ClickException] = []
 
     async def look(view: View) -> list[Json]:
-        found = []
+        explanations = []
         for want in wants:
             try:
-                found.append(await view.explain(await one(view, want)))
+                explanations.append(await view.explain(await one(view, want)))
             except click.ClickException as error:
                 missing.append(error)
-        return [each for each in found if each]
+        return [explanation for explanation in explanations if explanation]
 
-    found = ask(folder, cluster._replace(namespace=common_namespace(wants)), look, object_named=True)
-    if output == "json" and found:
-        jsonpath.echo_json(json.dumps(found if len(wants) > 1 else found[0], indent=2))
-    elif found:
-        click.echo("\n".join(line for each in found for line in drawn(clean(each))))
+    explanations = ask(folder, cluster._replace(namespace=common_namespace(wants)), look, object_named=True)
+    if output == "json" and explanations:
+        jsonpath.echo_json(json.dumps(explanations if len(wants) > 1 else explanations[0], indent=2))
+    elif explanations:
+        click.echo("\n".join(line for explanation in explanations for line in drawn(clean(explanation))))
     raise_all(missing)
 
 
@@ -128,23 +128,23 @@ def request_command(
         named = gateway.removeprefix("gateway/")
         if named and not any(named in (name, f"{namespace}/{name}") for namespace, name in await view.names("Gateway")):
             raise click.ClickException(f"Gateway {named} does not exist")
-        found = await view.explain_request(request, named)
-        own = [each for each in found if Key.read("Gateway", each["gateway"]).namespace == cluster.namespace]
-        return own or found
+        answers = await view.explain_request(request, named)
+        in_namespace = [answer for answer in answers if Key.read("Gateway", answer["gateway"]).namespace == cluster.namespace]
+        return in_namespace or answers
 
-    found = ask(folder, cluster, look)
+    answers = ask(folder, cluster, look)
     if output == "json":
-        jsonpath.echo_json(json.dumps(found, indent=2))
+        jsonpath.echo_json(json.dumps(answers, indent=2))
     else:
-        click.echo("\n".join(line for each in found for line in drawn(clean(each["explanation"]))))
+        click.echo("\n".join(line for answer in answers for line in drawn(clean(answer["explanation"]))))
 
 
-def drawn(fact: Json, first: str = "", rest: str = "") -> Iterator[str]:
+def drawn(fact: Json, first: str = "", indent: str = "") -> Iterator[str]:
     mark, colour = MARKS.get(fact.get("state", ""), ("", None))
     shown = f"{click.style(mark, fg=colour, bold=True)} {fact['text']}" if mark else fact["text"]
     place = click.style(f"  {fact['place']}", dim=True) if fact.get("place") else ""
     yield f"{first}{shown}{place}"
     because = fact.get("because", ())
-    for number, each in enumerate(because, 1):
+    for number, reason in enumerate(because, 1):
         branch, trunk = ("└─ ", "   ") if number == len(because) else ("├─ ", "│  ")
-        yield from drawn(each, rest + branch, rest + trunk)
+        yield from drawn(reason, indent + branch, indent + trunk)

@@ -56,36 +56,36 @@ def command(object: str | None, address: str | None, folder: Path | None, output
       lasthop probe shop/api 10.0.0.7:8443                 before a backend goes into service
       lasthop probe shop/api --context prod -o json | jq .passes
     """
-    want, address = _meant(object, address, cluster.namespace or "")
+    want, address = _parse(object, address, cluster.namespace or "")
 
     async def look(view: View) -> list[ProbeResult]:
         keys = [await one(view, want)] if want.name else await every(view, want)
         return [await view.probe(key, address) for key in keys]
 
-    found = ask(folder, cluster._replace(namespace=want.namespace or None), look, object_named=bool(want.name))
+    results = ask(folder, cluster._replace(namespace=want.namespace or None), look, object_named=bool(want.name))
     if output == "json":
-        jsonpath.echo_json(_as_json(found, one=bool(object)))
+        jsonpath.echo_json(_as_json(results, one=bool(object)))
     else:
-        click.echo(_text(found))
+        click.echo(_text(results))
     # A policy that no gateway uses is a failure only if it was named.
-    if any(each.fails or (object and not each.passes) for each in found):
+    if any(result.fails or (object and not result.passes) for result in results):
         raise click.exceptions.Exit(1)
 
 
-def _as_json(found: list[ProbeResult], *, one: bool) -> str:
+def _as_json(results: list[ProbeResult], *, one: bool) -> str:
     from lasthop.edge.probe.result import document
 
-    documents = list(map(document, found))
+    documents = list(map(document, results))
     return json.dumps(documents[0] if one else documents, indent=2)
 
 
-def _text(found: list[ProbeResult]) -> str:
+def _text(results: list[ProbeResult]) -> str:
     from lasthop.cli.render import probe_report
 
-    return "\n\n".join("\n".join(probe_report.text(each)) for each in found) or "no BackendTLSPolicies exist"
+    return "\n\n".join("\n".join(probe_report.text(result)) for result in results) or "no BackendTLSPolicies exist"
 
 
-def _meant(text: str | None, address: str | None, namespace: str) -> tuple[Wanted, str]:
+def _parse(text: str | None, address: str | None, namespace: str) -> tuple[Wanted, str]:
     """Parses the object and the address. Accepts `KIND NAME` too, as `lasthop explain` does; a namespace with the name of a
     kind needs -n."""
     if not text:
@@ -101,16 +101,16 @@ def _meant(text: str | None, address: str | None, namespace: str) -> tuple[Wante
 
 def _object(text: str, namespace: str) -> Wanted:
     first, slash, path = text.partition("/")
-    kind, rest = (named, path) if slash and (named := _kind(first)) else (KIND, text)
-    if rest.count("/") > 1:
+    kind, object_path = (named, path) if slash and (named := _kind(first)) else (KIND, text)
+    if object_path.count("/") > 1:
         raise click.UsageError(f"{text} is not KIND/NAMESPACE/NAME; KIND is one of {', '.join(map(str.lower, KINDS))}")
-    return wanted(kind, rest, namespace)
+    return wanted(kind, object_path, namespace)
 
 
 def _kind(text: str) -> str:
     """Returns the kind for a typed name; empty unless its objects have backends."""
     try:
-        found = kind_of(text)
+        kind = kind_of(text)
     except click.BadParameter:
         return ""
-    return found if found in KINDS else ""
+    return kind if kind in KINDS else ""

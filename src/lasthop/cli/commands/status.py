@@ -77,10 +77,10 @@ def command(
         wants = [Wanted(namespace=cluster.namespace or "")]
     shown = _StatusPrinter(wants, output, headers=not no_headers, selector=selector)
 
-    async def told(view: StatusView) -> list[Json]:
+    async def read(view: StatusView) -> list[Json]:
         documents = await view.objects(*dict.fromkeys(want.kind for want in wants if want.kind))
         if not all(want.name for want in wants):
-            shown.tell(await view.problems())
+            shown.print_problems(await view.problems())
         return documents
 
     # A namespace typed before a name takes precedence over the context's; with two different ones, search all.
@@ -92,10 +92,10 @@ def command(
             shown.within(view.home)
         for namespace in {want.namespace for want in wants if not want.name} - {""}:
             require_namespace(namespace, await view.namespaces(), view.where)
-        shown.first(await told(view))
+        shown.first(await read(view))
 
         async def again() -> None:
-            shown.again(await told(view))
+            shown.again(await read(view))
 
         if watch and not shown.missing:
             await view.follow(again)
@@ -118,16 +118,16 @@ class _StatusPrinter:
         self._columns = Columns.of(())
         self._problems: tuple[str, ...] = ()
         self._failing: tuple[str, ...] = ()
-        """The lines about Services because of which shown objects are not ready."""
+        """The lines about Services that make shown objects not ready."""
         self.missing: list[click.ClickException] = []
         """An error for each name that does not exist."""
 
     @property
     def fine(self) -> bool:
         """Unknown counts as not ready: exit code 0 means that everything works."""
-        return not self._problems and all(each.ready in ("True", "-") for each in self.rows.values())
+        return not self._problems and all(entry.ready in ("True", "-") for entry in self.rows.values())
 
-    def tell(self, problems: tuple[str, ...]) -> None:
+    def print_problems(self, problems: tuple[str, ...]) -> None:
         """Prints the files that are not applied, and why nothing is served: the status of objects may not contain it."""
         self._echo(problems, self._problems)
         self._problems = problems
@@ -145,44 +145,44 @@ class _StatusPrinter:
         self._wants = list(self._resolved(documents))
         if not self._wants:
             return
-        found = self._take(documents)
+        shown = self._take(documents)
         if self._output == "json":
-            jsonpath.echo_json(json.dumps(found, indent=2))
+            jsonpath.echo_json(json.dumps(shown, indent=2))
         elif self._output == "yaml":
-            click.echo(_yaml(found))
+            click.echo(_yaml(shown))
         elif self._output == "name":
             click.echo("\n".join(map(printable, self.rows)))
-        elif found:
+        elif shown:
             self._columns = Columns.of(self.rows.values(), wide=self._output == "wide")
-            lines = [self._columns.line(each) for each in self.rows.values()]
+            lines = [self._columns.line(entry) for entry in self.rows.values()]
             click.echo("\n".join([self._columns.head(), *lines] if self._headers else lines))
         else:
             click.echo("no objects")
 
     def again(self, documents: list[Json]) -> None:
-        rows, known = self.rows, self._documents
+        rows, before = self.rows, self._documents
         self._take(documents)
         for name, document in self._documents.items():
             if self._tabular and _news(rows.get(name)) != _news(self.rows[name]):
                 click.echo(self._columns.line(self.rows[name]))
-            elif self._output == "name" and name not in known:
+            elif self._output == "name" and name not in before:
                 click.echo(printable(name))
-            elif self._output in ("json", "yaml") and known.get(name) != document:
+            elif self._output in ("json", "yaml") and before.get(name) != document:
                 click.echo(json.dumps(document) if self._output == "json" else f"---\n{_yaml([document])}")
-        for name in known.keys() - self._documents.keys():
+        for name in before.keys() - self._documents.keys():
             click.echo(self._columns.gone(name), err=not self._tabular)
 
     def _take(self, documents: list[Json]) -> list[Json]:
-        found = list(self._fitting(documents))
-        shown = [row(document) for document in found]
+        matching = list(self._fitting(documents))
+        shown = [row(document) for document in matching]
         if self._output == "wide":
-            shown = [noted(each, document) for each, document in zip(shown, found, strict=True)]
-        self._documents = {each.name: document for each, document in zip(shown, found, strict=True)}
-        self.rows = {each.name: each for each in arranged(shown)}
+            shown = [noted(entry, document) for entry, document in zip(shown, matching, strict=True)]
+        self._documents = {entry.name: document for entry, document in zip(shown, matching, strict=True)}
+        self.rows = {entry.name: entry for entry in arranged(shown)}
         failing = tuple(f"{name}: {why}" for name, why in failing_services(shown).items())
         self._echo(failing, self._failing)
         self._failing = failing
-        return found
+        return matching
 
     def _resolved(self, documents: list[Json]) -> Iterator[Wanted]:
         """Yields the requested objects that exist, each name with the namespace of its only match."""
@@ -195,7 +195,7 @@ class _StatusPrinter:
             metadata = [d["metadata"] for d in documents if d["kind"] == want.kind and self._selected(d)]
             scoped = want if KINDS[want.kind].namespaced else want._replace(namespace="")
             try:
-                yield Wanted(want.kind, *one_of(((each.get("namespace", ""), each["name"]) for each in metadata), scoped))
+                yield Wanted(want.kind, *one_of(((item.get("namespace", ""), item["name"]) for item in metadata), scoped))
             except click.ClickException as error:
                 self.missing.append(error)
 
