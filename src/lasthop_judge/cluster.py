@@ -1,4 +1,5 @@
-"""A gateway of a cluster: one namespace holds the objects and the backend's Pod, which the API server's proxy reaches."""
+"""Judges a gateway in a cluster. One namespace holds the objects and the backend's Pod. The judge reaches the Pod through the
+API server's proxy."""
 
 from __future__ import annotations
 
@@ -48,28 +49,28 @@ LISTENER_PORTS: Final = {"http": 80, "https": 443, "tls": 8443}
 T = TypeVar("T")
 
 
-def listener_ports(wanted: Iterable[tuple[GatewayRole, str]]) -> Listeners:
-    """Returns a port for each listener; no two have the same, so that Gateways may share an address."""
-    rest, tcp = itertools.count(8401), itertools.count(9401)
-    found: dict[tuple[GatewayRole, str], int] = {}
-    for role, name in wanted:
+def listener_ports(listeners: Iterable[tuple[GatewayRole, str]]) -> Listeners:
+    """Returns a distinct port for each listener, so that Gateways may share an address."""
+    other, tcp = itertools.count(8401), itertools.count(9401)
+    ports: dict[tuple[GatewayRole, str], int] = {}
+    for role, name in listeners:
         if role is GatewayRole.PLAIN and name in LISTENER_PORTS:
-            found[role, name] = LISTENER_PORTS[name]
+            ports[role, name] = LISTENER_PORTS[name]
         else:
-            found[role, name] = next(tcp if name.startswith(("tcp-", "udp-")) else rest)
-    return found
+            ports[role, name] = next(tcp if name.startswith(("tcp-", "udp-")) else other)
+    return ports
 
 
 async def gateway_class(client: Client, name: str) -> tuple[str, list[str]]:
     """Returns the controllerName of a GatewayClass, and the features that it claims."""
     try:
-        found = await client.get(kubernetes.path_of(GATEWAY, "v1", "gatewayclasses", name=name))
+        document = await client.get(kubernetes.path_of(GATEWAY, "v1", "gatewayclasses", name=name))
     except ApiError as error:
         if error.not_found:
             raise JudgeError(f"GatewayClass {name} does not exist; see: kubectl get gatewayclasses") from None
         raise
-    features = [each["name"] for each in found.get("status", {}).get("supportedFeatures") or ()]
-    return found["spec"]["controllerName"], features
+    features = [feature["name"] for feature in document.get("status", {}).get("supportedFeatures") or ()]
+    return document["spec"]["controllerName"], features
 
 
 @contextlib.asynccontextmanager
@@ -112,7 +113,9 @@ class ClusterTestbed:
     async def start(self, cases: Sequence[Case], progress: Progress) -> None:
         common, backend = self.settings.common(cases), self._backend(cases)
         owned = [(case, document) for case in cases for document in self.settings.documents(case)]
-        await self._discover({document["apiVersion"] for document in (*backend, *common, *(own for _, own in owned))})
+        await self._discover(
+            {document["apiVersion"] for document in (*backend, *common, *(document for _, document in owned))}
+        )
         await self._apply(backend)
         for document in common:
             await self._create([case for case in cases if self._uses(case, document)], document)
@@ -164,15 +167,15 @@ class ClusterTestbed:
         for number in range(len(ages) + 2):
             if 1 < number <= len(ages):
                 await asyncio.sleep(TICK)
-            now = (pair for pair in owned if turn(pair[1]) == number)
-            groups = [[*group] for _, group in itertools.groupby(now, lambda pair: pair[0].id)]
-            for some in (groups[start : start + AT_ONCE] for start in range(0, len(groups), AT_ONCE)):
-                await asyncio.gather(*map(self._create_in_order, some))
-                done += sum(map(len, some))
+            current = (pair for pair in owned if turn(pair[1]) == number)
+            groups = [[*group] for _, group in itertools.groupby(current, lambda pair: pair[0].id)]
+            for batch in (groups[start : start + AT_ONCE] for start in range(0, len(groups), AT_ONCE)):
+                await asyncio.gather(*map(self._create_in_order, batch))
+                done += sum(map(len, batch))
                 progress("Creating objects", done, len(owned))
 
     async def _create_in_order(self, group: Sequence[tuple[Case, Json]]) -> None:
-        """The second of two policies of one age is never the older one."""
+        """Creates objects in order, so that the second of two policies of one age is never the older one."""
         for case, document in group:
             await self._create([case], document)
 
@@ -269,9 +272,9 @@ class ClusterTestbed:
 
     async def status(self, kind: str, name: str) -> Json:
         path = self._path(f"{GATEWAY}/v1", kind, name)
-        return await _sent(f"{kind} {name}", lambda: self._found(path))
+        return await _sent(f"{kind} {name}", lambda: self._get_or_empty(path))
 
-    async def _found(self, path: str) -> Json:
+    async def _get_or_empty(self, path: str) -> Json:
         try:
             return await self._client.get(path)
         except ApiError as error:
@@ -313,14 +316,14 @@ class ClusterTestbed:
     def repeat(self, case: Case, policy: Policy | None, service: str) -> tuple[str, ...]:
         port = self.settings.ports.get(backend_key(case, service, case.port), 0)
         kubectl = f"kubectl -n {self.settings.namespace}"
-        asked = curl(case, self.address(self.settings.gateway_of(case), listener_of(case)), path_of(service, case.port))
+        request = curl(case, self.address(self.settings.gateway_of(case), listener_of(case)), path_of(service, case.port))
         forward = (f"{kubectl} port-forward deployment/{BACKEND} {port} & sleep 3",) if port and policy else ()
 
         def anchors(bundle: CABundle) -> str:
             get = f"{kubectl} get {bundle.kind.lower()} {case.slug}-{bundle.name} -o jsonpath='{{.data.ca\\.crt}}'"
             return f"{get} | base64 -d" if bundle.kind == "Secret" else get
 
-        return (*asked, *forward, *openssl(case, policy, port, anchors))
+        return (*request, *forward, *openssl(case, policy, port, anchors))
 
 
 async def _sent(subject: str, request: Callable[[], Awaitable[T]]) -> T:
@@ -337,7 +340,7 @@ async def _sent(subject: str, request: Callable[[], Awaitable[T]]) -> T:
 
 
 def _is_true(status: Json, condition: str) -> bool:
-    return any(each["type"] == condition and each["status"] == "True" for each in status.get("conditions") or ())
+    return any(entry["type"] == condition and entry["status"] == "True" for entry in status.get("conditions") or ())
 
 
 def _plural(kind: str) -> str:

@@ -71,7 +71,7 @@ def command(
     click.echo(manifest, nl=False)
 
 
-class _Found(NamedTuple):
+class _PresentedChain(NamedTuple):
     chain: tuple[CertificateInfo, ...]
     origin: str
     known_as: str = ""
@@ -79,7 +79,7 @@ class _Found(NamedTuple):
     handshake: Handshake | None = None
 
 
-def _from_network(target: str, server_name: str | None, timeout: float) -> _Found:
+def _from_network(target: str, server_name: str | None, timeout: float) -> _PresentedChain:
     if "/" in target or (":" not in target and target.endswith((".pem", ".crt", ".cer", ".yaml", ".yml", ".json"))):
         raise click.BadParameter(f"file {target} does not exist", param_hint="HOST:PORT|FILE")
     host, port = host_port(target, "HOST:PORT|FILE")
@@ -92,16 +92,16 @@ def _from_network(target: str, server_name: str | None, timeout: float) -> _Foun
         raise click.ClickException(str(error)) from None
     day = datetime.now(UTC).strftime("%Y-%m-%d")
     origin = f"Certificate of {target} on {day}, not verified: compare it with that of the backend's owner."
-    return _Found(_chain(list(handshake.chain), target), origin, sni or host, handshake)
+    return _PresentedChain(_chain(list(handshake.chain), target), origin, sni or host, handshake)
 
 
-def _from_file(target: str) -> _Found:
+def _from_file(target: str) -> _PresentedChain:
     where = "standard input" if target == "-" else target
     try:
         content = read_stdin() if target == "-" else Path(target).read_bytes()
     except OSError as error:
         raise click.ClickException(f"{target} cannot be read: {error.strerror}") from None
-    return _Found(_chain(_ders(content, where), where), f"From {where}.")
+    return _PresentedChain(_chain(_ders(content, where), where), f"From {where}.")
 
 
 def _ders(pem: bytes, origin: str) -> list[bytes]:
@@ -131,7 +131,7 @@ def _first_name(leaf: CertificateInfo) -> str:
     return named[0].removeprefix("*.") if named else leaf.subject.removeprefix("CN=")
 
 
-def _described(presented: _Found, form: str, now: float) -> list[str]:
+def _described(presented: _PresentedChain, form: str, now: float) -> list[str]:
     from lasthop.edge.probe.certificate_view import lines
 
     shown = []
@@ -141,7 +141,7 @@ def _described(presented: _Found, form: str, now: float) -> list[str]:
     return shown + [click.style(f"! {warning}", fg="yellow") for warning in _warnings(presented, form, now)]
 
 
-def _warnings(presented: _Found, form: str, now: float) -> Iterator[str]:
+def _warnings(presented: _PresentedChain, form: str, now: float) -> Iterator[str]:
     from lasthop.base.pki.parse import bare_names
     from lasthop.edge.probe.certificate_view import is_valid, validity
 
@@ -166,7 +166,7 @@ def _handshake_warnings(handshake: Handshake) -> Iterator[str]:
         yield f"the backend uses {handshake.version}; a gateway supports {' and '.join(GATEWAY_VERSIONS)} only."
 
 
-def _plain(presented: _Found, manifest: str) -> dict[str, Any]:
+def _plain(presented: _PresentedChain, manifest: str) -> dict[str, Any]:
     import msgspec
     import yaml
 

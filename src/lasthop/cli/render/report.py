@@ -40,8 +40,8 @@ class Report(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         problems = [count(self.errors, "error"), *([count(self.warnings, "warning")] if self.warnings else [])]
-        found = ", ".join(problems) if self.mistakes else "nothing wrong"
-        return f"{found} in {self.where}; {count(self.objects, 'object')}"
+        summary = ", ".join(problems) if self.mistakes else "nothing wrong"
+        return f"{summary} in {self.where}; {count(self.objects, 'object')}"
 
     def of_namespace(self, namespace: str) -> Report:
         """Selects findings of this namespace and of cluster-scoped objects; empty: all."""
@@ -95,8 +95,8 @@ def _lines(mistake: Mistake) -> Iterator[str]:
 
 
 def _consequences(mistake: Mistake) -> Iterator[str]:
-    for each in mistake.follows[:SHOWN_FOLLOWS]:
-        yield from wrapped(_follow(each, mistake.finding), f"{INDENT}so ", f"{INDENT}   ")
+    for consequence in mistake.follows[:SHOWN_FOLLOWS]:
+        yield from wrapped(_follow(consequence, mistake.finding), f"{INDENT}so ", f"{INDENT}   ")
     if len(mistake.follows) > SHOWN_FOLLOWS:
         yield f"{INDENT}and {len(mistake.follows) - SHOWN_FOLLOWS} more like these"
 
@@ -116,11 +116,11 @@ def _place(finding: Finding) -> str:
 
 def _follow(finding: Finding, cause: Finding) -> str:
     """Returns a consequence in one line, below its cause."""
-    known = entry_of(finding.reason)
+    entry = entry_of(finding.reason)
     if finding.object is None:
-        return with_remedy(known.effect, "" if finding.remedy == known.remedy else finding.remedy)
+        return with_remedy(entry.effect, "" if finding.remedy == entry.remedy else finding.remedy)
     where = f"{finding.object}{', ' if finding.field else ''}{finding.field}"
-    effect = "cannot be judged" if cause.reason == reasons.FORBIDDEN else known.effect
+    effect = "cannot be judged" if cause.reason == reasons.FORBIDDEN else entry.effect
     return f"{where} {effect}{f' ({_place(finding)})' if finding.file else ''}"
 
 
@@ -135,7 +135,8 @@ def as_json(report: Report) -> str:
         "files": report.files,
         "objects": report.objects,
         "findings": [
-            {**plain(mistake.finding), "follows": [plain(each) for each in mistake.follows]} for mistake in report.mistakes
+            {**plain(mistake.finding), "follows": [plain(consequence) for consequence in mistake.follows]}
+            for mistake in report.mistakes
         ],
     }
     return json.dumps(document, indent=2)
