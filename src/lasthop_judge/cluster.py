@@ -213,7 +213,7 @@ class ClusterTestbed:
         selector = {"labelSelector": ",".join(f"{key}={value}" for key, value in LABEL.items())}
         while True:
             path = self._path("v1", "Pod", "")
-            pods = (await _sent("the backend's Pod", functools.partial(self._client.get, path, selector)))["items"]
+            pods = (await _send("the backend's Pod", functools.partial(self._client.get, path, selector)))["items"]
             for pod in pods:
                 if _is_true(pod["status"], "Ready"):
                     self._pod = pod["metadata"]["name"]
@@ -257,7 +257,7 @@ class ClusterTestbed:
             api, kind, name = document["apiVersion"], document["kind"], document["metadata"]["name"]
             if (api, _plural(kind)) not in self._served:
                 raise JudgeError(f"the cluster does not serve {kind} of {api}", absent=True)
-            await _sent(f"{kind} {name}", lambda: self._client.apply(self._path(api, kind, name), document))
+            await _send(f"{kind} {name}", lambda: self._client.apply(self._path(api, kind, name), document))
 
         await asyncio.gather(*(applied(document) for document in documents))
 
@@ -268,11 +268,11 @@ class ClusterTestbed:
         for document in documents:
             kind, name = document["kind"], document["metadata"]["name"]
             path = self._path(document["apiVersion"], kind, name)
-            await _sent(f"{kind} {name}", functools.partial(self._client.delete, path))
+            await _send(f"{kind} {name}", functools.partial(self._client.delete, path))
 
     async def status(self, kind: str, name: str) -> Json:
         path = self._path(f"{GATEWAY}/v1", kind, name)
-        return await _sent(f"{kind} {name}", lambda: self._get_or_empty(path))
+        return await _send(f"{kind} {name}", lambda: self._get_or_empty(path))
 
     async def _get_or_empty(self, path: str) -> Json:
         try:
@@ -294,7 +294,7 @@ class ClusterTestbed:
                 raise
             return True
 
-        return await _sent(f"the status of {kind} {name}", written)
+        return await _send(f"the status of {kind} {name}", written)
 
     # --- the backend --------------------------------------------------------------------------------------------------
 
@@ -303,12 +303,12 @@ class ClusterTestbed:
 
     async def records(self, key: str) -> list[Json]:
         path = self._control(f"/records/{key}")
-        records: list[Json] = json.loads(await _sent("the backend's record", lambda: self._client.request("GET", path)))
+        records: list[Json] = json.loads(await _send("the backend's record", lambda: self._client.request("GET", path)))
         return records
 
     async def serve(self, key: str, serving: Json) -> None:
         path = self._control(f"/serve/{key}")
-        await _sent("a change of the backend", lambda: self._client.request("POST", path, body=serving))
+        await _send("a change of the backend", lambda: self._client.request("POST", path, body=serving))
 
     def address(self, role: GatewayRole, listener: str) -> tuple[str, int]:
         return self._addresses[role], self.settings.listeners[role, listener]
@@ -326,7 +326,7 @@ class ClusterTestbed:
         return (*request, *forward, *openssl(case, policy, port, anchors))
 
 
-async def _sent(subject: str, request: Callable[[], Awaitable[T]]) -> T:
+async def _send(subject: str, request: Callable[[], Awaitable[T]]) -> T:
     """Sends a request. Repeats it if the API server does not answer or is overloaded."""
     attempt = 1
     while True:

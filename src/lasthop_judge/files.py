@@ -124,7 +124,7 @@ class FilesTestbed:
         new.rename(path)
 
     async def put(self, case: Case, documents: Sequence[Json]) -> None:
-        with _failing():
+        with _as_judge_errors():
             self._add(_file(case), documents)
 
     async def remove(self, case: Case, documents: Sequence[Json]) -> None:
@@ -132,7 +132,7 @@ class FilesTestbed:
             key = (document["kind"], document["metadata"]["name"])
             owner = self._owners.pop(key)
             del self._files[owner][key]
-            with _failing():
+            with _as_judge_errors():
                 self._save(owner)
 
     async def status(self, kind: str, name: str) -> Json:
@@ -150,7 +150,7 @@ class FilesTestbed:
 
     def _call(self, method: str, path: str, body: Json | None) -> list[Json]:
         connection = http.client.HTTPConnection(LOOPBACK, self._control, timeout=30)
-        with contextlib.closing(connection), _failing():
+        with contextlib.closing(connection), _as_judge_errors():
             connection.request(method, path, None if body is None else json.dumps(body))
             response = connection.getresponse()
             content = json.loads(response.read())
@@ -176,7 +176,7 @@ class FilesTestbed:
 
 
 @contextlib.contextmanager
-def _failing() -> Iterator[None]:
+def _as_judge_errors() -> Iterator[None]:
     try:
         yield
     except (OSError, http.client.HTTPException) as error:

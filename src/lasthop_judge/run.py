@@ -41,7 +41,7 @@ def _control_key(case: Case) -> tuple[RouteType, GatewayRole]:
     return case.via, case.role
 
 
-def _controlled(verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
+def _without_unproven(verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
     """Withdraws refusals that prove nothing: a gateway that refuses valid certificates too has verified nothing."""
     accepting = {_control_key(verdict.case) for verdict in verdicts if _is_control(verdict.case) and verdict.accepted}
     return [
@@ -89,4 +89,4 @@ async def judge(
 
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(tried(case)) for case in chosen.cases]
-    return [*_controlled([task.result() for task in running]), *chosen.left_out]
+    return [*_without_unproven([task.result() for task in running]), *chosen.left_out]

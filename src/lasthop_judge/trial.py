@@ -171,18 +171,18 @@ class Trial:
         try:
             if rejected := self.testbed.rejected.get(case.id):
                 raise rejected
-            await self._served()
+            await self._wait_served()
             for phase, change in self._phases():
                 step, self._service = phase.title, phase.service
                 if change:
                     await self._change(change)
-                await self._judge(phase)
+                await self._judge_phase(phase)
             for check in case.checks:
                 await self._check(check)
         except _Failed as failed:
             faults.append(Fault(failed.severity, failed.seen, step))
             outcome = Outcome.FAIL
-            if case.optional and failed.severity is FaultSeverity.CLOSED and not await self._claims():
+            if case.optional and failed.severity is FaultSeverity.CLOSED and not await self._claims_support():
                 outcome, why = Outcome.NOT_CLAIMED, f"implementation-specific; refused: {failed.seen}"
                 faults = []
         except _Unjudged as unjudged:
@@ -229,7 +229,7 @@ class Trial:
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    async def _served(self) -> None:
+    async def _wait_served(self) -> None:
         """Waits until the gateway serves the case's route, and until its status is of the present generation."""
         case = self.case
         deadline = time.monotonic() + (0 if case.via in self._unserved else self.patience.first)
@@ -240,18 +240,18 @@ class Trial:
             await asyncio.sleep(PAUSE)
         self._unserved.discard(case.via)
         if case.via.stream:
-            await self._listening()
+            await self._wait_listening()
             await asyncio.sleep(STREAM_SETTLE)
         if not self.testbed.has_status:
             return
         deadline = time.monotonic() + min(self.patience.first, self.patience.refused)
         for policy in self.case.policies:
-            while not await self._current(policy.name):
+            while not await self._is_current(policy.name):
                 if time.monotonic() > deadline:
                     return  # an implementation without status is judged by traffic
                 await asyncio.sleep(PAUSE)
 
-    async def _listening(self) -> None:
+    async def _wait_listening(self) -> None:
         """Waits for the listener of a stream; the canary has another one. A gateway may leave it closed if the policy has no
         CA."""
         case, loop = self.case, asyncio.get_running_loop()
@@ -268,7 +268,7 @@ class Trial:
                 return
             await asyncio.sleep(PAUSE)
 
-    async def _current(self, policy: str) -> bool:
+    async def _is_current(self, policy: str) -> bool:
         if not (document := await self._policy(policy)):
             return True
         generation = document["metadata"].get("generation")
@@ -317,7 +317,7 @@ class Trial:
         address, loop = self.testbed.address(gateway, listener), asyncio.get_running_loop()
         return await loop.run_in_executor(None, client.ask, self.case.via, address, hostname, path)
 
-    async def _judge(self, phase: _Phase) -> None:
+    async def _judge_phase(self, phase: _Phase) -> None:
         if phase.expect is not Expected.IGNORED:
             await self._judge_traffic(phase)
         if phase.conditions:
@@ -352,7 +352,7 @@ class Trial:
     async def _try_once(self, phase: _Phase, key: str) -> _Failed | None:
         """Sends one request. Returns a fault that may pass with time, or raises one that cannot."""
         answer = await self._ask(path_of(phase.service, phase.port))
-        reached, fresh = await self._reached(phase, key)
+        reached, fresh = await self._observe(phase, key)
         self._connected = self._connected or bool(fresh)
         plain = [connection for connection in fresh if connection.get("plaintext")]
         if phase.expect is Expected.PLAINTEXT:
@@ -400,7 +400,7 @@ class Trial:
             return _Failed(FaultSeverity.STATUS, f"the client received {answer.shown} instead of an error")
         return None
 
-    async def _reached(self, phase: _Phase, key: str) -> tuple[Json | None, list[Json]]:
+    async def _observe(self, phase: _Phase, key: str) -> tuple[Json | None, list[Json]]:
         """Returns the connection over which a request arrived since the backend was last read, and the new connections. A
         mirrored request arrives a moment after the answer."""
         deadline = time.monotonic() + (MIRROR_WAIT if self.case.via is RouteType.MIRROR else 0)
@@ -419,11 +419,11 @@ class Trial:
     async def _policy(self, name: str) -> Json:
         return await self.testbed.status("BackendTLSPolicy", f"{self.case.slug}-{name}")
 
-    def _readable(self) -> None:
+    def _require_status(self) -> None:
         if not self.testbed.has_status:
             raise _Unjudged("status is not available; the case is about status")
 
-    async def _claims(self) -> bool:
+    async def _claims_support(self) -> bool:
         """Returns whether all policies are in force according to their status."""
         if not self.testbed.has_status:
             return False
@@ -431,11 +431,11 @@ class Trial:
         return all(_is(policy, kind, "True") for policy in policies for kind in ("Accepted", "ResolvedRefs"))
 
     async def _judge_status(self, conditions: Iterable[ExpectedCondition]) -> None:
-        self._readable()
+        self._require_status()
         for condition in conditions:
-            await self._holds(functools.partial(self._compared, condition), condition.of)
+            await self._require(functools.partial(self._difference, condition), condition.of)
 
-    async def _holds(self, compared: Callable[[Json], str], of: str = "policy") -> None:
+    async def _require(self, compared: Callable[[Json], str], of: str = "policy") -> None:
         """Waits until `compared` returns no difference in the status of a policy."""
         deadline = time.monotonic() + self.patience.status
         while wrong := compared(await self._object(of)):
@@ -447,7 +447,7 @@ class Trial:
         names = [policy.name for policy in self.case.policies]
         return await self._policy(names[0] if of == "policy" else of)
 
-    def _compared(self, expected: ExpectedCondition, document: Json) -> str:
+    def _difference(self, expected: ExpectedCondition, document: Json) -> str:
         """Returns how the object's conditions differ from the expected one; empty: they do not."""
         reasons = f" with reason {' or '.join(expected.reasons)}" if expected.reasons else ""
         required = f"required: {expected.type}={expected.status}{reasons}"
@@ -464,19 +464,19 @@ class Trial:
         return ""
 
     async def _check(self, check: StatusCheck) -> None:
-        self._readable()
+        self._require_status()
         match check:
             case StatusCheck.GATEWAY_IS_ANCESTOR | StatusCheck.NOT_ACCEPTED | StatusCheck.DEGRADED:
-                await self._holds(functools.partial(self._checked, check))
+                await self._require(functools.partial(self._violation, check))
             case StatusCheck.CURRENT_GENERATION:
-                await self._holds(_outdated)
-                await self._edited()
+                await self._require(_outdated)
+                await self._edit()
             case StatusCheck.FOREIGN_KEPT:
-                await self._foreign_kept()
+                await self._check_foreign_kept()
             case StatusCheck.TRANSITION_KEPT:
-                await self._transition_kept()
+                await self._check_transition_kept()
 
-    def _checked(self, check: StatusCheck, policy: Json) -> str:
+    def _violation(self, check: StatusCheck, policy: Json) -> str:
         entries = _entries(policy)
         if check is StatusCheck.GATEWAY_IS_ANCESTOR:
             names = [f"{entry['ancestorRef'].get('kind', 'Gateway')} {entry['ancestorRef']['name']}" for entry in entries]
@@ -490,7 +490,7 @@ class Trial:
         both = all(_is(policy, kind, "True") for kind in ("Accepted", "ResolvedRefs"))
         return f"{_named(policy)} has Accepted=True and ResolvedRefs=True" if entries and both else ""
 
-    async def _foreign_kept(self) -> None:
+    async def _check_foreign_kept(self) -> None:
         policy = await self._object("policy")
         condition = {
             "type": "Accepted",
@@ -508,24 +508,24 @@ class Trial:
         status = {"ancestors": [*policy.get("status", {}).get("ancestors", ()), entry]}
         if not await self.testbed.write_status("BackendTLSPolicy", policy["metadata"]["name"], status):
             raise _Unjudged("the testbed does not let another controller write status")
-        after = await self._edited()
+        after = await self._edit()
         kept = [ancestor for ancestor in after["status"]["ancestors"] if ancestor["controllerName"] == FOREIGN]
         if [ancestor["conditions"] for ancestor in kept] != [[condition]]:
             raise _Failed(
                 FaultSeverity.STATUS, f"after an edit of the policy the entry is {json.dumps(kept) if kept else 'gone'}"
             )
 
-    async def _transition_kept(self) -> None:
+    async def _check_transition_kept(self) -> None:
         before = {condition["type"]: condition for condition in _conditions(_entries(await self._object("policy")))}
         await asyncio.sleep(1.1)
-        after = {condition["type"]: condition for condition in _conditions(_entries(await self._edited()))}
+        after = {condition["type"]: condition for condition in _conditions(_entries(await self._edit()))}
         for kind, old in before.items():
             new = after.get(kind)
             if new and new["status"] == old["status"] and new["lastTransitionTime"] != old["lastTransitionTime"]:
                 times = f"{old['lastTransitionTime']} became {new['lastTransitionTime']}"
                 raise _Failed(FaultSeverity.STATUS, f"{kind} stayed {new['status']}, and its lastTransitionTime {times}")
 
-    async def _edited(self) -> Json:
+    async def _edit(self) -> Json:
         """Edits the policy's hostname, and returns it once its status is of the new generation."""
         policy = dataclasses.replace(self.case.policies[0], hostname=EDITED)
         old = (await self._policy(policy.name))["metadata"].get("generation")

@@ -131,9 +131,9 @@ def command(
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # a cancelled CI job cleans up as well
     with contextlib.ExitStack() as running:
         if address and folder:
-            verdicts, gateway = _outside(order, host_port(address, "--address"), folder, running)
+            verdicts, gateway = _judge_outside(order, host_port(address, "--address"), folder, running)
         else:
-            verdicts, gateway = _inside(order, kubeconfig, context, namespace, backend_image, dial, keep)
+            verdicts, gateway = _judge_inside(order, kubeconfig, context, namespace, backend_image, dial, keep)
         date = f"{datetime.datetime.now(datetime.UTC):%F}"
         report = report_of(dataclasses.replace(gateway, date=date, version=version_judged), verdicts)
         click.echo(_rendered(report, output))
@@ -237,7 +237,7 @@ def _claimed(order: RunOptions, published: Sequence[str], unpublished: str) -> t
 # --- outside a cluster ------------------------------------------------------------------------------------------------
 
 
-def _outside(
+def _judge_outside(
     order: RunOptions, address: tuple[str, int], folder: Path, running: contextlib.ExitStack
 ) -> tuple[list[CaseVerdict], JudgedGateway]:
     """Judges a gateway outside a cluster. `running` ends the backend."""
@@ -286,7 +286,7 @@ def _await_gateway(address: tuple[str, int]) -> None:
 # --- in a cluster -----------------------------------------------------------------------------------------------------
 
 
-def _inside(
+def _judge_inside(
     order: RunOptions,
     kubeconfig: Path | None,
     context: str | None,
@@ -303,7 +303,7 @@ def _inside(
 
     async def run() -> Any:
         access = config.load(str(kubeconfig) if kubeconfig else None, context)
-        return await _judged_inside(order, access, name, image, dial, keep)
+        return await _run_inside(order, access, name, image, dial, keep)
 
     try:
         return asyncio.run(run())  # type: ignore[no-any-return]
@@ -315,7 +315,7 @@ def _first(error: BaseException) -> BaseException:
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
-async def _judged_inside(
+async def _run_inside(
     order: RunOptions, access: Any, name: str, image: str, dial: str, keep: bool
 ) -> tuple[list[CaseVerdict], JudgedGateway]:
     from lasthop.edge.kubernetes.client import Client

@@ -170,7 +170,7 @@ def _flag(name: str, help: str) -> Callable[..., Any]:
 # --- from words to backends ------------------------------------------------------------------------------------------
 
 
-def given(context: click.Context) -> tuple[Backend, ...]:
+def from_arguments(context: click.Context) -> tuple[Backend, ...]:
     """Returns the backends of the command line; empty without --to."""
     tokens: tuple[Token, ...] = context.meta[META]
     count = sum(token.option == "to" for token in tokens)
@@ -314,7 +314,7 @@ def listen_address(text: str) -> tuple[str, int]:
 def command_line(context: click.Context, changed: dict[int, Backend]) -> str:
     """Returns the command line as typed, with changed options of some backends, for the user to copy."""
     tokens: tuple[Token, ...] = context.meta[META]
-    before = given(context)
+    before = from_arguments(context)
     _, *words = context.command_path.split()
     for token in tokens:
         new = changed.get(token.backend)

@@ -128,15 +128,15 @@ def _descriptors(pid: int) -> Iterator[Path]:
 def interrupt(run_dir: Path, *, now: bool) -> bool:
     """Stops the Lasthop that holds the directory, like Ctrl-C; with `now`, like a second Ctrl-C. Returns whether it has
     ended."""
-    with _held(run_dir) as pidfd:
+    with _open_holder(run_dir) as pidfd:
         if pidfd is None:
             return True
         signal.pidfd_send_signal(pidfd, signal.SIGINT)
         if not now:
-            return _ended(pidfd, None)
+            return _wait_ended(pidfd, None)
         until = time.monotonic() + AT_ONCE
         while time.monotonic() < until:
-            if _ended(pidfd, AGAIN):
+            if _wait_ended(pidfd, AGAIN):
                 return True
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(pidfd, signal.SIGINT)
@@ -147,15 +147,15 @@ def take_over(run_dir: Path, limit: float) -> bool:
     """Signals the Lasthop that holds the directory to end and to leave its proxies running. Returns whether it has ended.
 
     The signal kills a version that does not handle it, and its proxies serve on all the same."""
-    with _held(run_dir) as pidfd:
+    with _open_holder(run_dir) as pidfd:
         if pidfd is None:
             return True
         signal.pidfd_send_signal(pidfd, signal.SIGUSR2)
-        return _ended(pidfd, limit)
+        return _wait_ended(pidfd, limit)
 
 
 @contextlib.contextmanager
-def _held(run_dir: Path) -> Iterator[int | None]:
+def _open_holder(run_dir: Path) -> Iterator[int | None]:
     """Opens the process that holds the directory, so that no signal reaches another process that has reused its pid."""
     pid = holder(run_dir)
     try:
@@ -169,7 +169,7 @@ def _held(run_dir: Path) -> Iterator[int | None]:
             os.close(pidfd)
 
 
-def _ended(pidfd: int, limit: float | None) -> bool:
+def _wait_ended(pidfd: int, limit: float | None) -> bool:
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(None if limit is None else limit * 1000))
@@ -198,11 +198,11 @@ def chosen(folder: Path | None, everything: bool = False) -> list[LocalGateway]:
         commands = ", or ".join(gateway.stop_command for gateway in own_gateways)
         raise click.ClickException(f"several gateways run on this machine; choose one: {commands}; or all: lasthop stop --all")
     if not own_gateways:
-        _tell_of_others(running)
+        _print_others(running)
     return own_gateways
 
 
-def _tell_of_others(running: list[LocalGateway]) -> None:
+def _print_others(running: list[LocalGateway]) -> None:
     click.echo("No gateway of this user runs on this machine" if running else "No gateway runs on this machine")
     note_others()
     for gateway in running:
@@ -222,14 +222,14 @@ def _on_folder(folder: Path) -> list[LocalGateway]:
 
 def note_others() -> None:
     """Notes that other users may have gateways, which the command does not search for."""
-    if hint := paths.of_others():
+    if hint := paths.others_hint():
         note(f"{hint[:1].upper()}{hint[1:]}")
 
 
 def with_address(host: str, port: int) -> list[LocalGateway]:
     matching = [gateway for gateway in at_address(host, port) if state(gateway) != "ended"]
     if not matching:
-        others = f"; {hint}" if (hint := paths.of_others()) else ""
+        others = f"; {hint}" if (hint := paths.others_hint()) else ""
         advice = "lasthop ps lists them"
         raise click.ClickException(f"no gateway of this machine has the admin address {host}:{port}; {advice}{others}")
     for gateway in matching:

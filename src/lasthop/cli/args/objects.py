@@ -50,8 +50,8 @@ SHORT: Final = {
 """The abbreviations of the CRDs and of kubectl, and common others."""
 
 
-class Wanted(NamedTuple):
-    """A selection of objects; an empty field matches all."""
+class ObjectRef(NamedTuple):
+    """A reference to objects; an empty field matches all of them."""
 
     kind: str = ""
     namespace: str = ""
@@ -73,7 +73,7 @@ def kind_of(text: str) -> str:
     raise click.BadParameter(f"unknown kind {text}; {hint}", param_hint="KIND")
 
 
-def wanted(kind: str, name: str | None, namespace: str | None) -> Wanted:
+def parse_ref(kind: str, name: str | None, namespace: str | None) -> ObjectRef:
     """Parses the arguments; a namespace or name may follow the kind after a slash."""
     first, _, path = kind.partition("/")
     parts = [part for part in (path, name) if part]
@@ -82,17 +82,17 @@ def wanted(kind: str, name: str | None, namespace: str | None) -> Wanted:
     prefix, _, last = (parts[0] if parts else "").rpartition("/")
     if prefix and namespace and prefix != namespace:
         raise click.UsageError(f"two namespaces: {prefix} and {namespace}")
-    return Wanted(kind_of(first), prefix or namespace or "", last)
+    return ObjectRef(kind_of(first), prefix or namespace or "", last)
 
 
-def wanted_of_each(kinds: str, names: Sequence[str], namespace: str | None) -> list[Wanted]:
+def parse_refs(kinds: str, names: Sequence[str], namespace: str | None) -> list[ObjectRef]:
     """Parses the arguments as kubectl does: `hr,btp`, `hr a b`, `hr,btp a b` or `hr/a btp/b`."""
     named = list(filter(None, kinds.split(","))) or [kinds]
     pairs: Iterable[tuple[str, str | None]] = ((kind, name) for name in names for kind in named)
     if not names or all("/" in kind for kind in named):
         _require_kinds(names, named[0])
         pairs = ((argument, None) for argument in (*named, *names))
-    return list(dict.fromkeys(wanted(kind, name, namespace) for kind, name in pairs))
+    return list(dict.fromkeys(parse_ref(kind, name, namespace) for kind, name in pairs))
 
 
 def _require_kinds(names: Iterable[str], example: str) -> None:
@@ -100,22 +100,22 @@ def _require_kinds(names: Iterable[str], example: str) -> None:
         raise click.UsageError(f"of which kind is {lone}? Write KIND/{lone}, as {example}, or one KIND for all names")
 
 
-def common_namespace(wants: Iterable[Wanted]) -> str | None:
+def common_namespace(refs: Iterable[ObjectRef]) -> str | None:
     """Returns the namespace if all named objects have the same one; None: several, or not given."""
-    namespaces = {want.namespace for want in wants}
+    namespaces = {ref.namespace for ref in refs}
     return namespaces.pop() or None if len(namespaces) == 1 else None
 
 
-def one_of(candidates: Iterable[tuple[str, str]], want: Wanted) -> tuple[str, str]:
+def one_of(candidates: Iterable[tuple[str, str]], ref: ObjectRef) -> tuple[str, str]:
     """Returns the (namespace, name) of the only candidate that matches. Its errors suggest the right arguments."""
     known = sorted(candidates)
-    matches = [pair for pair in known if pair[1] == want.name and want.namespace in ("", pair[0])]
+    matches = [pair for pair in known if pair[1] == ref.name and ref.namespace in ("", pair[0])]
     if len(matches) == 1:
         return matches[0]
     if matches:
         paths = ", ".join(_path(*pair) for pair in matches)
-        raise click.ClickException(f"{want.kind} {want.name} exists in several namespaces: choose one of {paths}")
-    raise click.ClickException(f"there is no {want.kind} {_path(want.namespace, want.name)}{_hint(known, want)}")
+        raise click.ClickException(f"{ref.kind} {ref.name} exists in several namespaces: choose one of {paths}")
+    raise click.ClickException(f"there is no {ref.kind} {_path(ref.namespace, ref.name)}{_hint(known, ref)}")
 
 
 def raise_all(errors: Sequence[click.ClickException]) -> None:
@@ -126,19 +126,19 @@ def raise_all(errors: Sequence[click.ClickException]) -> None:
         raise errors[-1]
 
 
-async def one(view: View, want: Wanted) -> Key:
+async def named_object(view: View, ref: ObjectRef) -> Key:
     """Returns the named object. Its errors suggest the right arguments."""
     from lasthop.base.api.kinds import KINDS
     from lasthop.base.api.meta import Key
 
-    scope = _scope(view, want) if KINDS[want.kind].namespaced else ""
-    return Key(want.kind, *one_of(await view.names(want.kind), want._replace(namespace=scope)))
+    scope = _scope(view, ref) if KINDS[ref.kind].namespaced else ""
+    return Key(ref.kind, *one_of(await view.names(ref.kind), ref._replace(namespace=scope)))
 
 
-async def every(view: View, want: Wanted) -> list[Key]:
+async def all_objects(view: View, ref: ObjectRef) -> list[Key]:
     from lasthop.base.api.meta import Key
 
-    return [Key(want.kind, *pair) for pair in sorted(await view.names(want.kind)) if _scope(view, want) in ("", pair[0])]
+    return [Key(ref.kind, *pair) for pair in sorted(await view.names(ref.kind)) if _scope(view, ref) in ("", pair[0])]
 
 
 def named_by(name: str, keys: Iterable[Key]) -> list[Key]:
@@ -157,17 +157,17 @@ def named_by(name: str, keys: Iterable[Key]) -> list[Key]:
     ]
 
 
-def _scope(view: View, want: Wanted) -> str:
+def _scope(view: View, ref: ObjectRef) -> str:
     """Returns the namespace typed with the name, or else that of the context."""
-    return want.namespace or view.namespace
+    return ref.namespace or view.namespace
 
 
-def _hint(candidates: list[tuple[str, str]], want: Wanted) -> str:
-    elsewhere = [namespace for namespace, name in candidates if name == want.name]
+def _hint(candidates: list[tuple[str, str]], ref: ObjectRef) -> str:
+    elsewhere = [namespace for namespace, name in candidates if name == ref.name]
     if elsewhere:
         return f"; there is one in namespace {' and one in '.join(elsewhere)}"
     names = [name for _, name in candidates]
-    if close := closest(want.name, names):
+    if close := closest(ref.name, names):
         return f"; did you mean {_path(*candidates[names.index(close)])}?"
     if candidates:
         return f"; there is {', '.join(_path(*pair) for pair in candidates[:8])}{', ...' if len(candidates) > 8 else ''}"

@@ -59,7 +59,7 @@ def _roots_of_users() -> dict[Path, int]:
     return {path: int(number) for path, number in (sessions | temporary).items() if number.isdecimal()}
 
 
-def of_others() -> str:
+def others_hint() -> str:
     """Returns an addition to "no gateway runs" if other users have, or had, gateways: only root may look for those."""
     uid = os.geteuid()
     if uid == 0 or os.environ.get("LASTHOP_RUN_DIR"):
@@ -213,7 +213,7 @@ def running(folder: Path) -> Path:
                     f"lasthop run {folder}, or end them with: lasthop stop {folder}"
                 )
             return socket_path
-    others = f"; {hint}" if (hint := of_others()) else ""
+    others = f"; {hint}" if (hint := others_hint()) else ""
     raise click.ClickException(f"no gateway runs on {folder}; start one with: lasthop run {folder}{others}")
 
 

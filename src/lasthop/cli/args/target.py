@@ -94,7 +94,7 @@ def controller(command: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def _kept(key: str, *names: str, convert: Callable[[Any], Any] = lambda value: value, **settings: Any) -> Option:
+def _hidden_option(key: str, *names: str, convert: Callable[[Any], Any] = lambda value: value, **settings: Any) -> Option:
     """Returns an option that the command does not receive: functions of this module look it up."""
 
     def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
@@ -109,7 +109,7 @@ def _address(value: str | None) -> tuple[str, int] | None:
     return None if value is None else host_port(value, "--admin")
 
 
-allow_files: Final = _kept(
+allow_files: Final = _hidden_option(
     _ALLOWED,
     "--allow-files",
     multiple=True,
@@ -119,7 +119,7 @@ allow_files: Final = _kept(
     help="Allow lasthop.dev/file.KEY to name files at or below PATH, not only below DIR.  [may be repeated]",
 )
 """Option of commands that read a folder; `allowed_files` returns its values."""
-admin: Final = _kept(
+admin: Final = _hidden_option(
     _ADMIN,
     "--admin",
     convert=_address,
@@ -127,7 +127,9 @@ admin: Final = _kept(
     help="The gateway or controller with this admin address, for example that of a port-forward.",
 )
 """Option that selects a gateway by its admin address; `admin_socket` returns it."""
-on_folder: Final = _kept(_RUNNING, "--dir", type=PATH, metavar="DIR", help="Query the gateway that runs on this folder.")
+on_folder: Final = _hidden_option(
+    _RUNNING, "--dir", type=PATH, metavar="DIR", help="Query the gateway that runs on this folder."
+)
 """Option of a command whose argument is a folder: it selects the gateway that runs on a folder instead."""
 
 
@@ -184,7 +186,7 @@ def running_gateway(folder: Path | None, elsewhere: str) -> Endpoint:
     `elsewhere`, the alternative in a cluster."""
     socket = admin_socket(folder, ClusterOptions())
     if socket is None:
-        others = f" ({hint})" if (hint := paths.of_others()) else ""
+        others = f" ({hint})" if (hint := paths.others_hint()) else ""
         left = "; what one that was killed has left: lasthop ps" if paths.left_behind() else ""
         raise click.ClickException(f"no gateway runs on this machine{others}; in a cluster, {elsewhere}{left}")
     return socket if isinstance(socket, Path) else _socket_of(*socket) or socket
@@ -257,7 +259,7 @@ def _default() -> Path | None:
     if sockets := paths.all_running():
         return _only(sockets)
     if not configured() and _takes_cluster():
-        raise click.ClickException(_nothing_to_ask())
+        raise click.ClickException(_no_target_message())
     return None
 
 
@@ -275,9 +277,9 @@ def _only(sockets: list[Path]) -> Path:
     return sockets[0]
 
 
-def _nothing_to_ask() -> str:
+def _no_target_message() -> str:
     left = "; what one that was killed has left: lasthop ps" if paths.left_behind() else ""
-    left += f"; {hint}" if (hint := paths.of_others()) else ""
+    left += f"; {hint}" if (hint := paths.others_hint()) else ""
     return (
         f"no gateway runs on this machine and there is no kubeconfig; {_folder()}start a gateway with: lasthop run DIR, "
         f"or choose a cluster with --kubeconfig or --context{left}"

@@ -10,7 +10,7 @@ import click
 
 from lasthop.base.api.documents import Json
 from lasthop.cli.args import jsonpath, target
-from lasthop.cli.args.objects import Wanted, one_of
+from lasthop.cli.args.objects import ObjectRef, one_of
 from lasthop.cli.views.admin_socket import AdminSocketView
 from lasthop.cli.views.command_view import without_loop
 
@@ -50,7 +50,7 @@ def command(what: str, gateway: str, name: str, output: str, no_headers: bool, f
     view = AdminSocketView(target.running_gateway(folder, ELSEWHERE))
     if gateway:
         namespace, _, gateway_name = gateway.removeprefix("gateway/").rpartition("/")
-        gateway = "/".join(one_of(without_loop(view.names("Gateway")), Wanted("Gateway", namespace, gateway_name)))
+        gateway = "/".join(one_of(without_loop(view.names("Gateway")), ObjectRef("Gateway", namespace, gateway_name)))
     dumps = _dumps(view, gateway)
     if what == "dump":
         _print(dumps, "yaml" if output == "table" else output)

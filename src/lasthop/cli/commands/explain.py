@@ -12,7 +12,7 @@ import click
 from lasthop.base.api.documents import Json
 from lasthop.base.text.printable import clean
 from lasthop.cli.args import jsonpath, target
-from lasthop.cli.args.objects import common_namespace, complete_kind, complete_name, one, raise_all, wanted_of_each
+from lasthop.cli.args.objects import common_namespace, complete_kind, complete_name, named_object, parse_refs, raise_all
 from lasthop.cli.views.command_view import View, ask
 
 MARKS: Final = {"good": ("✓", "green"), "warning": ("!", "yellow"), "bad": ("✗", "red")}
@@ -55,24 +55,24 @@ def command(kind: str, names: tuple[str, ...], folder: Path | None, output: str,
       lasthop explain hr web cart                       several objects; or: hr/web btp/api
       lasthop explain request GET https://www.example.com/cart   where a request goes, or why it gets 404
     """
-    wants = wanted_of_each(kind, names, cluster.namespace)
-    if nameless := [want.kind for want in wants if not want.name]:
+    refs = parse_refs(kind, names, cluster.namespace)
+    if nameless := [ref.kind for ref in refs if not ref.name]:
         raise click.UsageError(f"which {nameless[0]}? Add the name: lasthop explain {kind.lower()} NAME")
 
     missing: list[click.ClickException] = []
 
     async def look(view: View) -> list[Json]:
         explanations = []
-        for want in wants:
+        for ref in refs:
             try:
-                explanations.append(await view.explain(await one(view, want)))
+                explanations.append(await view.explain(await named_object(view, ref)))
             except click.ClickException as error:
                 missing.append(error)
         return [explanation for explanation in explanations if explanation]
 
-    explanations = ask(folder, cluster._replace(namespace=common_namespace(wants)), look, object_named=True)
+    explanations = ask(folder, cluster._replace(namespace=common_namespace(refs)), look, object_named=True)
     if output == "json" and explanations:
-        jsonpath.echo_json(json.dumps(explanations if len(wants) > 1 else explanations[0], indent=2))
+        jsonpath.echo_json(json.dumps(explanations if len(refs) > 1 else explanations[0], indent=2))
     elif explanations:
         click.echo("\n".join(line for explanation in explanations for line in drawn(clean(explanation))))
     raise_all(missing)

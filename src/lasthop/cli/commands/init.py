@@ -30,7 +30,7 @@ def command(context: click.Context, folder: Path, listen: str) -> None:
       lasthop init demo --to http://localhost:3000 --plaintext
       lasthop init demo --to https://a:8443 --ca a.pem --to https://b:8443 --path /api --ca b.pem
     """
-    to_backends = backends.given(context)
+    to_backends = backends.from_arguments(context)
     if not to_backends:
         if url := backends.url_for_folder(str(folder)):
             raise click.UsageError(f"{url} is a backend, not a folder; write: {program()} init DIR --to {url}")

@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from lasthop.cli.args import jsonpath, target
-from lasthop.cli.args.objects import Wanted, complete_path, every, kind_of, one, wanted
+from lasthop.cli.args.objects import ObjectRef, all_objects, complete_path, kind_of, named_object, parse_ref
 from lasthop.cli.args.values import host_port
 from lasthop.cli.views.command_view import View, ask
 
@@ -56,13 +56,13 @@ def command(object: str | None, address: str | None, folder: Path | None, output
       lasthop probe shop/api 10.0.0.7:8443                 before a backend goes into service
       lasthop probe shop/api --context prod -o json | jq .passes
     """
-    want, address = _parse(object, address, cluster.namespace or "")
+    ref, address = _parse(object, address, cluster.namespace or "")
 
     async def look(view: View) -> list[ProbeResult]:
-        keys = [await one(view, want)] if want.name else await every(view, want)
+        keys = [await named_object(view, ref)] if ref.name else await all_objects(view, ref)
         return [await view.probe(key, address) for key in keys]
 
-    results = ask(folder, cluster._replace(namespace=want.namespace or None), look, object_named=bool(want.name))
+    results = ask(folder, cluster._replace(namespace=ref.namespace or None), look, object_named=bool(ref.name))
     if output == "json":
         jsonpath.echo_json(_as_json(results, one=bool(object)))
     else:
@@ -85,11 +85,11 @@ def _text(results: list[ProbeResult]) -> str:
     return "\n\n".join("\n".join(probe_report.text(result)) for result in results) or "no BackendTLSPolicies exist"
 
 
-def _parse(text: str | None, address: str | None, namespace: str) -> tuple[Wanted, str]:
+def _parse(text: str | None, address: str | None, namespace: str) -> tuple[ObjectRef, str]:
     """Parses the object and the address. Accepts `KIND NAME` too, as `lasthop explain` does; a namespace with the name of a
     kind needs -n."""
     if not text:
-        return Wanted(KIND, namespace), ""
+        return ObjectRef(KIND, namespace), ""
     if ":" in text:
         raise click.UsageError(f"which object? Write: lasthop probe POLICY {text}")
     if address and ":" not in address and _kind(text):
@@ -99,12 +99,12 @@ def _parse(text: str | None, address: str | None, namespace: str) -> tuple[Wante
     return _object(text, namespace), address or ""
 
 
-def _object(text: str, namespace: str) -> Wanted:
+def _object(text: str, namespace: str) -> ObjectRef:
     first, slash, path = text.partition("/")
     kind, object_path = (named, path) if slash and (named := _kind(first)) else (KIND, text)
     if object_path.count("/") > 1:
         raise click.UsageError(f"{text} is not KIND/NAMESPACE/NAME; KIND is one of {', '.join(map(str.lower, KINDS))}")
-    return wanted(kind, object_path, namespace)
+    return parse_ref(kind, object_path, namespace)
 
 
 def _kind(text: str) -> str:

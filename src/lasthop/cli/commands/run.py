@@ -126,7 +126,7 @@ def command(
     interruption.
     """
     host_port(admin, "--admin")
-    to_backends = backends.given(context)
+    to_backends = backends.from_arguments(context)
     if folder and to_backends:
         raise click.UsageError(f"both {folder} and --to are given; remove one of them")
     if printed and not to_backends:

@@ -13,7 +13,7 @@ import click
 from lasthop.base.api.documents import Json
 from lasthop.base.text.printable import printable
 from lasthop.cli.args import jsonpath, target
-from lasthop.cli.args.objects import Wanted, common_namespace, complete_kind, complete_name, one_of, raise_all, wanted_of_each
+from lasthop.cli.args.objects import ObjectRef, common_namespace, complete_kind, complete_name, one_of, parse_refs, raise_all
 from lasthop.cli.args.target import require_namespace
 from lasthop.cli.args.values import Selector, Selects
 from lasthop.cli.render.status_table import Columns, Row, arranged, failing_services, noted, row
@@ -72,25 +72,25 @@ def command(
     if watch and jsonpath.chosen():
         raise click.UsageError("-w shows changes as a table, names, YAML or JSON, not by -o jsonpath; remove one of them")
     if kind and (kind.casefold() != ALL or names):
-        wants = wanted_of_each(kind, names, cluster.namespace)
+        refs = parse_refs(kind, names, cluster.namespace)
     else:
-        wants = [Wanted(namespace=cluster.namespace or "")]
-    shown = _StatusPrinter(wants, output, headers=not no_headers, selector=selector)
+        refs = [ObjectRef(namespace=cluster.namespace or "")]
+    shown = _StatusPrinter(refs, output, headers=not no_headers, selector=selector)
 
     async def read(view: StatusView) -> list[Json]:
-        documents = await view.objects(*dict.fromkeys(want.kind for want in wants if want.kind))
-        if not all(want.name for want in wants):
+        documents = await view.objects(*dict.fromkeys(ref.kind for ref in refs if ref.kind))
+        if not all(ref.name for ref in refs):
             shown.print_problems(await view.problems())
         return documents
 
     # A namespace typed before a name takes precedence over the context's; with two different ones, search all.
-    several = len({want.namespace for want in wants}) > 1
-    options = cluster._replace(namespace=common_namespace(wants), all_namespaces=several or cluster.all_namespaces)
+    several = len({ref.namespace for ref in refs}) > 1
+    options = cluster._replace(namespace=common_namespace(refs), all_namespaces=several or cluster.all_namespaces)
 
     async def look(view: StatusView) -> None:
         if several and not cluster.all_namespaces:
             shown.within(view.home)
-        for namespace in {want.namespace for want in wants if not want.name} - {""}:
+        for namespace in {ref.namespace for ref in refs if not ref.name} - {""}:
             require_namespace(namespace, await view.namespaces(), view.where)
         shown.first(await read(view))
 
@@ -110,8 +110,8 @@ def command(
 class _StatusPrinter:
     """Prints objects, and later only changes."""
 
-    def __init__(self, wants: list[Wanted], output: str, *, headers: bool, selector: Selects | None = None) -> None:
-        self._wants, self._output, self._headers, self._selector = wants, output, headers, selector
+    def __init__(self, refs: list[ObjectRef], output: str, *, headers: bool, selector: Selects | None = None) -> None:
+        self._wants, self._output, self._headers, self._selector = refs, output, headers, selector
         self._tabular = output in ("table", "wide")
         self.rows: dict[str, Row] = {}
         self._documents: dict[str, Json] = {}
@@ -139,7 +139,7 @@ class _StatusPrinter:
 
     def within(self, namespace: str) -> None:
         """Searches this namespace for names without a namespace; empty: all."""
-        self._wants = [want if want.namespace else want._replace(namespace=namespace) for want in self._wants]
+        self._wants = [ref if ref.namespace else ref._replace(namespace=namespace) for ref in self._wants]
 
     def first(self, documents: list[Json]) -> None:
         self._wants = list(self._resolved(documents))
@@ -184,37 +184,37 @@ class _StatusPrinter:
         self._failing = failing
         return matching
 
-    def _resolved(self, documents: list[Json]) -> Iterator[Wanted]:
+    def _resolved(self, documents: list[Json]) -> Iterator[ObjectRef]:
         """Yields the requested objects that exist, each name with the namespace of its only match."""
-        for want in self._wants:
-            if not want.name:
-                yield want
+        for ref in self._wants:
+            if not ref.name:
+                yield ref
                 continue
             from lasthop.base.api.kinds import KINDS  # importing it takes time; a name has already loaded it
 
-            metadata = [d["metadata"] for d in documents if d["kind"] == want.kind and self._selected(d)]
-            scoped = want if KINDS[want.kind].namespaced else want._replace(namespace="")
+            metadata = [d["metadata"] for d in documents if d["kind"] == ref.kind and self._selected(d)]
+            scoped = ref if KINDS[ref.kind].namespaced else ref._replace(namespace="")
             try:
-                yield Wanted(want.kind, *one_of(((item.get("namespace", ""), item["name"]) for item in metadata), scoped))
+                yield ObjectRef(ref.kind, *one_of(((item.get("namespace", ""), item["name"]) for item in metadata), scoped))
             except click.ClickException as error:
                 self.missing.append(error)
 
     def _fitting(self, documents: list[Json]) -> Iterator[Json]:
         for document in documents:
-            if self._selected(document) and any(_fits(want, document) for want in self._wants):
+            if self._selected(document) and any(_fits(ref, document) for ref in self._wants):
                 yield document
 
     def _selected(self, document: Json) -> bool:
         return self._selector is None or self._selector(document["metadata"].get("labels") or {})
 
 
-def _fits(want: Wanted, document: Json) -> bool:
+def _fits(ref: ObjectRef, document: Json) -> bool:
     metadata = document["metadata"]
     # Cluster-scoped objects belong to every namespace.
     return (
-        want.kind in ("", document["kind"])
-        and want.namespace in ("", metadata.get("namespace") or want.namespace)
-        and want.name in ("", metadata["name"])
+        ref.kind in ("", document["kind"])
+        and ref.namespace in ("", metadata.get("namespace") or ref.namespace)
+        and ref.name in ("", metadata["name"])
     )
 
 

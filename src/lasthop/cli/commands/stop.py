@@ -84,12 +84,12 @@ def _end_leftovers(run_dir: Path, token: str) -> None:
     if os.fork():
         return
     while leftover := still():
-        if time.time() >= leftover.until and _ended(run_dir, still):
+        if time.time() >= leftover.until and _end_left(run_dir, still):
             return
         time.sleep(POLL)
 
 
-def _ended(run_dir: Path, still: Callable[[], object]) -> bool:
+def _end_left(run_dir: Path, still: Callable[[], object]) -> bool:
     """Returns False while a Lasthop holds the directory: the previous one, which is about to exit, or the next one, which
     takes over."""
     from lasthop.edge.proxy.directory import ProxyDirectory, RunDirUnusable

@@ -63,11 +63,11 @@ def arranged(rows: Iterable[Row]) -> list[Row]:
     all_rows = list(rows)
     bad = {entry.name for entry in all_rows if entry.ready in _ORDER}
     return sorted(
-        (_pointing(entry, bad) for entry in all_rows), key=lambda entry: (_ORDER.get(entry.ready, 2), bool(entry.because))
+        (_with_causes(entry, bad) for entry in all_rows), key=lambda entry: (_ORDER.get(entry.ready, 2), bool(entry.because))
     )
 
 
-def _pointing(row: Row, bad: Collection[str]) -> Row:
+def _with_causes(row: Row, bad: Collection[str]) -> Row:
     if not row.because:
         return row
     names = f"because of {', '.join(row.because)}"

@@ -113,13 +113,13 @@ def _look_plaintext(backend: Backend, name: str, shown: BackendLook) -> LookResu
         what = "http:// is plaintext: neither encrypted nor verified"
         return _failed(backend, what, _as_plaintext(backend), remedy="If you want that, add --plaintext.", name="plaintext")
     warnings = {
-        Speaks.UNREACHABLE: (_not_there(shown),),
+        Speaks.UNREACHABLE: (_unreachable_warning(shown),),
         Speaks.OTHER: (Check("http", CheckOutcome.WARN, "it does not speak HTTP/1.1 on this port", "Requests will fail."),),
     }
     return LookResult(backend, starter(backend, name, shown.address, ""), warnings.get(shown.speaks, ()))
 
 
-def _not_there(shown: BackendLook) -> Check:
+def _unreachable_warning(shown: BackendLook) -> Check:
     return Check("connect", CheckOutcome.WARN, shown.problem, "Requests get 503 until it is there.")
 
 
@@ -127,7 +127,7 @@ def _unreachable(backend: Backend, name: str, shown: BackendLook) -> LookResult:
     """Continues if the options contain everything that the certificate would show: backends may start after their gateway."""
     hostname = backend.hostname or ("" if is_ip(backend.host) else backend.host)
     if hostname and (backend.ca or backend.pin):
-        return LookResult(backend, starter(backend, name, shown.address, hostname), (_not_there(shown),))
+        return LookResult(backend, starter(backend, name, shown.address, hostname), (_unreachable_warning(shown),))
     missing = [] if backend.ca or backend.pin else [f"--ca {ASK} (or --ca {SYSTEM}, for a public CA)"]
     missing += [] if hostname else ["--hostname NAME"]
     remedy = (
@@ -196,11 +196,11 @@ def _try(backend: Backend, name: str, address: str, hostname: str) -> EndpointRe
     for target in result.targets:
         if target.refused or not target.endpoints:
             return EndpointResult("", (Check("policy", CheckOutcome.FAIL, target.refused or target.unused),))
-        return _of_all(target.endpoints)
+        return _combined(target.endpoints)
     return EndpointResult("", (Check("policy", CheckOutcome.FAIL, "; ".join(problems) or "it has no backend"),))
 
 
-def _of_all(endpoints: Sequence[EndpointResult]) -> EndpointResult:
+def _combined(endpoints: Sequence[EndpointResult]) -> EndpointResult:
     """Returns the result for a name with several addresses: every one that answers must pass, and one of them must answer."""
     silent = [endpoint for endpoint in endpoints if endpoint.checks[0].state is CheckOutcome.FAIL]
     answering = [endpoint for endpoint in endpoints if endpoint not in silent] or silent

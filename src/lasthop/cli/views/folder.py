@@ -107,14 +107,14 @@ class FolderView(EngineView):
         return self._broken
 
     async def findings(self) -> list[Finding]:
-        resolved = [with_suggestion(finding, self.engine.store) for finding in self._known(self.engine.findings())]
+        resolved = [with_suggestion(finding, self.engine.store) for finding in self._decidable(self.engine.findings())]
         findings = [*self.source_findings, *(placed(finding, self.locate, self.where) for finding in resolved)]
         if not self.engine.store.keys("Gateway"):
             message = "no Gateway exists, so nothing is served."
             findings.append(make_finding(None, reasons.NOTHING_SERVED, message, file=self.where, line=1))
         return findings
 
-    def _known(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+    def _decidable(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Omits findings that need a cluster: the Pods of a selector."""
         selecting = set()
         for finding in findings:
