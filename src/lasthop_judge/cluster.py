@@ -92,7 +92,7 @@ async def namespace(client: Client, name: str, keep: bool, say: Callable[[str], 
             say(f"Deleting namespace {name}")
             try:
                 await asyncio.shield(client.delete(f"/api/v1/namespaces/{name}"))
-            except ApiError as error:  # the results are worth more
+            except ApiError as error:  # the results are reported all the same
                 say(f"Cannot delete it ({error}); delete it with: kubectl delete namespace {name}")
 
 

@@ -146,7 +146,7 @@ class PinnedCertificates:
 
     certificates: tuple[Recipe, ...]
     by: str = "key"
-    """Or `certificate`."""
+    """`key` or `certificate`."""
 
 
 @dataclasses.dataclass(frozen=True)

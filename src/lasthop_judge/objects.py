@@ -98,7 +98,7 @@ def path_of(service: str, port: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class RunSettings:
-    """The settings of a run that objects depend on besides the case."""
+    """The settings of a run from which objects are built, together with a case."""
 
     namespace: str
     gateway_class: str
@@ -264,7 +264,7 @@ class RunSettings:
         )
 
     def supports(self, case: Case) -> bool:
-        """Whether the adapter can write the case."""
+        """Returns whether the adapter can write the case."""
         if any(self._extension(case, policy) is None for policy in case.policies if policy.extension):
             return False
         permission = self.adapter.permission(str(case.role), True) is not None

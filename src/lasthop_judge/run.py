@@ -21,7 +21,7 @@ Progress = Callable[[str, int, int], None]
 @dataclasses.dataclass(frozen=True)
 class CaseSelection:
     cases: tuple[Case, ...]
-    """To be tried."""
+    """The cases to run."""
     left_out: tuple[CaseVerdict, ...]
 
 

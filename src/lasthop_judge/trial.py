@@ -48,7 +48,7 @@ UNCONNECTED: Final = 2.0
 """Seconds for which requests must be refused if the backend sees no connection: a gateway that does not know the endpoints yet
 refuses everything."""
 MIRROR_WAIT: Final = 1.5
-"""Seconds within which a mirrored request has to arrive, or not to."""
+"""Seconds to wait for a mirrored request."""
 STREAM_SETTLE: Final = 2.0
 FOREIGN: Final = "judge.invalid/another-controller"
 EDITED: Final = "edited.example"
@@ -142,14 +142,14 @@ class _Phase:
     port: str = "https"
     seconds: float = 30.0
     after_plaintext: bool = False
-    """Plaintext was right before the change, so that it may go on for a while."""
+    """Plaintext was correct before the change, so it may continue for a while."""
 
 
 class Trial:
     def __init__(
         self, testbed: Testbed, settings: RunSettings, case: Case, patience: Patience, unserved: set[RouteType]
     ) -> None:
-        """`unserved` are the kinds of routes that another trial has waited for in vain; all trials of a run share it."""
+        """`unserved`: kinds of routes for which another trial has waited without success. All trials of a run share it."""
         self.testbed, self.settings, self.case, self.patience = testbed, settings, case, patience
         self._unserved = unserved
         self._policy_now = next(iter(case.policies), None)

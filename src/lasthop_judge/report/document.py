@@ -30,7 +30,7 @@ class JudgedGateway:
     version: str = ""
     adapter: str = "none"
     features: str = ""
-    """Where the claimed features come from."""
+    """The source of the claimed features."""
     method: str = ""
     date: str = ""
     seconds: float = 0.0
@@ -50,7 +50,7 @@ class RunReport:
 
     @property
     def failed(self) -> list[CaseVerdict]:
-        """The worst first."""
+        """Returns the failed cases, worst first."""
         order = list(FaultSeverity)
         failed = [verdict for verdict in self.verdicts if verdict.outcome is Outcome.FAIL]
         return sorted(failed, key=lambda verdict: order.index(verdict.severity) if verdict.severity else 0)

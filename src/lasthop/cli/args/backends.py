@@ -17,7 +17,7 @@ import msgspec
 
 from lasthop.base.api.addresses import is_ip, split_port, with_port
 from lasthop.base.text.printable import printable
-from lasthop.cli.args.target import added
+from lasthop.cli.args.target import add_options
 from lasthop.cli.args.values import is_name, program
 
 META: Final = "lasthop.backends"
@@ -47,7 +47,7 @@ HABITS: Final = {
     "--cert": "the certificate that the gateway shows is given by --client-cert FILE",
     "--key": "the key of the certificate that the gateway shows is given by --client-key FILE",
 }
-"""Options of curl, openssl and Caddy, and the one that does it here."""
+"""Maps options of curl, openssl and Caddy to advice that names the option of Lasthop."""
 
 
 class Backend(msgspec.Struct, frozen=True):
@@ -131,10 +131,10 @@ def _tokens(command: click.Command, args: Sequence[str]) -> Iterator[Token]:
 
 
 def options(*names: str) -> Callable[..., Any]:
-    """Adds the options of backends, and --listen. `names` are those of --to."""
+    """Adds the options of backends, and --listen. `names` are the spellings of --to."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        return added(
+        return add_options(
             command,
             click.option(
                 "--listen", default=LISTEN, show_default=True, metavar="IP:PORT", help="Address that clients connect to."
@@ -224,7 +224,7 @@ def parse_url(text: str, default: str = "https") -> tuple[str, str, int]:
         raise click.BadParameter(f"{scheme}:// is not known; {example}", param_hint="--to")
     authority, slash, path = re.sub(r"[?#].*", "", rest).partition("/")
     user, _, place = authority.rpartition("@")
-    if user:  # is not repeated: it may hold a password
+    if user:  # the message omits it, because it may hold a password
         message = f"the URL has a user name; write --to {scheme}://{place}: clients send their own credentials"
         raise click.BadParameter(message, param_hint="--to")
     if path or rest != authority + slash:
@@ -245,7 +245,7 @@ def parse_url(text: str, default: str = "https") -> tuple[str, str, int]:
 
 
 def url_for_folder(text: str) -> str:
-    """Returns the backend that was written where a folder belongs; empty if the text is not one. `Path` has joined slashes."""
+    """Returns the URL if the user gave a backend instead of a folder; otherwise empty. `Path` has joined its slashes."""
     text = re.sub(r"^(\w+):/+", r"\1://", text)
     if ":" not in text:
         return ""
@@ -299,7 +299,7 @@ def is_path(text: str) -> bool:
 
 
 def listen_address(text: str) -> tuple[str, int]:
-    """Returns the IP address and the port to listen on. A port alone is one of loopback, `:PORT` one of all addresses."""
+    """Returns the IP address and the port to listen on. A port alone means loopback, `:PORT` all addresses."""
     host, port = split_port(text)
     host = {"": "0.0.0.0" if ":" in text else "127.0.0.1", "localhost": "127.0.0.1", "*": "0.0.0.0"}.get(host, host)
     if not is_ip(host) or not port.isdecimal() or not 0 < int(port) < 65536:

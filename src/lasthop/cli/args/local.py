@@ -32,7 +32,7 @@ class LocalGateway(NamedTuple):
     run_dir: Path
     uid: int
     about: dict[str, Any]
-    """As its Lasthop wrote it at the start; empty: unknown. Untrusted: another user may have written the file."""
+    """The description that Lasthop wrote at its start; empty: unknown. Untrusted: another user may have written the file."""
 
     @property
     def name(self) -> str:

@@ -59,7 +59,7 @@ class ObjectRef(NamedTuple):
 
 
 def kind_of(text: str) -> str:
-    from lasthop.base.api.kinds import KINDS  # half of the time that `lasthop status` takes to start
+    from lasthop.base.api.kinds import KINDS  # this import takes half of the start of `lasthop status`
 
     # kubectl's long form: httproutes.gateway.networking.k8s.io, httproutes.v1.gateway.networking.k8s.io.
     folded, _, group = text.casefold().partition(".")

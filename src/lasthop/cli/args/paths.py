@@ -60,7 +60,7 @@ def _roots_of_users() -> dict[Path, int]:
 
 
 def others_hint() -> str:
-    """Returns an addition to "no gateway runs" if other users have, or had, gateways: only root may look for those."""
+    """Returns a hint for "no gateway runs" if other users have, or had, gateways, which only root may search; empty: none."""
     uid = os.geteuid()
     if uid == 0 or os.environ.get("LASTHOP_RUN_DIR"):
         return ""
@@ -133,7 +133,7 @@ def without_folder(address: str, port: int) -> Path:
 
 
 def claim_without_folder(run_dir: Path) -> None:
-    """Creates its contents. The caller holds its lock, or a gateway that ends there may remove them."""
+    """Creates the contents of a run directory. The caller holds its lock; otherwise a gateway that ends could remove them."""
     folder = private(run_dir / OBJECTS)
     private(run_dir / "state")
     (run_dir / USED_FOR).write_bytes(os.fsencode(folder))

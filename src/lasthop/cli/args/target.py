@@ -49,15 +49,15 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds kubectl's options to a command that can read a cluster; the command receives them as `cluster`."""
 
     @functools.wraps(command)
-    def called(
-        kubeconfig: Path | None, context: str | None, namespace: str | None, all_namespaces: bool, **others: Any
+    def wrapper(
+        kubeconfig: Path | None, context: str | None, namespace: str | None, all_namespaces: bool, **arguments: Any
     ) -> Any:
         # As kubectl does it: -A wins.
         chosen = None if all_namespaces else namespace
-        return command(cluster=ClusterOptions(kubeconfig, context, chosen, all_namespaces), **others)
+        return command(cluster=ClusterOptions(kubeconfig, context, chosen, all_namespaces), **arguments)
 
-    return added(
-        called,
+    return add_options(
+        wrapper,
         click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces, of a cluster too."),
         click.option(
             "-n", "--namespace", metavar="NS", help="Only this namespace.  [default: all; for a cluster, the context's]"
@@ -67,7 +67,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def added(command: Callable[..., Any], *options: Option) -> Callable[..., Any]:
+def add_options(command: Callable[..., Any], *options: Option) -> Callable[..., Any]:
     """Adds options; help lists them in reverse order."""
     return functools.reduce(lambda decorated, option: option(decorated), options, command)
 
@@ -81,11 +81,11 @@ def controller(command: Callable[..., Any]) -> Callable[..., Any]:
     `namespace`."""
 
     @functools.wraps(command)
-    def called(kubeconfig: Path | None, context: str | None, **others: Any) -> Any:
-        return command(cluster=ClusterOptions(kubeconfig, context), **others)
+    def wrapper(kubeconfig: Path | None, context: str | None, **arguments: Any) -> Any:
+        return command(cluster=ClusterOptions(kubeconfig, context), **arguments)
 
-    return added(
-        called,
+    return add_options(
+        wrapper,
         click.option(
             "-n", "--namespace", default=NAMESPACE, show_default=True, metavar="NS", help="Where the controller runs."
         ),
@@ -193,8 +193,8 @@ def running_gateway(folder: Path | None, elsewhere: str) -> Endpoint:
 
 
 def _socket_of(host: str, port: int) -> Path | None:
-    """Returns the socket of the local gateway with that admin address: the socket shows its user more than the address shows
-    to all."""
+    """Returns the socket of the local gateway with that admin address. The socket shows its user more than the address shows
+    everyone."""
     from lasthop.cli.args import local
 
     sockets = (gateway.run_dir / paths.ADMIN_SOCKET for gateway in local.at_address(host, port))

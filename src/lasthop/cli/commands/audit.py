@@ -143,7 +143,7 @@ def command(
         _show_changes(next(iter(folders), None), cluster, since, controller_namespace, output)
         return
     from lasthop.cli.render import audit_evidence, audit_report, sarif
-    from lasthop.cli.render.audit_observed import tried
+    from lasthop.cli.render.audit_observed import with_untried
 
     async def look(view: View) -> audit_report.AuditReport:
         audit, now = await view.audit(), time.time()
@@ -154,7 +154,7 @@ def command(
         report = audit_report.AuditReport(
             audit, view.where, await view.origin(), now, expiring, *gaps, history=history, host=gethostname()
         ).of_namespace(view.namespace)
-        hops = tried(report.hops) if view.observes else report.hops
+        hops = with_untried(report.hops) if view.observes else report.hops
         if probe:
             from lasthop.edge.probe.observed import with_probes
 

@@ -140,7 +140,7 @@ def _attempted(read: Callable[[], bytes]) -> bytes:
 
 
 def _tail(path: Path, uid: int) -> bytes:
-    """Reads the end of that user's log and follows no links: root also collects files that other users control."""
+    """Reads the end of a log of user `uid`. Follows no links, because root also collects files that other users control."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         info = os.fstat(descriptor)

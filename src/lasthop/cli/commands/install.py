@@ -91,13 +91,13 @@ def _require_valid(namespace: str, image: str, watched: tuple[str, ...], everywh
 
 async def _apply(options: Options, access: Access, everywhere: bool) -> None:
     async with Client(access) as client:
-        await _look_first(client, options, everywhere)
+        await _check_first(client, options, everywhere)
         for document in installation.documents(options):
             await _apply_one(client, document)
-        await _take_back(client, options)
+        await _delete_surplus(client, options)
 
 
-async def _look_first(client: Client, options: Options, everywhere: bool) -> None:
+async def _check_first(client: Client, options: Options, everywhere: bool) -> None:
     """Raises before anything is applied if the installation would fail halfway, or change more than requested."""
     if missing := [
         watched for watched in options.watched if await _get(client, path_of("", "v1", "namespaces", "", watched)) is None
@@ -149,7 +149,7 @@ async def _apply_one(client: Client, document: Json) -> None:
     click.echo(f"{document['kind'].lower()}/{document['metadata']['name']} applied")
 
 
-async def _take_back(client: Client, options: Options) -> None:
+async def _delete_surplus(client: Client, options: Options) -> None:
     """Removes permissions that an earlier install granted in other namespaces; otherwise they would remain unnoticed."""
     existing = {}
     for plural in installation.RBAC:

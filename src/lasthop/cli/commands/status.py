@@ -16,7 +16,7 @@ from lasthop.cli.args import jsonpath, target
 from lasthop.cli.args.objects import ObjectRef, common_namespace, complete_kind, complete_name, one_of, parse_refs, raise_all
 from lasthop.cli.args.target import require_namespace
 from lasthop.cli.args.values import Selector, Selects
-from lasthop.cli.render.status_table import Columns, Row, arranged, failing_services, noted, row
+from lasthop.cli.render.status_table import Columns, Row, arranged, failing_services, row, with_observation
 from lasthop.cli.views.command_view import StatusView, ask_status
 
 ALL: Final = "all"
@@ -176,7 +176,7 @@ class _StatusPrinter:
         matching = list(self._fitting(documents))
         shown = [row(document) for document in matching]
         if self._output == "wide":
-            shown = [noted(entry, document) for entry, document in zip(shown, matching, strict=True)]
+            shown = [with_observation(entry, document) for entry, document in zip(shown, matching, strict=True)]
         self._documents = {entry.name: document for entry, document in zip(shown, matching, strict=True)}
         self.rows = {entry.name: entry for entry in arranged(shown)}
         failing = tuple(f"{name}: {why}" for name, why in failing_services(shown).items())

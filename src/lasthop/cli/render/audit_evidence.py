@@ -17,7 +17,7 @@ import msgspec
 
 from lasthop.base.api.times import rfc3339
 from lasthop.cli.render import audit_observed
-from lasthop.cli.render.audit_report import DAY, AuditReport, label, place, said, validity
+from lasthop.cli.render.audit_report import DAY, AuditReport, detail_line, label, place, validity
 from lasthop.engine.outputs.audit.audit import AuditInputs
 from lasthop.engine.outputs.audit.certificates import CertificateReport
 from lasthop.engine.outputs.audit.hops import HopReport
@@ -221,7 +221,7 @@ COLUMNS: Final[dict[str, Callable[[EvidenceRow], str]]] = {
     "Gateway": lambda row: row.entry.gateway,
     "Backend": lambda row: row.hop.address,
     "How": lambda row: label(row.hop),
-    "Why": lambda row: said(row.hop, row.report.now),
+    "Why": lambda row: detail_line(row.hop, row.report.now),
     "CAs": lambda row: ", ".join(_cas(row.entry)),
     "Pins": lambda row: ", ".join(row.entry.pins),
     "Names": lambda row: " or ".join(row.entry.names),

@@ -23,8 +23,8 @@ _UNITS: Final = ((86_400, "day", "days"), (3_600, "h", "h"), (60, "min", "min"),
 _VERIFIED: Final = (Strength.VERIFIED, Strength.PINNED_ONLY)
 
 
-def tried(hops: Iterable[HopReport]) -> tuple[HopReport, ...]:
-    """Selects the hops of a gateway with observations: a hop without any has not been tried."""
+def with_untried(hops: Iterable[HopReport]) -> tuple[HopReport, ...]:
+    """Marks hops without observations as not tried. For a gateway that observes its hops."""
     return tuple(hop if hop.observed else msgspec.structs.replace(hop, observed=NOTHING) for hop in hops)
 
 

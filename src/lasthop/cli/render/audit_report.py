@@ -54,8 +54,8 @@ COLOURS: Final[dict[str, str]] = {
 ENDLESS: Final = float("inf")
 UNRECORDED: Final = "not known"
 UNREAD: Final = "not read"
-"""From the record of changes. A folder's record may be older than its files, and in a cluster the user may lack the
-permission."""
+"""Shown instead of the record of changes. A folder's record may be older than its files, and in a cluster the user may lack
+the permission."""
 
 
 class History(msgspec.Struct, frozen=True):
@@ -217,7 +217,7 @@ def validity(certificate: CertificateReport, now: float) -> str:
     )
 
 
-def said(hop: HopReport, now: float) -> str:
+def detail_line(hop: HopReport, now: float) -> str:
     """Returns the verification of a hop in one line, with the remaining days of a waiver."""
     return f"{hop.detail} ({days_left(hop.until, now)})" if hop.until else hop.detail
 
@@ -246,7 +246,7 @@ def _group(report: AuditReport, title: str, hops: list[HopReport]) -> Iterator[s
         standing = audit_observed.standing(hop)
         how = click.style(label(hop), fg=COLOURS.get(standing, "yellow"))
         yield f"  {hop.gateway.path} -> {hop.address}  {how}"
-        yield from wrapped(said(hop, report.now), INDENT, INDENT)
+        yield from wrapped(detail_line(hop, report.now), INDENT, INDENT)
         if observations := audit_observed.words(hop, report.now):
             colour = "red" if standing == audit_observed.FAILING else None
             yield from (click.style(line, fg=colour) for line in wrapped(f"observed: {observations}", INDENT, INDENT))

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from lasthop.cli.render import audit_observed
 from lasthop.cli.render.audit_observed import FAILING
-from lasthop.cli.render.audit_report import AuditReport, label, said, validity
+from lasthop.cli.render.audit_report import AuditReport, detail_line, label, validity
 from lasthop.cli.render.report import in_workspace
 from lasthop.engine.outputs.audit.certificates import CertificateReport
 from lasthop.engine.outputs.audit.hops import HopReport
@@ -111,7 +111,7 @@ def _rule(name: str, rule: SarifRule) -> dict[str, Any]:
 def _of_hop(hop: HopReport, now: float) -> dict[str, Any]:
     where = f"{hop.gateway} to {hop.backend}:{hop.port}"
     rule = hop.manner.replace(" ", "-")
-    return result(RULES, rule, RULES[rule].level, f"{where}: {label(hop)}: {said(hop, now)}", where, hop.file, hop.line)
+    return result(RULES, rule, RULES[rule].level, f"{where}: {label(hop)}: {detail_line(hop, now)}", where, hop.file, hop.line)
 
 
 def _of_failing(hop: HopReport, now: float) -> dict[str, Any]:

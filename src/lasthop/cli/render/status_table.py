@@ -22,7 +22,7 @@ GAP: Final = "  "
 _ORDER: Final = {"False": 0, "Unknown": 1}
 _SERVICE: Final = "service/"
 _FIRST: Final = 86_400.0
-"""Objects from files without a creationTimestamp have the age of Unix time."""
+"""The smallest creation time that is shown: objects in files without a creationTimestamp have 0."""
 
 
 class Row(NamedTuple):
@@ -79,7 +79,7 @@ def _with_causes(row: Row, bad: Collection[str]) -> Row:
 # --- the other columns -----------------------------------------------------------------------------------------------
 
 
-def noted(row: Row, document: Json) -> Row:
+def with_observation(row: Row, document: Json) -> Row:
     """Returns the row with its observation, if it has no problem."""
     return row._replace(why=observed(document)) if row.ready == "True" and not row.why else row
 

@@ -81,7 +81,7 @@ class View(Protocol):
 
 
 class StatusView(Protocol):
-    """Objects with the status that a controller has given them."""
+    """Reads objects with the status that a controller has written."""
 
     where: str
     home: str
