@@ -182,7 +182,7 @@ class ClusterTestbed:
     def _backend(self, cases: Sequence[Case]) -> list[Json]:
         config = backend_config(servings(cases), self.settings.issuer, "0.0.0.0", CONTROL, FIRST_PORT)
         files = {"backend.py": Path(backend.__file__).read_text(), "config.json": json.dumps(config)}
-        data = {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}
+        data = {name: base64.b64encode(content.encode()).decode() for name, content in files.items()}
         container = {
             "name": "backend",
             "image": self._image,

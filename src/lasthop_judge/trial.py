@@ -360,8 +360,10 @@ class Trial:
                 return None
             return _Failed(FaultSeverity.CLOSED, f"no plaintext answer: {answer.shown}{_backend_record(fresh)}")
         if plain:
-            text = bytes.fromhex(plain[0]["first"]).decode("latin-1")
-            failed = _Failed(FaultSeverity.PLAINTEXT, f"the backend received bytes without TLS, beginning with {text!r}")
+            first_bytes = bytes.fromhex(plain[0]["first"]).decode("latin-1")
+            failed = _Failed(
+                FaultSeverity.PLAINTEXT, f"the backend received bytes without TLS, beginning with {first_bytes!r}"
+            )
             if phase.after_plaintext:
                 return failed
             raise failed

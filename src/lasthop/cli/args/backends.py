@@ -215,10 +215,10 @@ def _value(token: Token) -> str:
     return token.words[1] if len(token.words) > 1 else token.words[0].partition("=")[2]
 
 
-def parse_url(text: str, default: str = "https") -> tuple[str, str, int]:
+def parse_url(url: str, default: str = "https") -> tuple[str, str, int]:
     """Returns scheme, host and port. `default` is the scheme of a URL without one."""
-    scheme, separator, rest = text.partition("://")
-    scheme, rest = (scheme.lower(), rest) if separator else (default, text)
+    scheme, separator, rest = url.partition("://")
+    scheme, rest = (scheme.lower(), rest) if separator else (default, url)
     example = "write https://HOST:PORT, as https://api.example.com:8443 or https://127.0.0.1:8443"
     if scheme not in PORTS:
         raise click.BadParameter(f"{scheme}:// is not known; {example}", param_hint="--to")
@@ -229,10 +229,10 @@ def parse_url(text: str, default: str = "https") -> tuple[str, str, int]:
         raise click.BadParameter(message, param_hint="--to")
     if path or rest != authority + slash:
         choose = f"; to choose requests by their path, add --path /{path}" if path else ""
-        message = f"{text} has a path or a query, and requests keep their own; write --to {scheme}://{place}{choose}"
+        message = f"{url} has a path or a query, and requests keep their own; write --to {scheme}://{place}{choose}"
         raise click.BadParameter(message, param_hint="--to")
     if place.removeprefix(":").isdecimal():
-        message = f"{text} has no host; write --to {scheme}://127.0.0.1:{place.removeprefix(':')}"
+        message = f"{url} has no host; write --to {scheme}://127.0.0.1:{place.removeprefix(':')}"
         raise click.BadParameter(message, param_hint="--to")
     host, port = split_port(place)
     if is_ip(place.strip("[]")) or not host:
@@ -240,7 +240,7 @@ def parse_url(text: str, default: str = "https") -> tuple[str, str, int]:
     # Programs parse 127.1 and 0x7f.0.0.1 differently, so the verified host could differ from the host in use.
     numeric = NUMBER.fullmatch(host.rpartition(".")[2]) is not None
     if not (is_ip(host) or (is_name(host) and not numeric)) or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise click.BadParameter(f"{text} is not a URL of a backend; {example}", param_hint="--to")
+        raise click.BadParameter(f"{url} is not a URL of a backend; {example}", param_hint="--to")
     return scheme, host.lower(), int(port)
 
 
@@ -293,9 +293,9 @@ def _require_names(backend: Backend) -> None:
         raise click.BadParameter(f"{host} is not a DNS name, as app.example or *.app.example", param_hint="--host")
 
 
-def is_path(text: str) -> bool:
+def is_path(path: str) -> bool:
     """Returns whether an HTTPRoute may have this path as prefix."""
-    return len(text) <= LONGEST_PATH and PATH.fullmatch(text) is not None
+    return len(path) <= LONGEST_PATH and PATH.fullmatch(path) is not None
 
 
 def listen_address(text: str) -> tuple[str, int]:
@@ -341,6 +341,6 @@ def _changed_words(before: Backend, new: Backend) -> Iterator[str]:
                 yield from (option, item)
 
 
-def is_file_pin(text: str) -> bool:
+def is_file_pin(pin: str) -> bool:
     """Returns whether a --pin is a file, rather than a SHA-256."""
-    return not (HEX_PIN.fullmatch(text) or KEY_PIN.fullmatch(text)) or Path(text).is_file()
+    return not (HEX_PIN.fullmatch(pin) or KEY_PIN.fullmatch(pin)) or Path(pin).is_file()

@@ -23,9 +23,9 @@ class JSONPathError(Exception):
     """The path has a syntax error or matches nothing. The message contains the position."""
 
 
-def parse(text: str) -> tuple[Step, ...]:
+def parse(expression: str) -> tuple[Step, ...]:
     """Reads `.a.b[0].c`, `[*].a`, `{.a['b.c']}`. Raises `JSONPathError`."""
-    path = text.strip()
+    path = expression.strip()
     if path.startswith("{") and path.endswith("}"):
         path = path[1:-1].strip()
     path = path.removeprefix("$")
@@ -34,7 +34,9 @@ def parse(text: str) -> tuple[Step, ...]:
     while position < len(path) and path != ".":
         match = _STEP.match(path, position)
         if not match:
-            raise JSONPathError(f"cannot read {path[position:]} in {text}; write names, [0] and [*], as in [*].metadata.name")
+            raise JSONPathError(
+                f"cannot read {path[position:]} in {expression}; write names, [0] and [*], as in [*].metadata.name"
+            )
         steps.append(_step(match))
         position = match.end()
     if not path:

@@ -27,12 +27,12 @@ UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 AGO: Final = re.compile(r"(\d{1,6})([smhdw])")
 
 
-def host_port(text: str, hint: str) -> tuple[str, int]:
+def host_port(address: str, hint: str) -> tuple[str, int]:
     """Parses HOST:PORT. `hint` names the argument or option in the error."""
-    host, port = split_port(text)
+    host, port = split_port(address)
     if not (is_name(host) or is_ip(host)) or not port.isdecimal() or not 0 < int(port) < 65536:
-        example = f"127.0.0.1{text}" if not host and port.isdecimal() else "api.example.com:443 or 127.0.0.1:8443"
-        message = f"{text} is not HOST:PORT; write for example {example}"
+        example = f"127.0.0.1{address}" if not host and port.isdecimal() else "api.example.com:443 or 127.0.0.1:8443"
+        message = f"{address} is not HOST:PORT; write for example {example}"
         raise click.BadParameter(message, param_hint=hint)
     return host.lower(), int(port)
 
@@ -44,10 +44,10 @@ def program() -> str:
     return "lasthop" if on_path else shlex.quote(called)
 
 
-def is_name(text: str) -> bool:
+def is_name(name: str) -> bool:
     from lasthop.base.api.names import is_dns_subdomain
 
-    return is_dns_subdomain(text.lower())
+    return is_dns_subdomain(name.lower())
 
 
 def ip_address(_: click.Context, parameter: click.Parameter, value: str) -> str:

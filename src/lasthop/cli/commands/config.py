@@ -72,14 +72,14 @@ def _dumps(view: AdminSocketView, gateway: str) -> dict[str, Json]:
     return dumps
 
 
-def _table(dumps: dict[str, Json], what: str, name: str, *, headers: bool) -> str:
+def _table(dumps: dict[str, Json], resource_type: str, name: str, *, headers: bool) -> str:
     """Renders a line for each resource; with several Gateways, the first column names them."""
     from lasthop.cli.render.envoy_tables import HEADS, rows
     from lasthop.cli.render.terminal import table
 
-    cells = [(path, *row) for path, dump in dumps.items() for row in rows(dump, what) if name in row[0]]
+    cells = [(path, *row) for path, dump in dumps.items() for row in rows(dump, resource_type) if name in row[0]]
     first = 0 if len(dumps) > 1 else 1
-    return table(("GATEWAY", *HEADS[what])[first:], [row[first:] for row in cells], headers=headers)
+    return table(("GATEWAY", *HEADS[resource_type])[first:], [row[first:] for row in cells], headers=headers)
 
 
 def _named(entries: list[Json], name: str) -> list[Json]:

@@ -46,15 +46,15 @@ async def cluster(client: Client, controller_namespace: str, namespace: str) -> 
         "your rights": lambda: own_rights(client, namespace),
         "rights of the controller": lambda: controllers_rights(client, controller_namespace, deployment),
     }
-    for what, look in looks.items():
+    for subject, look in looks.items():
         try:
             async for result in look():
                 yield result
         except ApiError as error:
             if error.denied:
-                yield warning(what, f"you may not read it: {error.message}", "Request the right to read it (RBAC).")
+                yield warning(subject, f"you may not read it: {error.message}", "Request the right to read it (RBAC).")
             else:
-                yield warning(what, f"cannot be read: {error}", "Try again; the log of the API server may say why.")
+                yield warning(subject, f"cannot be read: {error}", "Try again; the log of the API server may say why.")
 
 
 async def _crds(client: Client) -> AsyncIterator[CheckResult]:
@@ -74,19 +74,19 @@ async def _crds(client: Client) -> AsyncIterator[CheckResult]:
 def _releases(crds: dict[str, Json]) -> Iterator[CheckResult]:
     from lasthop.base.api.bundle import BUNDLE_VERSION, CHANNEL, KNOWN, known
 
-    what = "CRDs of Gateway API"
+    subject = "CRDs of Gateway API"
     annotations = [nested(item, "metadata", "annotations") or {} for item in _of_gateway_api(crds)]
     counts = Counter((entry.get(BUNDLE_VERSION, ""), entry.get(CHANNEL, "")) for entry in annotations)
     if not counts:
-        yield broken(what, "they are not installed", INSTALL)
+        yield broken(subject, "they are not installed", INSTALL)
     for (release, channel), number in sorted(counts.items()):
         text = f"{release or 'no version'} ({channel or 'no channel'}), {count(number, 'CRD')}"
         if known(release):
-            yield ok(what, text)
+            yield ok(subject, text)
         else:
-            yield warning(what, f"{text}; known are {KNOWN}", "Install a known release.")
+            yield warning(subject, f"{text}; known are {KNOWN}", "Install a known release.")
     if len(counts) > 1:
-        yield warning(what, "they come from several releases or channels", "Install one release, completely.")
+        yield warning(subject, "they come from several releases or channels", "Install one release, completely.")
 
 
 def _of_gateway_api(crds: dict[str, Json]) -> list[Json]:
@@ -136,13 +136,13 @@ async def _classes(client: Client, namespace: str) -> AsyncIterator[CheckResult]
 
 
 def _class(item: Json, namespace: str) -> CheckResult:
-    what = f"GatewayClass {item['metadata']['name']}"
+    subject = f"GatewayClass {item['metadata']['name']}"
     conditions = {condition.get("type"): condition for condition in nested(item, "status", "conditions") or ()}
     accepted: Json = conditions.get("Accepted", {})
     if accepted.get("status") == "True":
-        return ok(what, "accepted")
+        return ok(subject, "accepted")
     why = accepted.get("message") or "no controller has accepted it"
-    return broken(what, why, f"Is the controller running? kubectl get pods -n {namespace}")
+    return broken(subject, why, f"Is the controller running? kubectl get pods -n {namespace}")
 
 
 async def _if_found(client: Client, path: str) -> Json | None:
@@ -158,28 +158,28 @@ async def _controller(client: Client, namespace: str, deployment: list[Json], se
     """Checks the controller and whether it watches the namespace `selected`. Appends its Deployment for the later checks."""
     from lasthop.run.infra.kubernetes.installation import watched_by
 
-    what = f"controller in {namespace}"
+    subject = f"controller in {namespace}"
     controller = await _if_found(client, f"/apis/apps/v1/namespaces/{namespace}/deployments/{CONTROLLER}")
     if controller is None:
         remedy = "Install it with: lasthop install; or choose its namespace with --controller-namespace."
-        yield warning(what, "it is not installed there", remedy)
+        yield warning(subject, "it is not installed there", remedy)
         return
     deployment.append(controller)
     yield _replicas(
-        what, namespace, nested(controller, "status", "readyReplicas") or 0, nested(controller, "spec", "replicas")
+        subject, namespace, nested(controller, "status", "readyReplicas") or 0, nested(controller, "spec", "replicas")
     )
     watched = watched_by(controller)
     if watched and selected and selected not in watched:
         remedy = f"If it should: lasthop install {' '.join(f'--watch {name}' for name in (*watched, selected))}"
-        yield warning(what, f"it watches only {', '.join(watched)}; edits in namespace {selected} have no effect", remedy)
+        yield warning(subject, f"it watches only {', '.join(watched)}; edits in namespace {selected} have no effect", remedy)
 
 
-def _replicas(what: str, namespace: str, ready: int, replicas: int | None) -> CheckResult:
+def _replicas(subject: str, namespace: str, ready: int, replicas: int | None) -> CheckResult:
     desired = 1 if replicas is None else replicas
     if not desired:
         remedy = f"kubectl scale deployment {CONTROLLER} -n {namespace} --replicas=2"
-        return broken(what, "it is scaled to 0 replicas", remedy)
+        return broken(subject, "it is scaled to 0 replicas", remedy)
     text, remedy = f"{ready} of {desired} replicas are ready", f"kubectl describe pods -n {namespace}"
     if ready >= desired:
-        return ok(what, text)
-    return warning(what, text, remedy) if ready else broken(what, text, remedy)
+        return ok(subject, text)
+    return warning(subject, text, remedy) if ready else broken(subject, text, remedy)

@@ -121,24 +121,26 @@ def _directories() -> Iterator[CheckResult]:
         yield broken("run directory", f"{paths.runtime_root()} is too long for unix sockets", remedy)
 
 
-def _directory(what: str, place: Path, variable: str) -> CheckResult:
+def _directory(subject: str, place: Path, variable: str) -> CheckResult:
     existing = next(path for path in (place, *place.parents) if os.path.exists(path))
     if not os.access(existing, os.W_OK | os.X_OK) or not existing.is_dir():
-        return broken(what, f"{place} cannot be written", f"Set {variable} to a folder of your own.")
+        return broken(subject, f"{place} cannot be written", f"Set {variable} to a folder of your own.")
     if place == existing and place.lstat().st_uid not in (0, os.geteuid()):
         owner = paths.user_name(place.lstat().st_uid)
-        return broken(what, f"{place} is {owner}'s", f"Set {variable} to a folder of your own.")
-    return _free_space(what, place, existing, variable)
+        return broken(subject, f"{place} is {owner}'s", f"Set {variable} to a folder of your own.")
+    return _free_space(subject, place, existing, variable)
 
 
-def _free_space(what: str, place: Path, existing: Path, variable: str) -> CheckResult:
+def _free_space(subject: str, place: Path, existing: Path, variable: str) -> CheckResult:
     disk = os.statvfs(existing)
     free = disk.f_bavail * disk.f_frsize
     if free < FULL_BYTES or (disk.f_files and not disk.f_favail):
-        return broken(what, f"the disk of {place} is full", f"Free disk space, or set {variable} to a folder on another disk.")
+        return broken(
+            subject, f"the disk of {place} is full", f"Free disk space, or set {variable} to a folder on another disk."
+        )
     if free < FREE_BYTES:
-        return warning(what, f"{place}: less than {FREE_BYTES >> 20} MB are free", "Free disk space; logs need it.")
-    return ok(what, str(place))
+        return warning(subject, f"{place}: less than {FREE_BYTES >> 20} MB are free", "Free disk space; logs need it.")
+    return ok(subject, str(place))
 
 
 def _steering() -> CheckResult:
@@ -174,14 +176,14 @@ def _port(address: str, port: int, transport: str, processes: dict[int, int]) ->
     """Checks whether a port is free, or held by a gateway on this folder. `processes`: the user of each of its pids."""
     from lasthop.run.infra import ports
 
-    what = f"port {with_port(address, port)}" + (" (UDP)" if transport == "UDP" else "")
+    subject = f"port {with_port(address, port)}" + (" (UDP)" if transport == "UDP" else "")
     problem = ports.problem(address, port, transport)
     if not problem:
-        return ok(what, "free")
+        return ok(subject, "free")
     if problem.in_use and (users := {processes[pid] for pid in ports.holders(port, transport) if pid in processes}):
         others = [paths.user_name(uid) for uid in users if uid != os.geteuid()]
-        return ok(what, f"served by the gateway of {others[0]}" if others else "served by this gateway")
-    return broken(what, problem.found, problem.remedy)
+        return ok(subject, f"served by the gateway of {others[0]}" if others else "served by this gateway")
+    return broken(subject, problem.found, problem.remedy)
 
 
 def _serving(folder: Path) -> Iterator[tuple[int, int]]:

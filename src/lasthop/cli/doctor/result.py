@@ -20,13 +20,13 @@ class CheckResult(NamedTuple):
     remedy: str = ""
 
 
-def ok(what: str, message: str) -> CheckResult:
-    return CheckResult(what, CheckState.OK, message)
+def ok(subject: str, message: str) -> CheckResult:
+    return CheckResult(subject, CheckState.OK, message)
 
 
-def warning(what: str, message: str, remedy: str) -> CheckResult:
-    return CheckResult(what, CheckState.WARNING, message, remedy)
+def warning(subject: str, message: str, remedy: str) -> CheckResult:
+    return CheckResult(subject, CheckState.WARNING, message, remedy)
 
 
-def broken(what: str, message: str, remedy: str) -> CheckResult:
-    return CheckResult(what, CheckState.FAILED, message, remedy)
+def broken(subject: str, message: str, remedy: str) -> CheckResult:
+    return CheckResult(subject, CheckState.FAILED, message, remedy)

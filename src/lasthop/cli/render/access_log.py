@@ -88,9 +88,9 @@ class AccessLogPrinter:
 
     def _write(self, lines: list[str]) -> None:
         """Writes without a buffer: a blocked write would hold the buffer's lock, which would keep the process from exiting."""
-        text = self._encode("".join(f"{line}\n" for line in lines))
-        while text:
-            text = text[os.write(self._fd, text) :]
+        data = self._encode("".join(f"{line}\n" for line in lines))
+        while data:
+            data = data[os.write(self._fd, data) :]
 
 
 @contextlib.contextmanager

@@ -82,8 +82,8 @@ def _changes(report: ChangeReport) -> Iterator[str]:
     for entry in report.changes:
         yield from _lines(entry)
     for entry in report.incidents:
-        what = f"begins; {entry.because}" if entry.effect == BEGAN else entry.because
-        yield f"{_second(entry.at)}  the record itself: {what}"
+        event = f"begins; {entry.because}" if entry.effect == BEGAN else entry.because
+        yield f"{_second(entry.at)}  the record itself: {event}"
     if report.chain.faults:
         yield "The record was edited, so there may have been other changes."
     elif report.covered is None:

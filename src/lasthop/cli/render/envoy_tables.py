@@ -33,29 +33,29 @@ HEADS: Final = {
 _USES: Final = {"trusted_ca": "CA", "certificate_chain": "shown"}
 
 
-def resources(dump: Json, what: str) -> list[Json]:
+def resources(dump: Json, resource_type: str) -> list[Json]:
     """Returns the active resources of a type; listeners in Envoy's own form, with their state."""
-    if what == "listeners":
+    if resource_type == "listeners":
         return [
             listener for config in _configs(dump, "ListenersConfigDump") for listener in config.get("dynamic_listeners", ())
         ]
-    kind, field, inner = _DUMPS[what]
+    kind, field, inner = _DUMPS[resource_type]
     return [entry[inner] for config in _configs(dump, kind) for entry in config.get(field, ()) if inner in entry]
 
 
-def rows(dump: Json, what: str) -> Rows:
-    if what == "clusters":
+def rows(dump: Json, resource_type: str) -> Rows:
+    if resource_type == "clusters":
         endpoints = {
             assignment["cluster_name"]: assignment
             for assignment in resources(dump, "endpoints")
             if "cluster_name" in assignment
         }
-        return sorted(_cluster(cluster, endpoints) for cluster in resources(dump, what))
-    if what == "routes":
-        return [row for table in resources(dump, what) for row in _routes(table)]
-    if what == "listeners":
-        return sorted(map(_listener, resources(dump, what)))
-    if what == "certificates":
+        return sorted(_cluster(cluster, endpoints) for cluster in resources(dump, resource_type))
+    if resource_type == "routes":
+        return [row for table in resources(dump, resource_type) for row in _routes(table)]
+    if resource_type == "listeners":
+        return sorted(map(_listener, resources(dump, resource_type)))
+    if resource_type == "certificates":
         return [tuple(certificate.values())[:-1] for certificate in certificates(dump)]
     return sorted(_secrets(dump))
 
@@ -69,8 +69,8 @@ def certificates(dump: Json) -> list[dict[str, str]]:
     from lasthop.edge.probe.certificate_view import describe, validity
 
     entries = []
-    for what in ("clusters", "secrets"):
-        for holder in sorted(resources(dump, what), key=lambda resource: str(resource.get("name", ""))):
+    for resource_type in ("clusters", "secrets"):
+        for holder in sorted(resources(dump, resource_type), key=lambda resource: str(resource.get("name", ""))):
             for use, source in dict.fromkeys(_sources(holder)):
                 read = parse.certificates(source) if use else parse.Unreadable("")
                 name = str(holder.get("name", ""))

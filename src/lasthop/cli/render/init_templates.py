@@ -65,7 +65,7 @@ def files(listen: Listen, starters: Sequence[Starter]) -> dict[str, str]:
             by_file[f"{prefix}policy.yaml"] = _documents(_policy(starter, prefix))
         contents = (starter.ca, starter.client_certificate, starter.client_key)
         names = (CA_FILE, CERTIFICATE_FILE, KEY_FILE)
-        by_file |= {f"{prefix}{name}": text for name, text in zip(names, contents, strict=True) if text}
+        by_file |= {f"{prefix}{name}": content for name, content in zip(names, contents, strict=True) if content}
     return by_file
 
 

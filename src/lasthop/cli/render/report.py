@@ -59,8 +59,8 @@ class Report(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, mistakes=tuple(kept))
 
 
-def count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def placed(finding: Finding, locate: Callable[[Key, str], tuple[str, int] | None], otherwise: str) -> Finding:
@@ -84,11 +84,11 @@ def text(report: Report) -> str:
 
 def _lines(mistake: Mistake) -> Iterator[str]:
     finding = mistake.finding
-    what = ", ".join(str(part) for part in (finding.object, finding.field) if part)
-    place = _place(finding) or what or "cluster"
+    subject = ", ".join(str(part) for part in (finding.object, finding.field) if part)
+    place = _place(finding) or subject or "cluster"
     yield from _headline(finding, place)
-    if what and what != place:
-        yield click.style(f"    {what}", fg="cyan")
+    if subject and subject != place:
+        yield click.style(f"    {subject}", fg="cyan")
     if finding.remedy:
         yield from (click.style(line, fg="green") for line in wrapped(finding.remedy, INDENT, INDENT))
     yield from (click.style(line, dim=True) for line in _consequences(mistake))

@@ -88,9 +88,9 @@ class _Repeated:
 
     def line(self, now: float, *, colours: bool) -> str:
         seconds = max(1, round(WINDOW - max(0.0, self.until - now)))
-        what = "other failures" if self._others else f"{_status(self.entry, colours)} -> {_backend(self.entry)}"
+        failure = "other failures" if self._others else f"{_status(self.entry, colours)} -> {_backend(self.entry)}"
         why = "" if self._others else _why(self.entry)
-        return f"{' ' * 8} and {self.count:,} more in {seconds} s: {what}{why}"
+        return f"{' ' * 8} and {self.count:,} more in {seconds} s: {failure}{why}"
 
 
 def request_line(entry: AccessLogEntry, *, colours: bool = False) -> str:

@@ -51,11 +51,11 @@ def _connected(hop: Json, now: float) -> str:
     """Returns the state of a backend whose connections succeed. The share of failed requests is a separate fact."""
     if not hop["last_success"]:
         return str(hop["health"])
-    what = "handshake" if hop["handshakes"] else "connected"
+    success = "handshake" if hop["handshakes"] else "connected"
     figures = hop["figures"]
     errors = figures["errors_per_second"] / figures["per_second"] if figures["per_second"] else 0.0
     failing = f", {errors:.0%} of requests get 5xx" if errors else ""
-    return f"{what} {ago(now - hop['last_success'])} ago{failing}"
+    return f"{success} {ago(now - hop['last_success'])} ago{failing}"
 
 
 def _joined(hops: Iterable[Json]) -> list[Json]:

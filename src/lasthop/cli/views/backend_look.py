@@ -94,8 +94,8 @@ def _look(backend: Backend, name: str) -> LookResult:
     return _look_tls(backend, name, server_name, shown)
 
 
-def _failed(backend: Backend, what: str, *proposals: Proposal, remedy: str = "", name: str = "connect") -> LookResult:
-    return LookResult(backend, None, (Check(name, CheckOutcome.FAIL, what, remedy),), proposals=proposals)
+def _failed(backend: Backend, problem: str, *proposals: Proposal, remedy: str = "", name: str = "connect") -> LookResult:
+    return LookResult(backend, None, (Check(name, CheckOutcome.FAIL, problem, remedy),), proposals=proposals)
 
 
 def _as_plaintext(backend: Backend) -> Proposal:
@@ -110,8 +110,8 @@ def _look_plaintext(backend: Backend, name: str, shown: BackendLook) -> LookResu
         proposal = Proposal(secure, "looks at its certificate")
         return _failed(backend, "it speaks TLS on this port", proposal)
     if not backend.plaintext:
-        what = "http:// is plaintext: neither encrypted nor verified"
-        return _failed(backend, what, _as_plaintext(backend), remedy="If you want that, add --plaintext.", name="plaintext")
+        problem = "http:// is plaintext: neither encrypted nor verified"
+        return _failed(backend, problem, _as_plaintext(backend), remedy="If you want that, add --plaintext.", name="plaintext")
     warnings = {
         Speaks.UNREACHABLE: (_unreachable_warning(shown),),
         Speaks.OTHER: (Check("http", CheckOutcome.WARN, "it does not speak HTTP/1.1 on this port", "Requests will fail."),),
@@ -139,11 +139,11 @@ def _unreachable(backend: Backend, name: str, shown: BackendLook) -> LookResult:
 
 def _no_certificate(backend: Backend, server_name: str, shown: BackendLook) -> LookResult:
     client = f"for the name {server_name}" if server_name else "for a client that sends no name"
-    what = f"it shows no certificate {client} ({shown.problem})"
+    problem = f"it shows no certificate {client} ({shown.problem})"
     if server_name and shown.speaks is Speaks.CLOSED:
-        return _failed(backend, what, remedy="Is it the port for https? The backend's log may show the reason.", name="tls")
+        return _failed(backend, problem, remedy="Is it the port for https? The backend's log may show the reason.", name="tls")
     example = msgspec.structs.replace(backend, hostname=ASK.replace("FILE", "NAME"))
-    return _failed(backend, what, Proposal(example, "with the backend's name, which is sent as SNI"), name="sni")
+    return _failed(backend, problem, Proposal(example, "with the backend's name, which is sent as SNI"), name="sni")
 
 
 # --- a backend that shows a certificate ------------------------------------------------------------------------------
@@ -157,9 +157,9 @@ def _look_tls(backend: Backend, name: str, server_name: str, shown: BackendLook)
     hostname = server_name or proposed.value or (sni_without_name(backend.host, leaf) if backend.pin else "")
     if not hostname:
         has = ", ".join(leaf.names) or f"no subjectAltName ({leaf.subject} does not count)"
-        what = f"its certificate has no DNS name to verify: it holds {has}"
+        problem = f"its certificate has no DNS name to verify: it holds {has}"
         return LookResult(
-            backend, None, (Check("names", CheckOutcome.FAIL, what),), leaf, tuple(_proposals(backend, name, shown))
+            backend, None, (Check("names", CheckOutcome.FAIL, problem),), leaf, tuple(_proposals(backend, name, shown))
         )
     attempt = _try(backend, name, shown.address, hostname)
     if not attempt.passes:
@@ -167,9 +167,9 @@ def _look_tls(backend: Backend, name: str, server_name: str, shown: BackendLook)
         return LookResult(backend, None, fails, leaf, tuple(_proposals(backend, name, shown)))
     if not (server_name or backend.pin or proposed.certain):
         named = msgspec.structs.replace(backend, hostname=hostname)
-        what = f"{backend.host} is an address, and its certificate is for {', '.join(leaf.names)}: choose a name."
+        problem = f"{backend.host} is an address, and its certificate is for {', '.join(leaf.names)}: choose a name."
         return LookResult(
-            backend, None, (Check("names", CheckOutcome.FAIL, what),), leaf, (Proposal(named, "verifies this name"),)
+            backend, None, (Check("names", CheckOutcome.FAIL, problem),), leaf, (Proposal(named, "verifies this name"),)
         )
     warns = tuple(_by_options(check) for check in attempt.checks if check.state is CheckOutcome.WARN)
     learned = not server_name and hostname != backend.host

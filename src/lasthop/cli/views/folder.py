@@ -81,8 +81,8 @@ class FolderView(EngineView):
         }
         for unknown in batch.unknown:
             problems.setdefault(unknown.file, unknown.why)
-        for file, what in problems.items():
-            yield NotCompared(self._chosen.shown(what), _digest(Path(file)))
+        for file, problem in problems.items():
+            yield NotCompared(self._chosen.shown(problem), _digest(Path(file)))
 
     def _renamed(self, finding: Finding) -> Finding:
         if not self._chosen.names:
