@@ -164,8 +164,8 @@ SAMPLE_FIELDS: Final = {
 
 def sample_log() -> accesslog_pb2.AccessLog:
     """Returns the log of all responses, failures included, for counts and latencies."""
-    asked = {name: FIELDS[name] for name in ("route", "authority", "method", "path", "grpc_status", "upgrade")}
-    return _log(SAMPLES, {**SAMPLE_FIELDS, **asked}, share_of(SAMPLES_SHARE))
+    request_fields = {name: FIELDS[name] for name in ("route", "authority", "method", "path", "grpc_status", "upgrade")}
+    return _log(SAMPLES, {**SAMPLE_FIELDS, **request_fields}, share_of(SAMPLES_SHARE))
 
 
 def stream_sample_log(route: str) -> accesslog_pb2.AccessLog:

@@ -123,8 +123,8 @@ def build(
     heavy = isinstance(trust, SystemStore) or (isinstance(trust, Anchors) and len(trust.pem) > HEAVY)
     # Envoy itself drops the cluster when the waiver ends, even if no controller runs then.
     expires = waiver.expires if waiver else None
-    found = Resource(CLUSTER, name, body, version, Single(name, version), expires, heavy, Single(name, hop.backend))
-    return ClusterEntry(found, assignment, plaintext)
+    resource = Resource(CLUSTER, name, body, version, Single(name, version), expires, heavy, Single(name, hop.backend))
+    return ClusterEntry(resource, assignment, plaintext)
 
 
 @functools.lru_cache(maxsize=256)
@@ -207,9 +207,9 @@ def load_assignment(g: Graph, gateway: Key, backend: Key, port: int, protocol: P
     entry = cluster(g, gateway, backend, port, protocol)
     if not isinstance(entry, ClusterEntry) or not entry.endpoints_name:
         return None
-    found = endpoints(g, backend, port, protocol.transport)
-    few = len(found.endpoints) < MANY
-    encoded = encoded_assignment(found) if few else encoded_endpoints(g, backend, port, protocol.transport)
+    endpoint_set = endpoints(g, backend, port, protocol.transport)
+    few = len(endpoint_set.endpoints) < MANY
+    encoded = encoded_assignment(endpoint_set) if few else encoded_endpoints(g, backend, port, protocol.transport)
     body = _assignment_name(entry.endpoints_name) + encoded
     return Resource(ENDPOINTS, entry.endpoints_name, body, content_hash(body))
 
@@ -224,10 +224,10 @@ def _assignment_name(name: str) -> bytes:
     return field(endpoint_pb2.ClusterLoadAssignment.CLUSTER_NAME_FIELD_NUMBER, name.encode())
 
 
-def encoded_assignment(found: Endpoints) -> bytes:
+def encoded_assignment(endpoint_set: Endpoints) -> bytes:
     """Encodes a load assignment without its name. Encoding by hand takes 90 µs for 100 endpoints, messages take 380 µs, and
     endpoints change most often."""
-    members = [field(_LB_ENDPOINTS, _lb_endpoint(endpoint)) for endpoint in found.endpoints]
+    members = [field(_LB_ENDPOINTS, _lb_endpoint(endpoint)) for endpoint in endpoint_set.endpoints]
     return field(_LOCALITIES, b"".join(members)) if members else b""
 
 

@@ -118,7 +118,7 @@ def ejection(protocol: Protocol, rules: ConnectRules) -> outlier_detection_pb2.O
         return None
     off, all_of_them = UInt32Value(value=0), UInt32Value(value=100)
     length = seconds(rules.ejection_seconds)
-    found = outlier_detection_pb2.OutlierDetection(
+    detection = outlier_detection_pb2.OutlierDetection(
         split_external_local_origin_errors=True,
         interval=seconds(INTERVAL),
         base_ejection_time=length,
@@ -129,11 +129,11 @@ def ejection(protocol: Protocol, rules: ConnectRules) -> outlier_detection_pb2.O
         enforcing_local_origin_success_rate=off,
     )
     if protocol.http:
-        found.enforcing_consecutive_local_origin_failure.CopyFrom(off)
-        found.enforcing_failure_percentage_local_origin.CopyFrom(all_of_them)
-        found.failure_percentage_threshold.CopyFrom(all_of_them)
-        found.failure_percentage_minimum_hosts.value = 2
-        found.failure_percentage_request_volume.value = ATTEMPTS_JUDGED
+        detection.enforcing_consecutive_local_origin_failure.CopyFrom(off)
+        detection.enforcing_failure_percentage_local_origin.CopyFrom(all_of_them)
+        detection.failure_percentage_threshold.CopyFrom(all_of_them)
+        detection.failure_percentage_minimum_hosts.value = 2
+        detection.failure_percentage_request_volume.value = ATTEMPTS_JUDGED
     else:
-        found.consecutive_local_origin_failure.value = EJECTED_AFTER
-    return found
+        detection.consecutive_local_origin_failure.value = EJECTED_AFTER
+    return detection

@@ -78,8 +78,8 @@ def _matcher(tree: dict[str, list[int]], routes: Sequence[Sequence[bytes]]) -> l
     entries = [_map_entry(key, _listed(routes, tree[path])) for key, path in keys]
     by = encode(Matcher.MatcherTree(input=_header(":path")))
     prefixes = enclosed(Matcher.MatcherTree.PREFIX_MATCH_MAP_FIELD_NUMBER, entries)
-    found = enclosed(Matcher.MATCHER_TREE_FIELD_NUMBER, [by, *prefixes])
-    return [*found, field(_ON_NO_MATCH, _leaf(_listed(routes, tree[""])))] if tree[""] else found
+    chunks = enclosed(Matcher.MATCHER_TREE_FIELD_NUMBER, [by, *prefixes])
+    return [*chunks, field(_ON_NO_MATCH, _leaf(_listed(routes, tree[""])))] if tree[""] else chunks
 
 
 def _listed(routes: Sequence[Sequence[bytes]], numbers: list[int]) -> tuple[bytes, ...]:
@@ -135,7 +135,7 @@ def _leaf(listed: tuple[bytes, ...]) -> bytes:
     if len(listed) == 1:
         packed_type, body = _ROUTE, listed[0]
     else:
-        packed_type, body = _ROUTE_LIST, b"".join(field(rc.RouteList.ROUTES_FIELD_NUMBER, each) for each in listed)
+        packed_type, body = _ROUTE_LIST, b"".join(field(rc.RouteList.ROUTES_FIELD_NUMBER, route) for route in listed)
     config = packed_type + field(AnyMessage.VALUE_FIELD_NUMBER, body)
     action = _NAME + field(extension_pb2.TypedExtensionConfig.TYPED_CONFIG_FIELD_NUMBER, config)
     return field(Matcher.OnMatch.ACTION_FIELD_NUMBER, action)

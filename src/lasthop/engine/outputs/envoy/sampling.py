@@ -57,8 +57,8 @@ def _extension(name: str, config: Message) -> extension_pb2.TypedExtensionConfig
 def _either(share: int, parents_share: int) -> cel.Expr:
     """Builds `"traceparent" in request.headers ? request.headers["traceparent"].matches(...) : ...`."""
     headers, name = _select("request", "headers"), _text("traceparent")
-    given = _call("matches", _call("_[_]", headers, name), _text(sampled_pattern(parents_share)))
-    return _call("_?_:_", _call("@in", name, headers), given, _by_time(share))
+    decision = _call("matches", _call("_[_]", headers, name), _text(sampled_pattern(parents_share)))
+    return _call("_?_:_", _call("@in", name, headers), decision, _by_time(share))
 
 
 def sampled_pattern(share: int) -> str:

@@ -72,24 +72,24 @@ def request_answers(
     """Returns the routing of a request at each Gateway with its port, as JSON."""
     place = functools.cache(locate)
     answers: list[RequestAnswer] = yield from explain_request(g, gateways, routes, request)
-    found = []
+    documents = []
     for answer in answers:
         explanation = yield from _document(answer.explanation, place)
-        found.append({**msgspec.to_builtins(answer), "explanation": explanation})
-    return found
+        documents.append({**msgspec.to_builtins(answer), "explanation": explanation})
+    return documents
 
 
 def _document(fact: Fact, locate: Locate) -> Steps:
     because = []
-    for each in fact.because:
-        because.append((yield from _document(each, locate)))
+    for child in fact.because:
+        because.append((yield from _document(child, locate)))
     yield
     place = locate(fact.object) if fact.object else None
-    found = {
+    document = {
         **msgspec.structs.asdict(fact),
         "state": str(fact.state),
         "because": because,
         "object": fact.object._asdict() if fact.object else None,
         "place": f"{place[0]}:{place[1]}" if place else "",
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in document.items() if value}

@@ -25,6 +25,6 @@ def with_suggestion(finding: Finding, store: Store) -> Finding:
 
 
 def _close(missing: Key, store: Store) -> str:
-    known = [key.name for key in store.keys(missing.kind) if key.namespace == missing.namespace]
+    names = [key.name for key in store.keys(missing.kind) if key.namespace == missing.namespace]
     # An object of that name exists but cannot be read.
-    return "" if len(known) > MAX_NAMES or missing.name in known else closest(missing.name, known)
+    return "" if len(names) > MAX_NAMES or missing.name in names else closest(missing.name, names)
