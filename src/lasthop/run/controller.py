@@ -195,9 +195,9 @@ class Controller:
             self.log.info("recorded changes of verification", entries=record.entries[-1].number, head=record.head)
 
     def _log_entries(self, entries: Sequence[Entry]) -> None:
-        for each in entries[:LOGGED]:
-            log = self.log.warning if each.weaker else self.log.info
-            log(each.line, gateways=list(each.gateways), because=each.because, by=each.by)
+        for entry in entries[:LOGGED]:
+            log = self.log.warning if entry.weaker else self.log.info
+            log(entry.line, gateways=list(entry.gateways), because=entry.because, by=entry.by)
         if len(entries) > LOGGED:
             self.log.info(f"and {len(entries) - LOGGED} more changes of verification; see: lasthop audit --since 1h")
 
@@ -205,7 +205,7 @@ class Controller:
         awaiting = self.engine.policies.awaiting()
         if awaiting.items() != self._awaiting.keys():
             now = time.monotonic()
-            self._awaiting = {each: self._awaiting.get(each, now) for each in awaiting.items()}
+            self._awaiting = {item: self._awaiting.get(item, now) for item in awaiting.items()}
             self.source.prove(awaiting)
 
     def _overdue(self) -> set[Port]:
@@ -217,18 +217,18 @@ class Controller:
         """Returns whether an edit waits for a proof, which should arrive in a moment."""
         return len(self._overdue()) < len(self._awaiting)
 
-    def recall(self, known: Memory) -> None:
+    def recall(self, memory: Memory) -> None:
         """Restores an earlier process's memory, before anything is read."""
-        complete = known.complete and known.record.since is not None
-        self.engine.verifications.recall(known.ports, complete=complete)
-        self.record.merge(known.record)
+        complete = memory.complete and memory.record.since is not None
+        self.engine.verifications.recall(memory.ports, complete=complete)
+        self.record.merge(memory.record)
 
-    def record_lost(self, what: str) -> None:
+    def record_lost(self, loss: str) -> None:
         """Logs and records a loss of the stored record, as `ConfigMap a/b was deleted`. Before anything is compared, this
         process does not know what was lost."""
         then = "it will be rewritten from memory" if self._started else "what was lost is not known to this process"
-        self.log.warning(f"the record of verification changes: {what}; {then}")
-        self.record.note(what, time.time())
+        self.log.warning(f"the record of verification changes: {loss}; {then}")
+        self.record.note(loss, time.time())
 
     def remembered(self) -> Memory:
         """Returns the memory for later processes."""
@@ -254,17 +254,17 @@ class Controller:
 
     def _sync_gateways(self) -> None:
         """Adds our Gateways and drops others. A Gateway that cannot be computed stays as it was."""
-        wanted: dict[Key, GatewayPlan] = {}
+        gateways: dict[Key, GatewayPlan] = {}
         for key in self.engine.store.keys("Gateway"):
             plan = gateway.attempt(self.engine.graph, key)
             if isinstance(plan, Crash):
-                plan = known.gateway if (known := self.fleet.gateways.get(key)) else None
+                plan = proxies.gateway if (proxies := self.fleet.gateways.get(key)) else None
             if plan is not None:
-                wanted[key] = plan
+                gateways[key] = plan
                 self.fleet.want(plan, self.server.add(key))
         # Only once all its resources are known to be removed: if it came back in between, the engine would send differences to
         # a server that has forgotten the rest.
-        for key in () if self.engine.unsettled else self.fleet.gateways.keys() - wanted.keys():
+        for key in () if self.engine.unsettled else self.fleet.gateways.keys() - gateways.keys():
             self.server.remove(key)
             self.do(self.fleet.gone(key))
             self.observations.forget(key)
@@ -272,7 +272,7 @@ class Controller:
             self.exceeded.pop(key, None)
             self._complain_at.pop(key, None)
         for sink in self._sinks:
-            sink.want(wanted)
+            sink.want(gateways)
 
     def _found(self, changes: FindingChanges) -> None:
         """Reports findings about existing objects."""

@@ -153,8 +153,8 @@ class Reviews:
                     try:
                         next(steps)
                     except StopIteration as done:
-                        found: T = done.value
-                        return found
+                        result: T = done.value
+                        return result
             raise TimeoutError
 
         return await self._in_thread(run)
@@ -213,8 +213,8 @@ def _answer(uid: str, warnings: list[str] | None = None, refused: tuple[str, ...
     if shown:
         response["warnings"] = shown
     if refused:
-        text = _short("; ".join(refused), 4 * LONGEST)
-        response["status"] = {"code": 403, "reason": "Forbidden", "message": f"lasthop: {text}"}
+        reason = _short("; ".join(refused), 4 * LONGEST)
+        response["status"] = {"code": 403, "reason": "Forbidden", "message": f"lasthop: {reason}"}
     return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
 
 
@@ -231,9 +231,9 @@ class Full(Exception):
 class CallerTurns:
     """Limits concurrent work: each caller has a queue of its own, and callers take turns."""
 
-    def __init__(self, at_once: int, each: int, waiting: int) -> None:
-        """`at_once`: concurrent requests; `each`: of one caller; `waiting`: waiting requests of one caller."""
-        self._at_once, self._each, self._most = at_once, each, waiting
+    def __init__(self, at_once: int, per_caller: int, waiting: int) -> None:
+        """`at_once`: concurrent requests; `per_caller`: of one caller; `waiting`: waiting requests of one caller."""
+        self._at_once, self._per_caller, self._most = at_once, per_caller, waiting
         self._working: Counter[str] = Counter()
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
         """Non-empty queues by caller, the next in turn first."""
@@ -263,7 +263,7 @@ class CallerTurns:
 
     def _admit(self) -> None:
         while self._working.total() < self._at_once:
-            caller = next((each for each in self._queues if self._working[each] < self._each), None)
+            caller = next((caller for caller in self._queues if self._working[caller] < self._per_caller), None)
             if caller is None:
                 return
             place = self._queues[caller][0]

@@ -48,10 +48,10 @@ Stamp = tuple[int, int, int]
 def stamp(path: Path) -> Stamp | None:
     """Returns a value that changes with every write of the file; None if it does not exist."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def save(path: Path, memory: Memory, encode: Encoder) -> Stamp | None:
@@ -59,6 +59,6 @@ def save(path: Path, memory: Memory, encode: Encoder) -> Stamp | None:
     written = path.with_suffix(".new")
     written.touch(mode=0o600)
     written.write_bytes(encode(memory))
-    found = stamp(written)  # before the rename: from then on others may write it
+    new_stamp = stamp(written)  # before the rename: from then on others may write it
     os.replace(written, path)
-    return found
+    return new_stamp
