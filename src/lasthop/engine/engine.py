@@ -82,7 +82,7 @@ JUDGED: tuple[Stage, ...] = tuple(
 JUDGED_OUTPUTS = (CLUSTERS.name, VERDICTS.name, REFUSALS.name, *(output.name for output in FINDINGS))
 """The outputs that `Engine.judge` computes."""
 URGENT = (CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, CLIENT_SECRETS)
-"""The resources that names refer to."""
+"""The types that other resources refer to by name: they are sent first."""
 URGENT_NAMES = tuple(output.name for output in URGENT)
 
 
@@ -201,8 +201,8 @@ class Engine:
         return joined(self.each_hop())
 
     def each_hop(self) -> Iterator[ReportedHop]:
-        """Yields the hops one by one, so that callers can interleave other work. Hops that disappear meanwhile are left
-        out."""
+        """Yields the hops one by one, so that callers can interleave other work. Omits hops that are removed
+        meanwhile."""
         for key in list(self.stages.members(CLUSTERS)):
             if self.stages.is_member(CLUSTERS, key):
                 yield hop_report(self.graph, Hop(*key))
@@ -247,10 +247,8 @@ class Engine:
     def serves(self, gateway: Key, route: Key) -> bool:
         """Returns whether a route is attached to a Gateway."""
         exists = route.kind in ROUTE_KINDS and self.store.get(route) is not None
-        parent_refs = parents.attempt(self.graph, route) if exists else ()
-        return not isinstance(parent_refs, Crash) and any(
-            parent.gateway == gateway and parent.listeners for parent in parent_refs
-        )
+        attached = parents.attempt(self.graph, route) if exists else ()
+        return not isinstance(attached, Crash) and any(parent.gateway == gateway and parent.listeners for parent in attached)
 
     def certificates(self) -> list[CertificateReport]:
         return distinct_certificates(self.each_holder())

@@ -69,7 +69,7 @@ class Consequences(msgspec.Struct, frozen=True):
     """Reasons why hops could not be compared, a sentence each; their verification may be weaker."""
 
 
-IN_ORDER: Final = Consequences((), ())
+NO_CONSEQUENCES: Final = Consequences((), ())
 
 
 Rules = defaultdict[Key, frozenset[Refusal]]
@@ -146,7 +146,7 @@ class Rehearsal:
         return next(filter(None, held), None)
 
     def _unread(self, namespace: str) -> str:
-        """Returns why the live engine does not know the policies of a namespace; empty if it does."""
+        """Returns why the live engine cannot read the policies of a namespace; empty if it can."""
         live = self._live
         gaps = (POLICIES_UNKNOWN.peek(live, name) for name in ("", namespace)) if live else ()
         return next((gap.why for gap in gaps if gap and not gap.provable), "")

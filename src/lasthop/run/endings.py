@@ -36,7 +36,7 @@ class Ending(enum.Enum):
     LEFT = enum.auto()
     """The proxies are left to the next Lasthop."""
     AGAIN = enum.auto()
-    """The same, and this process becomes the next Lasthop."""
+    """Like LEFT, and this process becomes the next Lasthop."""
 
 
 class Endings:
@@ -123,8 +123,8 @@ def start_anew() -> None:
 
 
 async def tell_systemd(runtime: HostRuntime) -> None:
-    """Notifies systemd of readiness, or after a while of the reason why not: systemd would otherwise stop the process, and
-    edits of the folder would have no effect."""
+    """Notifies systemd of readiness, or of the reason against it after `START_SECONDS`. Otherwise systemd would stop the
+    process, and edits of the folder would have no effect."""
     since, announced = time.monotonic(), ""
     while True:
         problems = runtime.unready() if runtime.controller.settled else ["the folder is being read"]

@@ -47,7 +47,7 @@ class ReportChanged(msgspec.Struct, frozen=True):
 
 
 class Programmed(msgspec.Struct, frozen=True):
-    """All proxies of a Gateway have acknowledged everything, this long after the change."""
+    """All proxies of a Gateway have acknowledged everything, `seconds` after the change."""
 
     seconds: float
 
@@ -65,12 +65,12 @@ class GatewayProxies:
         self.missing = ""
         """Why there is no proxy, until one connects."""
         self.changed_at: float | None = None
-        """Since when the proxies have not acknowledged everything."""
+        """Time of the first change that the proxies have not acknowledged; None if they have acknowledged everything."""
         self.quarantine = Quarantine()
         self.withheld: dict[Part, str] = {}
         """The parts withheld from the proxies, with reasons; the reason of a mere candidate is empty."""
         self.built_without: frozenset[Part] = frozenset()
-        """The part of that from this replica's own quarantine."""
+        """The withheld parts from this replica's own quarantine."""
 
     @property
     def problem(self) -> str:
@@ -101,7 +101,7 @@ class Fleet:
             self.gateways[gateway.key] = GatewayProxies(gateway, cache)
 
     def gone(self, key: Key) -> list[Effect]:
-        """Drops a Gateway. Its rejected parts are tried again if it comes back."""
+        """Removes a Gateway. If it comes back, its rejected parts are tried again."""
         proxies = self.gateways.pop(key)
         self.acks.gone(key)
         return [SetProxyState(key, ProxyState()), *(SetQuarantine(part, None) for part in proxies.withheld)]
@@ -156,7 +156,7 @@ class Fleet:
         proxies.missing = why
         return self._state(proxies)
 
-    # --- what the engine has built -----------------------------------------------------------------------------------
+    # --- builds of the engine -----------------------------------------------------------------------------------
 
     def updated(self, key: Key, now: float) -> list[Effect]:
         """Records that the Gateway's cache has changed."""
@@ -195,7 +195,7 @@ class Fleet:
         changed = [proxies for key in keys if (proxies := self.gateways.get(key))]
         return [effect for proxies in changed for effect in (*self._withhold(proxies), *self._state(proxies))]
 
-    # --- what follows ------------------------------------------------------------------------------------------------
+    # --- effects ------------------------------------------------------------------------------------------------
 
     def _withhold(self, proxies: GatewayProxies) -> list[Effect]:
         """Returns the parts to leave out. Other replicas build without the parts that their proxies reject, so this one must

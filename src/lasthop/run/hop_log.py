@@ -49,7 +49,7 @@ class HopLog:
         return bool(self._changed)
 
     def tell(self, g: Graph, exists: Callable[[Hop], bool], *, first: bool) -> None:
-        """Logs the changes of the recorded hops. `first`: logs nothing for each, because there is no earlier state."""
+        """Logs the changes of the recorded hops. `first`: logs nothing, because there is no earlier state to compare with."""
         lines: dict[str, dict[str, str]] = {}
         gateways: dict[str, dict[str, None]] = {}
         for hop in self._changed:

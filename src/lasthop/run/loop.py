@@ -16,8 +16,8 @@ SLICE: Final = 40
 """Members of each output that are computed before the next event is processed: some 20 ms, so that an edit of one policy does
 not wait for a CA that thousands share."""
 URGENT_SLICE: Final = 100
-"""The same limit for the clusters that names refer to: a CA that a hundred policies share is sent in one turn, unless it takes
-longer than a turn may (`controller.TURN`)."""
+"""The same limit for clusters, endpoints and secrets: a CA that a hundred policies share is sent in one turn, unless that
+exceeds the time limit of a turn (`controller.TURN`)."""
 REST_SLICE: Final = 10
 """The same limit for everything else while clusters wait for their turn: a shared CA is in force before the last of its
 statuses is written. Owners take turns in these few as well, so a neighbour's edit does not wait for them."""

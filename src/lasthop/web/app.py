@@ -1,5 +1,5 @@
-"""Serves the admin API and page on loopback and on a unix socket. It changes no objects, and shows no Secret, and of a
-ConfigMap only certificates."""
+"""Serves the admin API and page on loopback and on a unix socket. It changes no objects. It shows no Secrets, and
+only the certificates of ConfigMaps."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ POLICY: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""The page contains names and messages of users; none of them may run as code, or style the page."""
+"""The page contains names and messages of users, which must neither run as code nor style the page."""
 METRICS: Final = web.AppKey("metrics", Shared[bytes])
 METRICS_AGE: Final = 1.0
 """Seconds for which a response of /metrics is cached, so that it is computed once for all readers."""
@@ -80,7 +80,7 @@ async def _local_only(
     """Rejects requests from elsewhere. Only this machine (in a Pod: the Pod, where a port-forward ends) may read objects, and
     a page of another site must not read this one through a name that resolves to loopback (DNS rebinding). A remote Prometheus
     requests /metrics by the Pod's address, or by a name that no other site can have. Responses to a kubelet contain
-    nothing."""
+    no details."""
     if request.path in PUBLIC or _is_local(request):
         return await handler(request)
     if request.path != "/metrics":

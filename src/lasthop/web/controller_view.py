@@ -39,7 +39,7 @@ from lasthop.web.traffic import TrafficReport
 
 class Readiness(msgspec.Struct, frozen=True):
     unready: tuple[str, ...] = ()
-    """Why the process is not ready, a line each; empty: it is ready."""
+    """Reasons why the process is not ready, a line each; empty if it is ready."""
     unapplied: tuple[str, ...] = ()
     """Input that is not in force, a line each. The process may be ready all the same, with the previous input."""
     settled: bool = True
@@ -165,7 +165,7 @@ class ControllerView(EngineView):
         return [document for cached in self._shared.values() for document in await cached.get()]
 
     async def _documents(self, kind: str) -> list[Json]:
-        """Adds `ready` to each: the same value wherever the object is shown."""
+        """Returns the objects of a kind with `ready`, so that every view of an object shows the same value."""
         owners, older = class_owners(self.engine.store), older_texts(self.controller.not_applied)
 
         def judged(key: Key) -> Json | None:

@@ -84,7 +84,7 @@ def observed_failures(lines: Iterable[Line]) -> Iterator[Failed]:
 
 
 def latest(recent: Iterable[Failed], observed: Iterable[Failed]) -> list[Failed]:
-    """Merges both, each endpoint's failures once: a request has more details than a count."""
+    """Merges both sources. An endpoint with failed requests appears once, because a request has more details than a count."""
     failures = list(recent)
     reported = {(failure.line, failure.endpoint) for failure in failures}
     failures += (failure for failure in observed if (failure.line, failure.endpoint) not in reported)

@@ -123,10 +123,10 @@ class PageModel:
 
     async def picture(self, filter: Filter, *, at_once: bool = False) -> Picture:
         """Returns the picture for a filter. `at_once`: from the last computed data."""
-        made = await (self._material.at_once() if at_once else self._material.get())
-        lines = made.lines
+        material = await (self._material.at_once() if at_once else self._material.get())
+        lines = material.lines
         choice = await asyncio.to_thread(choose, lines, filter)
-        groups = await asyncio.to_thread(draw, choice, made.objects, whole=filter.empty)
+        groups = await asyncio.to_thread(draw, choice, material.objects, whole=filter.empty)
         readiness = self.view.readiness()
         keys = {key.path: key for key in self.engine.store.keys("Gateway")}
         gateways = await in_slices((group.gateway, self._summary(keys.get(group.gateway))) for group in groups)
@@ -141,9 +141,9 @@ class PageModel:
             dict(routes),
             not readiness.unready,
             readiness.problems,
-            made.mistakes,
+            material.mistakes,
             tuple(failed),
-            made.certificates,
+            material.certificates,
             await asyncio.to_thread(_names, lines, {failure.line for failure in failed}),
             sum(line.rate for line in lines),
         )
@@ -208,8 +208,8 @@ def _worth_explaining(keys: Sequence[Key]) -> list[Key]:
     return first + [key for key in keys if key.kind in ROUTE_KINDS]
 
 
-def _line(made: Material, id: str) -> Line | None:
-    return next((line for line in made.lines if line.id == id), None)
+def _line(material: Material, id: str) -> Line | None:
+    return next((line for line in material.lines if line.id == id), None)
 
 
 def _certificates(held: Sequence[CertificateReport], lines: Sequence[Line]) -> tuple[CertificateReport, ...]:

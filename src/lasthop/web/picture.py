@@ -112,7 +112,7 @@ def line(report: HopReport, seen: HopSeen | None = None, recent: tuple[float, fl
     requests, errors = recent
     share = errors / requests if requests else 0.0
     words = _words(report, state)
-    # A handshake succeeds before the request fails: two facts; the state shows the first.
+    # The handshake succeeds before a request fails. The state shows the handshake, the text shows both.
     words = f"{words}; {share:.0%} of requests fail" if share >= FAILING_SHARE and state is not LineState.FAILING else words
     return Line(id, report, state, words, seen.endpoints, seen.traffic, requests, share)
 

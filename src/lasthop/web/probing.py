@@ -2,7 +2,7 @@
 
 A probe connects to backends, and any user of this machine can open the page. So readers cannot do more than the gateway itself
 does: only lines of the picture can be probed, never a given address; a result is cached for some seconds, so that repeated
-requests cause no more connections; and few probes run at once. The token and the origin keep pages of other sites out.
+requests cause no more connections; and few probes run at once. The token and the origin exclude pages of other sites.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from lasthop.base.api.meta import Key, Object
 from lasthop.base.text.printable import clean
 from lasthop.edge.kubernetes.objects import read_object
 from lasthop.engine.store.graph import Graph
-from lasthop.engine.what_if import IN_ORDER, OPERATORS, Consequences, Rehearsal, hop_words
+from lasthop.engine.what_if import NO_CONSEQUENCES, OPERATORS, Consequences, Rehearsal, hop_words
 
 T = TypeVar("T")
 WITHIN: Final = 2.0
@@ -122,7 +122,7 @@ class Reviews:
                 return _answer(request.uid)
             obj = await self._in_thread(partial(_candidate, request, key)) if request.operation != "DELETE" else None
             verdict = await self._run(self._rehearsal.edit(key, obj), end)
-        if verdict != IN_ORDER:
+        if verdict != NO_CONSEQUENCES:
             await asyncio.sleep(LAG)
             if self._rehearsal.behind:
                 async with self._judging.turn(caller):

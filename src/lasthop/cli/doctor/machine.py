@@ -181,7 +181,7 @@ def _port(address: str, port: int, transport: str, own: dict[int, int]) -> Check
     if problem.in_use and (users := {own[pid] for pid in ports.holders(port, transport) if pid in own}):
         others = [paths.user_name(uid) for uid in users if uid != os.geteuid()]
         return ok(what, f"served by the gateway of {others[0]}" if others else "served by this gateway")
-    return broken(what, problem.found, problem.remedy)
+    return broken(what, problem.reason, problem.remedy)
 
 
 def _serving(folder: Path) -> Iterator[tuple[int, int]]:

@@ -94,14 +94,14 @@ def served_ports(g: Graph, gateways: Iterable[Key]) -> set[tuple[str, int, str]]
 def each_route(g: Graph, routes: Iterable[Key]) -> Iterator[RouteReport]:
     """Yields the routes of Gateways of this controller."""
     for key in routes:
-        parent_refs = parents.attempt(g, key)
-        if isinstance(parent_refs, Crash) or not parent_refs:
+        attached = parents.attempt(g, key)
+        if isinstance(attached, Crash) or not attached:
             continue
         yield RouteReport(
             key,
-            tuple(_listener_id(parent.owner, name) for parent in parent_refs for name in parent.listeners),
-            tuple(dict.fromkeys(parent.gateway.path for parent in parent_refs)),
-            tuple(dict.fromkeys(host for parent in parent_refs for _, host in parent.hosts if host)),
+            tuple(_listener_id(parent.owner, name) for parent in attached for name in parent.listeners),
+            tuple(dict.fromkeys(parent.gateway.path for parent in attached)),
+            tuple(dict.fromkeys(host for parent in attached for _, host in parent.hosts if host)),
         )
 
 

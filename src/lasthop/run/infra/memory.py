@@ -1,4 +1,4 @@
-"""Keeps the verification memory in a file, so that a policy that is deleted while Lasthop is stopped is noticed."""
+"""Keeps the verification memory in a file, so that Lasthop notices a policy that was deleted while it was stopped."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from lasthop.engine.memory.codec import Damaged, Encoder, Memory, decode
 
 FILE: Final = "verification.json"
 SHARE: Final = 1000
-"""Minimum pause between writes as a multiple of the CPU time of a write. The file is written completely, so with thousands of
-ports less often, or edits would cost more with more ports ..."""
+"""Minimum pause between writes as a multiple of the CPU time of a write. Each write covers the whole file. Without the pause,
+the cost of an edit would grow with the number of ports."""
 LONGEST_PAUSE: Final = 30.0
-"""... but at least after these seconds."""
+"""Maximum pause in seconds."""
 
 
 def pause(interval: float, took: float) -> float:

@@ -74,7 +74,7 @@ class Processes:
 
     def want(self, gateways: Mapping[Key, set[tuple[str, int, str]]], graces: Mapping[Key, float] | None = None) -> None:
         """Receives the Gateways to run, each with the addresses and ports (TCP or UDP) that it binds. `graces` are the seconds
-        that the proxies of some have to finish their requests."""
+        for proxies to finish their requests, by Gateway."""
         for key in gateways.keys() - self._proxies.keys():
             self._proxies[key] = Proxy(
                 key.path,

@@ -116,7 +116,7 @@ def stream_log(gateway: str, route: str, mode: AccessLog) -> accesslog_pb2.Acces
 
 
 ENDED_AT_ONCE: Final = "response.size == 0 && upstream.tls_version != '' && request.duration < duration('1s')"
-"""Matches connections whose backend finished the handshake and sent no data."""
+"""Matches connections that ended within a second, whose backend finished the handshake and sent no data."""
 
 
 def _quiet(mode: AccessLog) -> dict[str, str]:

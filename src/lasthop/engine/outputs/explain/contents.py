@@ -116,7 +116,7 @@ def explain_content(g: Graph, key: Key) -> Fact:
     facts += list(_pair(g, key))
     facts += [plain(use, object=user) for user, use in sorted(uses.items())]
     if not uses:
-        facts += _matters(g, key)
+        facts += _dependents(g, key)
     return Fact(str(key), worst(facts), tuple(facts), key)
 
 
@@ -131,7 +131,7 @@ def _pair(g: Graph, key: Key) -> Iterator[Fact]:
             yield bad("", why=pair)
 
 
-def _matters(g: Graph, key: Key) -> list[Fact]:
+def _dependents(g: Graph, key: Key) -> list[Fact]:
     """Returns the objects whose status depends on this one."""
     queries = {query: kind for kind, query in STATUS_OF.items()}
     users = sorted(args[0] for query, *args in above(g, (OBJECTS, key)) if query in queries)

@@ -149,7 +149,7 @@ def _at_level(match: Match, level: ServedLevel) -> Match | None:
 
 
 class VirtualHost(NamedTuple):
-    """The virtual host of a request. It does not exist if neither `exists` nor `elsewhere` is set."""
+    """The virtual host of a request. Without `exists` and `elsewhere`, the hostname is unknown."""
 
     name: str = ""
     exists: bool = False

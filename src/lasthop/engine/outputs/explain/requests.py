@@ -16,7 +16,7 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.envoy.encoded_routes import ServedLevel
 from lasthop.engine.outputs.envoy.routes import MISDIRECTED_STATUS
 from lasthop.engine.outputs.explain import request_routes as choice
-from lasthop.engine.outputs.explain.fact import Fact, FactState, bad, good, honest, plain, worst
+from lasthop.engine.outputs.explain.fact import Fact, FactState, bad, corrected, good, plain, worst
 from lasthop.engine.outputs.explain.gateways import auth_facts
 from lasthop.engine.outputs.explain.request_answer import (
     UNAVAILABLE,
@@ -76,7 +76,7 @@ def _answer(
     facts = tuple(facts)
     fine = action in (RequestAction.FORWARD, RequestAction.CONNECT, RequestAction.REDIRECT) or more.get("status") == 200
     state = worst(facts) if fine else FactState.BAD
-    root = honest(Fact(f"{request.method} {request.url} at {owner}: {summary}", state, facts, owner))
+    root = corrected(Fact(f"{request.method} {request.url} at {owner}: {summary}", state, facts, owner))
     return msgspec.structs.replace(RequestAnswer(owner.path, action, root), **more)
 
 

@@ -19,7 +19,7 @@ def with_suggestion(finding: Finding, store: Store) -> Finding:
     """Returns the finding with a suggestion, if an object of that kind and namespace has nearly the missing name."""
     missing = next((key for key in finding.missing if key.name and store.get(key) is None), None)
     if missing is None or any(key[:2] == missing[:2] and key != missing for key in finding.about):
-        return finding  # or it has a suggestion already
+        return finding  # nothing is missing, or the finding has a suggestion already
     close = _close(missing, store)
     return msgspec.structs.replace(finding, remedy=f"Did you mean {close}? {finding.remedy}".strip()) if close else finding
 

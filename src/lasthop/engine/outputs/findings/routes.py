@@ -31,16 +31,15 @@ REPORT: Final = "Edit the route, and please report this: Lasthop should have rej
 
 @query
 def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
-    obj, parent_refs = read_route(g, key), parents(g, key)
+    obj, attached = read_route(g, key), parents(g, key)
     if obj is None:
         return ()
     findings = list(ignored_scope(key, "useDefaultGateways", obj.spec.use_default_gateways))
-    findings += unattached(g, key, served=bool(parent_refs))
+    findings += unattached(g, key, served=bool(attached))
     findings += [
-        replace(problem, severity=Severity.WARNING).on(key)
-        for problem in (unsupported_sessions(g, key) if parent_refs else ())
+        replace(problem, severity=Severity.WARNING).on(key) for problem in (unsupported_sessions(g, key) if attached else ())
     ]
-    for parent in parent_refs:
+    for parent in attached:
         if parent.problem:
             findings.append(parent.problem.at("spec.parentRefs").on(key))
         judged = verdict_at(g, key, parent)

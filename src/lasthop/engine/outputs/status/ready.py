@@ -63,6 +63,6 @@ def _hops(g: Graph, key: Key) -> set[Hop]:
     if key.kind == TELEMETRY.kind:
         to = (collector_hop(g, key, gateway) for gateway in TELEMETRY.ancestors(g, key).gateways)
         return {hop for hop in to if hop and key in HOPS.of(g, *hop)}
-    parent_refs = parents.attempt(g, key) if key.kind in ROUTE_KINDS else ()
-    accepted = () if isinstance(parent_refs, Crash) else (parent for parent in parent_refs if parent.problem is None)
+    attached = parents.attempt(g, key) if key.kind in ROUTE_KINDS else ()
+    accepted = () if isinstance(attached, Crash) else (parent for parent in attached if parent.problem is None)
     return {route_hop.hop for parent in accepted for route_hop in route_hops(g, key, parent) if route_hop.used}
