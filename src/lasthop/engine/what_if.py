@@ -44,11 +44,11 @@ from lasthop.engine.store.node import Crash
 from lasthop.engine.store.stages import Changes, Gone, Stages
 from lasthop.engine.store.store import Store
 
-MEMBERS: Final = 40
+MEMBERS_PER_STEP: Final = 40
 """Members of each output per step, as in `run/loop.py`."""
-TURN: Final = 0.01
+STEP_SECONDS: Final = 0.01
 """Seconds per step."""
-GATEWAYS: Final = 20
+GATEWAYS_PER_STEP: Final = 20
 """Gateways per step."""
 OPERATORS: Final = frozenset(("GatewayClass", "GatewayProfile"))
 """Kinds whose edits are never refused: operators would lock themselves out."""
@@ -109,7 +109,7 @@ class Rehearsal:
     def catch_up(self) -> Steps:
         """Brings the copy up to date with the cluster."""
         while self._waiting:
-            for _ in range(min(MEMBERS, len(self._waiting))):
+            for _ in range(min(MEMBERS_PER_STEP, len(self._waiting))):
                 self._store.put(*self._waiting.popitem())
             self._take(self._stages.settle(0))  # indexes process all changes at once, so apply only a few
             yield
@@ -153,7 +153,7 @@ class Rehearsal:
 
     def _settle(self) -> Steps:
         while self._stages.unsettled:
-            self._take(self._stages.settle(MEMBERS, None, used_up(TURN)))
+            self._take(self._stages.settle(MEMBERS_PER_STEP, None, used_up(STEP_SECONDS)))
             yield
             if not self._stages.unsettled:
                 yield from self._serve()
@@ -162,7 +162,7 @@ class Rehearsal:
         """Assumes healthy proxies for every Gateway, so that the remaining findings are configuration errors."""
         for number, key in enumerate(self._store.keys("Gateway")):
             serve(self._graph, key)
-            if number % GATEWAYS == 0:
+            if number % GATEWAYS_PER_STEP == 0:
                 yield
 
     def _take(self, outputs: Changes) -> None:

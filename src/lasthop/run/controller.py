@@ -51,12 +51,12 @@ PROGRAMMED_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 1
 TURN: Final = 0.03
 """Seconds after which one member of each output suffices, for expensive members."""
 
-PROVING: Final = 1.0
+PROOF_TIMEOUT: Final = 1.0
 """Seconds for which edits that lead to a port wait for the proof that no policy names it, which takes a few milliseconds.
 Until then the previous configuration stays in force; after that the port is closed, and its routes report it."""
-LONGEST_DETAIL: Final = 4_000
+MAX_DETAIL_LENGTH: Final = 4_000
 """Characters of a NACK that are logged."""
-LOGGED: Final = 10
+MAX_LOGGED: Final = 10
 """Verification changes per edit that are logged."""
 COMPLAINT_INTERVAL: Final = 10.0
 """Seconds between two log lines about a Gateway whose proxies exceed its budget."""
@@ -195,11 +195,11 @@ class Controller:
             self.log.info("recorded changes of verification", entries=record.entries[-1].number, head=record.head)
 
     def _log_entries(self, entries: Sequence[Entry]) -> None:
-        for entry in entries[:LOGGED]:
+        for entry in entries[:MAX_LOGGED]:
             log = self.log.warning if entry.weaker else self.log.info
             log(entry.line, gateways=list(entry.gateways), because=entry.because, by=entry.by)
-        if len(entries) > LOGGED:
-            self.log.info(f"and {len(entries) - LOGGED} more changes of verification; see: lasthop audit --since 1h")
+        if len(entries) > MAX_LOGGED:
+            self.log.info(f"and {len(entries) - MAX_LOGGED} more changes of verification; see: lasthop audit --since 1h")
 
     def _request_proofs(self) -> None:
         awaiting = self.engine.policies.awaiting()
@@ -210,7 +210,7 @@ class Controller:
 
     def _overdue(self) -> set[Port]:
         now = time.monotonic()
-        return {port for (port, _), since in self._awaiting.items() if now - since >= PROVING}
+        return {port for (port, _), since in self._awaiting.items() if now - since >= PROOF_TIMEOUT}
 
     @property
     def proving(self) -> bool:
@@ -304,7 +304,7 @@ class Controller:
 
     def nacked(self, gateway: Key, event: Nacked) -> None:
         type = type_name(event.type_url)
-        detail = event.detail[:LONGEST_DETAIL]
+        detail = event.detail[:MAX_DETAIL_LENGTH]
         self.log.error("the proxy refused configuration", gateway=gateway.path, type=type, detail=detail)
         self.do(self.fleet.nacked(gateway, event))
 

@@ -53,9 +53,9 @@ REMEMBER_INTERVAL: Final = 1.0
 ANNOUNCE_INTERVAL: Final = 0.25
 UNREADY_AFTER: Final = 5.0
 """Seconds after which the log explains why the gateway is not ready: an empty folder has no finding, and so no other line."""
-REASONS: Final = 3
+MAX_REASONS: Final = 3
 """Logged reasons for not being ready."""
-URLS: Final = 10
+MAX_URLS: Final = 10
 """Logged URLs."""
 
 
@@ -168,7 +168,7 @@ class HostRuntime(Sink):
                 announced = True
             elif reasons and not announced and not waited and time.monotonic() - begun >= UNREADY_AFTER:
                 waited = True
-                self._log.warning(f"not ready yet: {'; '.join(reasons[:REASONS])}")
+                self._log.warning(f"not ready yet: {'; '.join(reasons[:MAX_REASONS])}")
             await asyncio.sleep(ANNOUNCE_INTERVAL)
 
     def _log_serving(self, *, first: bool) -> None:
@@ -178,7 +178,7 @@ class HostRuntime(Sink):
         if first:
             urls = [url for key in sorted(self.controller.fleet.gateways) for url in served_urls(graph, key)]
             backends = self._hops.summary() or "none"
-            self._log.info(f"ready: {', '.join(urls[:URLS])}{', ...' if len(urls) > URLS else ''}", backends=backends)
+            self._log.info(f"ready: {', '.join(urls[:MAX_URLS])}{', ...' if len(urls) > MAX_URLS else ''}", backends=backends)
 
     def _stored(self, path: Path) -> Memory | None:
         """Returns the saved state, and reports if it is not the last one."""

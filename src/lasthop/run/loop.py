@@ -23,7 +23,7 @@ REST_SLICE: Final = 10
 statuses is written. Owners take turns in these few as well, so a neighbour's edit does not wait for them."""
 SENT_POLL_SECONDS: Final = 0.002
 MAX_SENT_POLLS: Final = 500
-PROOF: Final = 0.02
+PROOF_POLL_SECONDS: Final = 0.02
 """Seconds between two checks while an edit waits for a proof, whose arrival ends the wait."""
 MAX_TALKING_POLLS: Final = 20
 """Maximum polls while proxies only answer."""
@@ -55,7 +55,7 @@ async def _settle_when_dirty(controller: Controller) -> None:
         if controller.proving:
             controller.dirty.set()
             controller.arrived.clear()
-            await wait_for(controller.arrived, PROOF)
+            await wait_for(controller.arrived, PROOF_POLL_SECONDS)
 
 
 async def _until_sent(controller: Controller) -> None:

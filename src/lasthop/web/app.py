@@ -39,7 +39,7 @@ from lasthop.web.traffic import TrafficReport
 VIEW: Final = web.AppKey("view", ControllerView)
 PAGE: Final = web.AppKey("page", PageModel)
 ADMIN: Final = web.AppKey("admin", str)
-LARGEST_FORM: Final = 4096
+MAX_FORM_SIZE: Final = 4096
 """Bytes."""
 POLICY: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -350,7 +350,7 @@ def _json(value: object) -> web.Response:
 
 def application(view: ControllerView, admin: str = "") -> web.Application:
     """Returns the page, the API and the metrics. `admin` is their HOST:PORT."""
-    app = web.Application(middlewares=[_local_only], client_max_size=LARGEST_FORM)
+    app = web.Application(middlewares=[_local_only], client_max_size=MAX_FORM_SIZE)
     app[VIEW], app[PAGE], app[ADMIN] = view, PageModel(view), admin
     app[ANSWERS] = Answers()
     app[METRICS] = Shared(lambda: metrics(view), seconds=METRICS_AGE)

@@ -24,9 +24,9 @@ ROUTE: Final = 52
 ROW: Final = 76
 TALL: Final = 100
 """Height of a failing row whose reason takes more than a line."""
-SHORT: Final = 56
+LINE_LENGTH: Final = 56
 """Characters that fit on a line."""
-HIGH: Final = 240
+MAX_LISTENER_DEPTH: Final = 240
 """Maximum depth of an only listener, which stays beside the first rows."""
 GAP: Final = 10
 ROUTES_OF_LINE: Final = 4
@@ -196,7 +196,7 @@ def _path_of_line(line: Line, listeners: Mapping[str, ListenerReport], objects: 
 
 
 def _tall(row: Row) -> bool:
-    return isinstance(row, Line) and row.state in (LineState.FAILING, LineState.PARTLY) and len(row.words) > SHORT
+    return isinstance(row, Line) and row.state in (LineState.FAILING, LineState.PARTLY) and len(row.words) > LINE_LENGTH
 
 
 def _routes_of(row: Row, objects: KnownObjects) -> Iterable[tuple[str, RouteReport | More, tuple[str, ...]]]:
@@ -245,7 +245,7 @@ def _listeners(
     attached = sorted(attached, key=lambda entry: (isinstance(entry[0], More), _mean(entry[1], len(routes))))
     targets = [_mean([routes[at].middle for at in ends], height) for _, ends in attached]
     if len(targets) == 1:
-        targets = [min(HIGH, targets[0])]
+        targets = [min(MAX_LISTENER_DEPTH, targets[0])]
     hops = [tuple(dict.fromkeys(id for at in ends for id in routes[at].hops)) for _, ends in attached]
     placed = _stack([item for item, _ in attached], [LISTENER] * len(attached), targets, hops, height)
     links = tuple(

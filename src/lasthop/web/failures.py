@@ -17,9 +17,9 @@ from lasthop.engine.plan.upstream import Hop
 from lasthop.web.picture import Line, line_id
 
 KEPT: Final = 50
-PATH: Final = 80
+MAX_PATH_LENGTH: Final = 80
 """Displayed characters of a path."""
-EXPLAINED: Final = 3
+MAX_EXPLAINED: Final = 3
 """Failures in the explanation of a request."""
 
 
@@ -123,7 +123,7 @@ def _distinct(failed: Iterable[AccessLogEntry]) -> list[AccessLogEntry]:
     kinds: dict[tuple[object, ...], AccessLogEntry] = {}
     for entry in failed:
         kinds.setdefault((entry.status, entry.why, entry.upstream_cluster), entry)
-    return list(kinds.values())[:EXPLAINED]
+    return list(kinds.values())[:MAX_EXPLAINED]
 
 
 def _traffic(observations: Observations, route: Key) -> Iterator[Json]:
@@ -140,6 +140,6 @@ def _traffic(observations: Observations, route: Key) -> Iterator[Json]:
 def _failure(entry: AccessLogEntry) -> Json:
     hop = Hop.parse(entry.upstream_cluster or "")
     to = f" to {hop.backend}:{hop.port}" if hop else ""
-    request = f"{entry.method or 'connection'} {(entry.path or entry.authority or '')[:PATH]}"
+    request = f"{entry.method or 'connection'} {(entry.path or entry.authority or '')[:MAX_PATH_LENGTH]}"
     why = f": {entry.why}" if entry.why else ", the backend's own response"
     return {"text": printable(f"failed at {entry.time}: {entry.status or 'closed'} {request}{to}{why}"), "state": "bad"}

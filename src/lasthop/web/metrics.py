@@ -33,9 +33,9 @@ disable_created_metrics()  # a counter's creation time would be a second series 
 PROCESS: Final = ProcessCollector(registry=CollectorRegistry())
 """CPU, memory and files of this process."""
 ROLES: Final = {Role.SERVER: "listener", Role.CLIENT: "client", Role.ANCHOR: "ca", Role.PINNED: "pin"}
-PER_HOLDER: Final = 10
+MAX_PER_HOLDER: Final = 10
 """Certificates of one object that have a series, the first to expire first: a bundle may have hundreds."""
-SUBJECT: Final = 120
+MAX_SUBJECT_LENGTH: Final = 120
 """Characters of a subject, because the certificate's author has written it."""
 
 
@@ -120,12 +120,12 @@ def revocations_metric(certificates: list[CertificateReport]) -> Metric:
 
 
 def _expiries(labelled: Iterable[tuple[tuple[str, ...], CertificateReport]]) -> Samples:
-    """Returns the first `PER_HOLDER` of each object, by the given labels and the subject."""
+    """Returns the first `MAX_PER_HOLDER` of each object, by the given labels and the subject."""
     series: dict[tuple[str, ...], float] = {}
     held: Counter[Key] = Counter()
     for holder, report in labelled:
-        labels = (*holder, report.subject[:SUBJECT])
-        if labels not in series and held[report.holder] < PER_HOLDER:
+        labels = (*holder, report.subject[:MAX_SUBJECT_LENGTH])
+        if labels not in series and held[report.holder] < MAX_PER_HOLDER:
             held[report.holder] += 1
             series[labels] = report.not_after
     return series.items()

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from lasthop.edge.probe.result import ProbeResult
 
-LONGEST: Final = 200
+MAX_SEARCH_LENGTH: Final = 200
 """Characters of a search text."""
-FINDINGS: Final = 20
-CERTIFICATES: Final = 10
-YAML_LINES: Final = 400
+MAX_FINDINGS: Final = 20
+MAX_CERTIFICATES: Final = 10
+MAX_YAML_LINES: Final = 400
 
 
 @functools.cache
@@ -61,9 +61,9 @@ def filter_of(query: Mapping[str, str]) -> Filter:
     """Returns the reader's filter without invalid values."""
     page = query.get("page", "")
     return Filter(
-        query.get("q", "")[:LONGEST].strip(),
-        query.get("namespace", "")[:LONGEST],
-        query.get("gateway", "")[: 2 * LONGEST],
+        query.get("q", "")[:MAX_SEARCH_LENGTH].strip(),
+        query.get("namespace", "")[:MAX_SEARCH_LENGTH],
+        query.get("gateway", "")[: 2 * MAX_SEARCH_LENGTH],
         BY_SLUG.get(query.get("state", "")),
         int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 0,
     )
@@ -119,10 +119,10 @@ def _values(picture: Picture) -> dict[str, Any]:
     return {
         **{name: getattr(picture, name) for name in picture.__struct_fields__},
         "now": now,
-        "mistakes": picture.mistakes[:FINDINGS],
-        "more_mistakes": max(0, len(picture.mistakes) - FINDINGS),
-        "certificates": due[:CERTIFICATES],
-        "more_certificates": max(0, len(due) - CERTIFICATES),
+        "mistakes": picture.mistakes[:MAX_FINDINGS],
+        "more_mistakes": max(0, len(picture.mistakes) - MAX_FINDINGS),
+        "certificates": due[:MAX_CERTIFICATES],
+        "more_certificates": max(0, len(due) - MAX_CERTIFICATES),
     }
 
 
@@ -161,4 +161,8 @@ def _yaml(document: Any) -> list[str]:
     import yaml
 
     lines = yaml.safe_dump(msgspec.to_builtins(document), sort_keys=False, allow_unicode=True, width=120).splitlines()
-    return lines if len(lines) <= YAML_LINES else [*lines[:YAML_LINES], f"... and {len(lines) - YAML_LINES} more lines"]
+    return (
+        lines
+        if len(lines) <= MAX_YAML_LINES
+        else [*lines[:MAX_YAML_LINES], f"... and {len(lines) - MAX_YAML_LINES} more lines"]
+    )

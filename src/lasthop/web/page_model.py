@@ -37,9 +37,9 @@ from lasthop.web.redaction import without_secrets
 
 AGE: Final = 1.0
 """Seconds for which lines are cached while there is traffic, however many pages are open."""
-LOCATED: Final = 50
+MAX_LOCATED: Final = 50
 """Findings whose file and line are determined."""
-RULING_ROUTES: Final = 8
+MAX_RULING_ROUTES: Final = 8
 """Routes of a line whose YAML is shown."""
 
 
@@ -157,8 +157,8 @@ class PageModel:
         broken = {key: entry.file for entry in self.view.controller.not_applied for key in entry.objects}
         ordered = await asyncio.to_thread(mistakes, await self.view.findings(), broken)
         ordered = await asyncio.to_thread(sorted, ordered, key=_errors_first)
-        located = await in_slices(map(self._located, ordered[:LOCATED]))
-        return (*sorted(located, key=_errors_first), *ordered[LOCATED:])
+        located = await in_slices(map(self._located, ordered[:MAX_LOCATED]))
+        return (*sorted(located, key=_errors_first), *ordered[MAX_LOCATED:])
 
     def _located(self, mistake: Mistake) -> Mistake:
         return Mistake(located(mistake.finding, self.view.locate), mistake.follows)
@@ -177,7 +177,7 @@ class PageModel:
         return Detail(selected, tuple(explained), tuple(entry for entry in documents if entry[2]))
 
     def _ruling(self, selected: Line) -> list[Key]:
-        report = msgspec.structs.replace(selected.report, routes=selected.report.routes[:RULING_ROUTES])
+        report = msgspec.structs.replace(selected.report, routes=selected.report.routes[:MAX_RULING_ROUTES])
         return deciding_objects(self.engine.graph, report)
 
     def _place(self, key: Key) -> str:

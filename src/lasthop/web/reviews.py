@@ -51,7 +51,7 @@ API_VERSION: Final = "admission.k8s.io/v1"
 LARGEST: Final = 8 * 1024 * 1024
 """Bytes of a review: it contains an object twice, before and after, and the API server accepts 3 MiB."""
 LARGEST_OBJECT: Final = 3 * 1024 * 1024
-ELSEWHERE: Final = "a GatewayProfile forbids the effects of this edit in other namespaces; see lasthop check"
+REFUSED_ELSEWHERE: Final = "a GatewayProfile forbids the effects of this edit in other namespaces; see lasthop check"
 Name = Annotated[str, msgspec.Meta(max_length=253)]
 
 
@@ -187,7 +187,7 @@ def _judged(uid: str, key: Key, verdict: Consequences) -> Json:
         texts.append(f"{hidden} more in other namespaces; see lasthop check")
     if verdict.not_judged:
         texts.append(_not_compared(verdict))
-    refused = verdict.refused if key.namespace else verdict.refused and (ELSEWHERE,)
+    refused = verdict.refused if key.namespace else verdict.refused and (REFUSED_ELSEWHERE,)
     return _answer(uid, [f"lasthop: {text}" for text in texts], refused)
 
 

@@ -13,7 +13,7 @@ from lasthop.edge.proxy.entry import AccessLogEntry, document
 from lasthop.edge.proxy.request_feed import FeedReader, RequestFeed, TooManyReaders
 from lasthop.engine.plan.upstream import Hop
 
-ALIVE: Final = 5.0
+HEARTBEAT_INTERVAL: Final = 5.0
 """Seconds between two heartbeats; without them a disconnected reader is noticed only with the next request."""
 
 
@@ -40,7 +40,7 @@ async def tap(request: web.Request, feed: RequestFeed | None) -> web.StreamRespo
 async def _read(reader: FeedReader) -> tuple[list[AccessLogEntry], int]:
     """Returns the next requests and the number of missed ones; nothing after a while without any."""
     try:
-        async with asyncio.timeout(ALIVE):
+        async with asyncio.timeout(HEARTBEAT_INTERVAL):
             return await reader.read()
     except TimeoutError:
         return [], 0

@@ -30,7 +30,7 @@ FAILURES_SHARE: Final = "lasthop.failures"
 SAMPLES_SHARE: Final = "lasthop.samples"
 """Runtime keys for shares in millionths."""
 
-FAILURE: Final = 500
+FAILURE_STATUS: Final = 500
 
 UPGRADE_STATE: Final = "lasthop.upgrade"
 """Marks upgrade requests in their filter state, which clients cannot write, unlike headers."""
@@ -139,7 +139,9 @@ def access_log(gateway: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
         return _log(PATH, {"gateway": gateway, **FIELDS}, of_type(accesslog_data_pb2.DownstreamEnd))
     # A failed gRPC call has the HTTP status 200.
     calls = accesslog_pb2.AccessLogFilter(grpc_status_filter=accesslog_pb2.GrpcStatusFilter(statuses=GRPC_FAILURES))
-    either = accesslog_pb2.OrFilter(filters=[status_is(accesslog_pb2.ComparisonFilter.GE, FAILURE), all_of(GRPC_CALL, calls)])
+    either = accesslog_pb2.OrFilter(
+        filters=[status_is(accesslog_pb2.ComparisonFilter.GE, FAILURE_STATUS), all_of(GRPC_CALL, calls)]
+    )
     only = all_of(accesslog_pb2.AccessLogFilter(or_filter=either), share_of(FAILURES_SHARE))
     return _log(PATH, {"gateway": gateway, **FIELDS, **_quiet(mode)}, only)
 

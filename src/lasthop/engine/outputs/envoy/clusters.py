@@ -57,7 +57,7 @@ HEAVY: Final = 65536
 """Bundles above this size in bytes cost Envoy milliseconds each."""
 METADATA: Final = "lasthop"
 HTTP_OPTIONS: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-MANY: Final = 16
+CACHE_FROM: Final = 16
 """From this number of endpoints on, caching the bytes is cheaper than encoding them."""
 
 _H1: Final = frozenset({"http/1.1"})
@@ -208,7 +208,7 @@ def load_assignment(g: Graph, gateway: Key, backend: Key, port: int, protocol: P
     if not isinstance(entry, ClusterEntry) or not entry.endpoints_name:
         return None
     endpoint_set = endpoints(g, backend, port, protocol.transport)
-    few = len(endpoint_set.endpoints) < MANY
+    few = len(endpoint_set.endpoints) < CACHE_FROM
     encoded = encoded_assignment(endpoint_set) if few else encoded_endpoints(g, backend, port, protocol.transport)
     body = _assignment_name(entry.endpoints_name) + encoded
     return Resource(ENDPOINTS, entry.endpoints_name, body, content_hash(body))

@@ -34,9 +34,11 @@ from lasthop.engine.resolve.routing.routes import read_route, refusing_routes, r
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.node import Crash
 
-SHOWN: Final = 200
+MAX_SHOWN_LENGTH: Final = 200
 """Characters of a path or an error that a message shows."""
-_ASKS_FOR_UPGRADE: Final = encode(rc.Route(match=rc.RouteMatch(headers=[rc.HeaderMatcher(name=UPGRADE, present_match=True)])))
+_UPGRADE_HEADER_MATCH: Final = encode(
+    rc.Route(match=rc.RouteMatch(headers=[rc.HeaderMatcher(name=UPGRADE, present_match=True)]))
+)
 """Encoded messages merge by concatenation: after a Route's bytes this adds one more header to its match."""
 
 
@@ -61,7 +63,7 @@ class EncodedMatch(msgspec.Struct, frozen=True, gc=False):
 
     def listed(self) -> bytes:
         """Returns the fields of a VirtualHost, for a list of routes in order."""
-        upgrading = () if self.upgrade == self.other else (message + _ASKS_FOR_UPGRADE for message in self.upgrade)
+        upgrading = () if self.upgrade == self.other else (message + _UPGRADE_HEADER_MATCH for message in self.upgrade)
         return b"".join(field(rc.VirtualHost.ROUTES_FIELD_NUMBER, message) for message in (*upgrading, *self.other))
 
 
@@ -97,10 +99,12 @@ def _encoded(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: 
         return EncodedRoute(entries, digest)
     failed = [planned for planned, (_, failure) in zip(plan, results, strict=True) if failure]
     subject = (
-        "the route" if error else f"{len(failed)} of {len(plan)} matches, {failed[0].match.path[:SHOWN]!r} the first of them,"
+        "the route"
+        if error
+        else f"{len(failed)} of {len(plan)} matches, {failed[0].match.path[:MAX_SHOWN_LENGTH]!r} the first of them,"
     )
     why = error or next(failure for _, failure in results if failure)
-    message = f"{subject} cannot be translated for Envoy and returns 500 ({repr(why)[:SHOWN]})"
+    message = f"{subject} cannot be translated for Envoy and returns 500 ({repr(why)[:MAX_SHOWN_LENGTH]})"
     problem = Problem(reasons.INTERNAL_ERROR, message)
     return EncodedRoute(entries, digest, problem, error is not None or len(failed) == len(plan))
 

@@ -28,7 +28,7 @@ from lasthop.engine.outputs.envoy.route_messages import UPGRADE
 
 FROM: Final = 32
 """Minimum number of routes for a tree."""
-MOST: Final = 8
+MAX_SIZE_FACTOR: Final = 8
 """Limit of the leaves' total size as a multiple of the routes. Nested paths and regular expressions repeat, and bytes cost
 too."""
 
@@ -51,7 +51,7 @@ def indexed(entries: Sequence[Indexed]) -> list[bytes] | None:
     """Returns the routes as an encoded Matcher, in chunks; None if a plain list is better."""
     if len(entries) < FROM:
         return None
-    tree = leaves([entry.path for entry in entries], most=MOST * len(entries))
+    tree = leaves([entry.path for entry in entries], most=MAX_SIZE_FACTOR * len(entries))
     if tree is None:
         return None
     other = _matcher(tree, [entry.other for entry in entries])

@@ -44,7 +44,7 @@ LOG_INTERVAL: Final = 10.0
 TCP_PROXY: Final = "envoy.filters.network.tcp_proxy"
 UDP_PROXY: Final = "envoy.filters.udp_listener.udp_proxy"
 
-WAIVED_CONNECTION: Final = 86400.0
+MAX_WAIVED_CONNECTION_SECONDS: Final = 86400.0
 """Maximum age in seconds of connections to a backend whose waiver has an end. If no controller runs then, Envoy removes the
 cluster but not open connections; it supports only a maximum age for them, no end time. An age that shrinks with the remaining
 time would give a new chain, and end all connections, at every step."""
@@ -123,7 +123,7 @@ def _chain(g: Graph, gateway: Key, listener: ListenerPlan, plan: Stream) -> list
         isinstance(connection, BackendTLS) and connection.waiver and connection.waiver.expires is not None
         for connection in tls
     ):
-        proxy.max_downstream_connection_duration.CopyFrom(seconds(WAIVED_CONNECTION))
+        proxy.max_downstream_connection_duration.CopyFrom(seconds(MAX_WAIVED_CONNECTION_SECONDS))
     if len(plan.backends) == 1:
         proxy.cluster = _cluster(plan.backends[0])
         try_again(proxy, connect_rules(g, gateway))

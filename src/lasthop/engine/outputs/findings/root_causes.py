@@ -16,7 +16,7 @@ from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity
 from lasthop.engine.plan.reasons import Cause, entry_of
 
-DEPTH: Final = 3
+MAX_DEPTH: Final = 3
 """Length of a chain of causes: a local file, the policy that needs it, the route that needs the policy."""
 
 
@@ -36,7 +36,7 @@ def mistakes(
     causes = {finding: cause for finding in unique if (cause := unseen(finding) or index.cause(finding)) and cause != finding}
     roots: dict[Finding, list[Finding]] = {finding: [] for finding in unique if finding not in causes}
     for finding, cause in causes.items():
-        for _ in range(DEPTH):
+        for _ in range(MAX_DEPTH):
             cause = causes.get(cause, cause)
         roots.setdefault(cause, []).append(finding)
     ordered = sorted(roots.items(), key=lambda item: _place(item[0]))
@@ -117,7 +117,7 @@ class CauseIndex:
 
     def root(self, finding: Finding) -> Finding | None:
         cause = None
-        for _ in range(DEPTH):
+        for _ in range(MAX_DEPTH):
             following = self.cause(cause or finding)
             if following is None or following in (cause, finding):
                 break
