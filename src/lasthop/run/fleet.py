@@ -218,8 +218,8 @@ class Fleet:
         return [SetProxyState(key, state)]
 
     def _ports(self, proxies: GatewayProxies) -> set[tuple[int, str]]:
-        """Returns the ports that some proxy serves in their current form: it has acknowledged the current listener, and some
-        version of the port's route tables, without which Envoy accepts no connections."""
+        """Returns the ports that some proxy serves in their current form. It has acknowledged the current listener, and some
+        version of the port's route tables. Without those, Envoy accepts no connections."""
         key, ports, waiting = proxies.gateway.key, set(), set()
         for listener in proxies.gateway.listeners:
             port, table = (listener.port, listener.transport), table_name(key, listener.table)

@@ -288,7 +288,8 @@ def _sockets(gateway: GatewayPlan) -> set[tuple[str, int, str]]:
 
 
 def with_reason(g: Graph, statuses: StatusCache, entry: AccessLogEntry) -> AccessLogEntry:
-    """Adds why there is no cluster to send to, or for ExternalAuth. Envoy cannot know that; the route's references do."""
+    """Adds the reason of a missing cluster, of the backend or of ExternalAuth. Envoy does not know it; the status of the
+    route's references contains it."""
     asking = entry.details == EXT_AUTHZ_ERROR
     route = statuses.key_of(entry.route or "")
     if route is None or not (asking or "NC" in (entry.flags or "").split(",")):

@@ -13,8 +13,8 @@ from lasthop.run.stalls import Stalls
 TICK: Final = 1.0
 """Maximum seconds between two ticks, unless a deadline is nearer."""
 SLICE: Final = 40
-"""Members of each output that are computed before the next event is processed: some 20 ms, so that an edit of one policy does
-not wait for a CA that thousands share."""
+"""Members of each output that are computed before the next event is processed. They take some 20 ms, so that an edit of one
+policy does not wait for a CA that thousands share."""
 URGENT_SLICE: Final = 100
 """The same limit for clusters, endpoints and secrets: a CA that a hundred policies share is sent in one turn, unless that
 exceeds the time limit of a turn (`controller.TURN`)."""

@@ -77,10 +77,10 @@ class AdminUnusable(Exception):
 async def _local_only(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Rejects requests from elsewhere. Only this machine (in a Pod: the Pod, where a port-forward ends) may read objects, and
-    a page of another site must not read this one through a name that resolves to loopback (DNS rebinding). A remote Prometheus
-    requests /metrics by the Pod's address, or by a name that no other site can have. Responses to a kubelet contain
-    no details."""
+    """Rejects requests from elsewhere. Only this machine may read objects; in a Pod, only the Pod, where a port-forward ends.
+    A page of another site must not read this one through a name that resolves to loopback (DNS rebinding). A remote Prometheus
+    requests /metrics by the Pod's address, or by a name that no other site can have. Responses to a kubelet contain no
+    details."""
     if request.path in PUBLIC or _is_local(request):
         return await handler(request)
     if request.path != "/metrics":

@@ -1,8 +1,8 @@
 """Probes backends for readers of the page.
 
 A probe connects to backends, and any user of this machine can open the page. So readers cannot do more than the gateway itself
-does: only lines of the picture can be probed, never a given address; a result is cached for some seconds, so that repeated
-requests cause no more connections; and few probes run at once. The token and the origin exclude pages of other sites.
+does. They can probe lines of the picture, but no address. A result is cached for some seconds, so that repeated requests cause
+no more connections. Few probes run at once. The token and the origin exclude pages of other sites.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Clusters of hops, and their endpoints.
 
 Trust anchors are inline, so that a stricter policy never waits for a second message while the old one is in effect
-(docs/measurements.md#inline-trust). The name of the endpoints contains the hash of the cluster: a changed cluster is a new
-subscription that is answered at once, whereas an unchanged name would warm for 15 s (docs/measurements.md#warming)."""
+(docs/measurements.md#inline-trust). The name of the endpoints contains the hash of the cluster, so a changed
+cluster is a new subscription, with an immediate response. With an unchanged name, Envoy would warm it for 15 s
+(docs/measurements.md#warming)."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ NO_LIMIT: Final = 1_000_000
 """Envoy's circuit breakers default to 1,024 requests, which causes 503s without a visible reason."""
 ENDPOINTS_TIMEOUT: Final = 5.0
 """After this time, Envoy activates a new cluster version without endpoints, so that all requests get 503. It suffices for a
-control plane with thousands of clusters. It is no longer than that, because the old version is in effect until then."""
+control plane with thousands of clusters. A longer time would keep the old version in effect longer."""
 HEAVY: Final = 65536
 """Bundles above this size in bytes cost Envoy milliseconds each."""
 METADATA: Final = "lasthop"

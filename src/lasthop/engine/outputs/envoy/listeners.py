@@ -286,7 +286,7 @@ OFFERED: Final = "envoy.network.application_protocols"
 
 
 def websocket(filters: Sequence[hcm_pb2.HttpFilter]) -> hcm_pb2.HttpConnectionManager.UpgradeConfig:
-    """Envoy has a separate filter chain for upgrade requests: the usual one, preceded by a filter that restricts ALPN in the
+    """Returns the filter chain for upgrade requests. It precedes the usual filters with one that restricts ALPN in the
     backend's TLS handshake to http/1.1, even if other requests use h2. These connections have a separate pool within the hop's
     cluster, so trust, names and client certificate are the same (docs/measurements.md#alpn)."""
     states = [_state(OFFERED, "http/1.1"), _state(UPGRADE_STATE, "true", factory="envoy.string")]

@@ -62,7 +62,7 @@ def _either(share: int, parents_share: int) -> cel.Expr:
 
 
 def sampled_pattern(share: int) -> str:
-    """Matches a share of the sampled traceparents by the end of the trace id, its random part (W3C Trace Context), so that all
+    """Matches a share of the sampled traceparents by the end of the trace id, its random part (W3C Trace Context). All
     requests of a trace get the same decision."""
     below = round(16**DIGITS * share / SAMPLED)
     if share and not below:

@@ -1,7 +1,7 @@
 """Tracing as Envoy's OpenTelemetry tracer. It is part of the connection manager, so that an edit drains connections.
 
-Envoy never interprets users' texts as format commands: literals and header names are in fields that are not formatted, span
-names have doubled percent signs, and export headers cannot contain any."""
+Envoy never interprets users' texts as format commands. Literals and header names are in fields that Envoy does not format.
+Percent signs are doubled in span names, and not permitted in export headers."""
 
 from __future__ import annotations
 
