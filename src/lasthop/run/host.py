@@ -288,8 +288,8 @@ def _sockets(gateway: GatewayPlan) -> set[tuple[str, int, str]]:
 
 
 def with_reason(g: Graph, statuses: StatusCache, entry: AccessLogEntry) -> AccessLogEntry:
-    """Adds the reason of a missing cluster, of the backend or of ExternalAuth. Envoy does not know it; the status of the
-    route's references contains it."""
+    """Adds the reason of a missing cluster, of the backend or of ExternalAuth. Envoy does not know it; the verdict on the
+    route contains it."""
     asking = entry.details == EXT_AUTHZ_ERROR
     route = statuses.key_of(entry.route or "")
     if route is None or not (asking or "NC" in (entry.flags or "").split(",")):
