@@ -44,7 +44,6 @@ class BackendTLSSettings(msgspec.Struct, frozen=True):
     problem: str = ""
     client: ObjectName | None = None
     options: TLSOptions = TLSOptions()
-    seems_checked: bool = False
 
 
 class BackendTLSPolicies:
@@ -152,7 +151,6 @@ def read_settings(inputs: Inputs, tls: FieldReader) -> BackendTLSSettings:
         problem,
         client,
         _options(tls),
-        seems_checked=bool(trust or problem),
     )
 
 

@@ -58,7 +58,7 @@ class EnvoyGatewayBackends:
     def targets(
         self, reference: Json, namespace: str, source: SourceRef, hosts: tuple[str, ...]
     ) -> tuple[BackendRefTarget, ...]:
-        """Returns the targets of a backendRef; several for a Backend with several hosts. `namespace`: that of the route."""
+        """Returns the targets of a backendRef; several for a Backend with several hosts. `namespace` is the route's."""
         group, kind, name = reference.get("group") or "", reference.get("kind") or "Service", str(reference.get("name") or "")
         backend_namespace = str(reference.get("namespace") or namespace)
         if (group, kind) == ("", "Service"):

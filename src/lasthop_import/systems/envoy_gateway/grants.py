@@ -27,8 +27,8 @@ def _translated(inputs: Inputs, backends: EnvoyGatewayBackends, document: Docume
     if mapping(entry).get("group") != GROUP:
         yield entry
         return
-    named = [entry["name"]] if entry.get("name") else []
+    names = [entry["name"]] if entry.get("name") else []
     every = [backend.bare_name for backend in inputs.of(OWN["Backend"]) if backend.namespace == document.namespace]
-    for name in named or every:
+    for name in names or every:
         for group, kind, new in backends.names(document.namespace, str(name)):
             yield {"group": group, "kind": kind, "name": new}

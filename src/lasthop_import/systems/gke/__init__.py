@@ -36,8 +36,8 @@ from lasthop_import.systems.gke.kinds import (
 
 def _claims(document: Document) -> bool:
     if document.kind == INGRESS.kind:
-        named = any(str(name).startswith(PREFIXES) for name in document.annotations)
-        return class_of(document) in CLASSES or (not class_of(document) and named)
+        annotated = any(str(name).startswith(PREFIXES) for name in document.annotations)
+        return class_of(document) in CLASSES or (not class_of(document) and annotated)
     if document.kind == GATEWAY.kind:
         return is_gke(document)
     return document.group in (GROUP, CLOUD_GROUP, "net.gke.io")

@@ -86,10 +86,10 @@ class GKEPolicies:
         default = spec.child("default")
         mode = default.text("tlsMode") or spec.text("tlsMode") or "MutualTLS"
         uris = [alt_name.text("uri") for reader in (spec, default) for alt_name in reader.children("subjectAltNames")]
-        named = f" (names {', '.join(filter(None, uris))})" if any(uris) else ""
+        suffix = f" (names {', '.join(filter(None, uris))})" if any(uris) else ""
         tls = None
         if mode != "Disable":
-            tls = HopTLS(OldLevel.MESH, f"{document.name}: mutual TLS with certificates of Google's mesh{named}")
+            tls = HopTLS(OldLevel.MESH, f"{document.name}: mutual TLS with certificates of Google's mesh{suffix}")
         for target in _targets(spec, document):
             self._mesh.setdefault(target, tls)
 

@@ -110,10 +110,10 @@ def _hsts(values: dict[str, str]) -> str:
 
 def _config_maps(inputs: Inputs, settings: ImportSettings) -> list[Document]:
     """Returns the ConfigMap that the option names, else ConfigMaps with the names in the manifests or the Helm chart."""
-    named = str(settings.flags.get("ingress-nginx-configmap") or "")
-    namespace, _, name = named.rpartition("/") if named else ("ingress-nginx", "", CONFIG_MAP)
+    option = str(settings.flags.get("ingress-nginx-configmap") or "")
+    namespace, _, name = option.rpartition("/") if option else ("ingress-nginx", "", CONFIG_MAP)
     document = inputs.find("ConfigMap", namespace or "default", name)
-    likely = () if named else (document for document in _maps(inputs) if document.bare_name.endswith(_CONFIG_MAPS))
+    likely = () if option else (document for document in _maps(inputs) if document.bare_name.endswith(_CONFIG_MAPS))
     return list(dict.fromkeys((*((document,) if document else ()), *likely)))
 
 

@@ -47,8 +47,8 @@ def headers(inputs: Inputs, ingress: Ingress, hsts: str) -> list[HTTPRouteFilter
         edit = HTTPHeaderFilter(set=(HTTPHeader("X-Forwarded-Prefix", prefix),))
         filters.append(HTTPRouteFilter("RequestHeaderModifier", request_header_modifier=edit))
     added = [HTTPHeader("Strict-Transport-Security", hsts)] if hsts else []
-    if named := annotations.text("custom-headers"):
-        namespace, _, name = named.rpartition("/")
+    if config_map := annotations.text("custom-headers"):
+        namespace, _, name = config_map.rpartition("/")
         data = inputs.data("ConfigMap", namespace or ingress.namespace, name)
         if data is None:
             absent = inputs.absence("ConfigMap", namespace or ingress.namespace, name)

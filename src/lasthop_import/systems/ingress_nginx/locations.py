@@ -127,9 +127,9 @@ def _uses_regex(ingress: Ingress, host: str) -> bool:
 
 def _certificate(host: str, ingresses: list[Ingress]) -> tuple[str, str, SourceRef] | None:
     """Returns the certificate of a host: from the first `tls` that names it, else from the first without hosts."""
-    for named in (True, False):
+    for naming_host in (True, False):
         for ingress in ingresses:
             for number, (names, secret, _) in enumerate(ingress.tls):
-                if any(covers(name, host) for name in names) if named else not names:
+                if any(covers(name, host) for name in names) if naming_host else not names:
                     return ingress.namespace, secret, SourceRef(ingress.document, ("spec", "tls", number))
     return None

@@ -145,8 +145,8 @@ class VirtualServers:
         labels = route.child("routeSelector").mapping("matchLabels")
         documents = []
         for document in self._inputs.of(VIRTUAL_SERVER_ROUTE):
-            named = bool(name) and (document.namespace, document.bare_name) == (namespace, name)
-            if not (named or _has_labels(document, labels)) or not self._hosts.is_ours(document):
+            referenced = bool(name) and (document.namespace, document.bare_name) == (namespace, name)
+            if not (referenced or _has_labels(document, labels)) or not self._hosts.is_ours(document):
                 continue
             if _host_of(document) == place.host:
                 documents.append(document)

@@ -43,7 +43,7 @@ class TraefikContext(msgspec.Struct, frozen=True):
 
 
 def chosen(context: TraefikContext, kind: str) -> list[Document]:
-    """Returns the routes of a kind that Traefik serves. Without --ingress-class: those of class traefik or without a class."""
+    """Returns the routes of a kind that Traefik serves; without --ingress-class, of class traefik or without one."""
     documents = list(context.objects.of(kind))
     return of_classes(context.inputs, context.settings, documents, known=("traefik", ""))
 

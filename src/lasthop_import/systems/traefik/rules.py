@@ -109,9 +109,9 @@ class TraefikRules:
 
     def _note_catch_all(self, rules: list[ImportedRule]) -> None:
         """Lists rules for all hosts if other rules name hosts. In Gateway API, a host with its own rules uses only these."""
-        named = {key.port for rule in rules if rule.hostnames for key in rule.listeners}
+        ports = {key.port for rule in rules if rule.hostnames for key in rule.listeners}
         for rule in rules:
-            if not rule.hostnames and named & {key.port for key in rule.listeners}:
+            if not rule.hostnames and ports & {key.port for key in rule.listeners}:
                 text = "applied to requests for any host; now not to those for hosts that have rules of their own"
                 remedy = "Add the hostnames for which it is wanted."
                 self._inputs.notes.append(Note(Category.LOOSENED, "catch-all-host", text, rule.source, remedy=remedy))

@@ -1,4 +1,4 @@
-"""Reads the services of routes as hops: Services, and TraefikServices, whose weights and mirrors are resolved."""
+"""Reads the services of routes as hops: Services, and TraefikServices with their weights and mirrors."""
 
 from __future__ import annotations
 

@@ -72,8 +72,10 @@ def read_static(inputs: Inputs, settings: ImportSettings) -> Static:
         else:
             entry_points[point.name] = point
     for name, point in mapping(value.get("entryPoints")).items():
-        if named := texts(mapping(mapping(point).get("http")).get("middlewares")):
-            message = f"entry point {name} applies {', '.join(named)[:100]} to all of its routes, and it may restrict access"
+        if middlewares := texts(mapping(mapping(point).get("http")).get("middlewares")):
+            message = (
+                f"entry point {name} applies {', '.join(middlewares)[:100]} to all of its routes, and it may restrict access"
+            )
             inputs.notes.append(Note(Category.ACCESS_CONTROL, "entrypoint-middlewares", message))
         if options := mapping(mapping(mapping(point).get("http")).get("tls")).get("options"):
             message = f"entry point {name} applies TLSOption {options} to its routes, which may require client certificates"
