@@ -1,7 +1,7 @@
 """Selects the GatewayClasses of Envoy Gateway: by controller, else by objects that use Envoy Gateway's kinds.
 
-A folder often has no GatewayClass. Then a class is Envoy Gateway's if one of its Gateways has an EnvoyProxy, is the target of
-an Envoy Gateway policy, or has a route that uses an Envoy Gateway kind.
+A folder often has no GatewayClass. Then the Gateways of a class decide: one of them has an EnvoyProxy, is the target of an
+Envoy Gateway policy, or has a route that uses an Envoy Gateway kind.
 """
 
 from __future__ import annotations

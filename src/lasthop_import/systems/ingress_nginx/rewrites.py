@@ -1,7 +1,7 @@
 """Translates paths: nginx's locations, regular expressions, and rewrite-target.
 
-If one Ingress of a host uses regular expressions, or a rewrite-target other than the path, all paths of that host
-become case-insensitive regular expressions that match the beginning of a path [template.go buildLocation].
+An Ingress that uses regular expressions, or a rewrite-target other than the path, affects all paths of its host. They become
+case-insensitive regular expressions that match the beginning of a path [template.go buildLocation].
 """
 
 from __future__ import annotations

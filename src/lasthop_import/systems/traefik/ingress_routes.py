@@ -43,7 +43,7 @@ class TraefikContext(msgspec.Struct, frozen=True):
 
 
 def chosen(context: TraefikContext, kind: str) -> list[Document]:
-    """Returns the routes of a kind that Traefik serves; without --ingress-class, of class traefik or without one."""
+    """Returns the routes of a kind that Traefik serves. The default classes are traefik and none."""
     documents = list(context.objects.of(kind))
     return of_classes(context.inputs, context.settings, documents, known=("traefik", ""))
 
