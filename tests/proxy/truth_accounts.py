@@ -181,6 +181,7 @@ def _explain(row: Row, found: list[tuple[str, str]]) -> Any:
 def _page(row: Row, found: tuple[str, str] | None) -> Any:
     if found is None:
         return "no line"
-    state = row.fate.replace(" ", "-") if row.fate in (Fate.FAILING, Fate.PARTLY) else STATES.get(row.manner, "not-ours")
+    working = STATES.get(row.manner, "passthrough-or-udp")
+    state = row.fate.replace(" ", "-") if row.fate in (Fate.FAILING, Fate.PARTLY) else working
     state = "failing" if row.fate is Fate.REFUSED else state
     return not (found[0] == state and not _lacks(row, found[1])) and found

@@ -57,7 +57,7 @@ def test_a_folder_shows_what_was_recorded_while_a_gateway_ran_on_it(folder: Path
     assert "because BackendTLSPolicy shop/api was deleted" in found.stdout
     assert "because acknowledged by appProtocol http of Service shop/api" in found.stdout
     assert "other/db" not in found.stdout and "applies now" not in found.stdout
-    assert "2 changes since " in found.stdout and "1 weaker, 1 of them not acknowledged then" in found.stdout
+    assert "2 changes since " in found.stdout and "1 weaker, 1 of them unacknowledged" in found.stdout
 
 
 @pytest.mark.parametrize(("effect", "shown"), [("NewReduced", "new"), ("OpenedReduced", "opened")])

@@ -252,15 +252,15 @@ def test_commands_on_the_folder_say_that_the_gateway_has_an_older_text_in_force(
     file = gateway.folder / "api.yaml"
     good = file.read_text()
     commands = (("check",), ("audit",), ("explain", "httproute", "api", "--dir"), ("probe", "api", "--dir"))
-    assert not [command for command in commands if "older text" in gateway.command(*command, str(gateway.folder)).stderr]
+    assert not [command for command in commands if "still applies" in gateway.command(*command, str(gateway.folder)).stderr]
     try:
         file.write_text(good.replace("hostname: api.internal", "hostname: not a host"))
         until(lambda: json.loads(gateway.ask("/api/not-applied")[1]))
         (told,) = json.loads(gateway.ask("/api/not-applied")[1])
         assert (told["file"], "BackendTLSPolicy shop/api" in told["objects"]) == (str(file), True)
         for command in commands:
-            said = gateway.command(*command, str(gateway.folder))
-            assert f"has an older text in force, of {told['since']}, because of {file}:{told['line']}" in said.stderr
+            said = gateway.command(*command, str(gateway.folder)).stderr
+            assert f"still applies the version of {told['since']}, because {file}:{told['line']} cannot be applied" in said
     finally:
         file.write_text(good)
     until(lambda: not json.loads(gateway.ask("/api/not-applied")[1]))
