@@ -1,4 +1,4 @@
-"""Interprets plain YAML scalars like Go's YAML 1.1 (kubectl)."""
+"""Parses plain YAML scalars like kubectl, which uses Go's YAML 1.1."""
 
 from __future__ import annotations
 
