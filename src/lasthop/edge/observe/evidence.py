@@ -1,6 +1,6 @@
-"""The evidence that a proxy collects about its connections to backends, before conclusions.
+"""Declares the evidence that a proxy collects about its connections to backends, before any verdict.
 
-access log ──> ConnectionOutcome   one connection that was made or that failed; successful ones are sampled
+access log ──> ConnectionOutcome   one connection that succeeded or failed; successful ones are sampled
 statistics ──> Counts              every connection, exact, without a reason
 """
 
@@ -22,14 +22,14 @@ class ConnectionOutcome(msgspec.Struct, frozen=True):
     at: float
     """Unix time."""
     failure: str = ""
-    """The reason why no connection was made; empty: one was made."""
+    """The reason why the connection failed; empty after a success."""
     handshake: bool = False
-    """The TLS handshake failed, after the TCP connection was made."""
+    """The TLS handshake failed after the TCP connection succeeded."""
     connected: bool = False
-    """The connection was made as far as the proxy could see, and ended without a response."""
+    """The connection succeeded as far as the proxy could see, and ended without a response."""
     request: bool = False
-    """The connection was made, and the proxy answered the request with an error of its own, because the backend sent no valid
-    HTTP response."""
+    """The connection succeeded, and the proxy answered the request with an error of its own, because the backend sent no
+    valid HTTP response."""
     refused: str = ""
     """The reason to use if Envoy also counts a TLS error of that backend: with TLS 1.3 a backend rejects the client's
     certificate after the handshake."""
@@ -55,7 +55,7 @@ class ServedRequest(msgspec.Struct, frozen=True):
 
 
 class HopCounts(msgspec.Struct, frozen=True):
-    """Counts since the proxy or the cluster started: they may restart when the cluster is replaced."""
+    """Counts since the proxy or the cluster started. They may restart when the cluster is replaced."""
 
     connections: int = 0
     """Attempts."""
@@ -64,11 +64,11 @@ class HopCounts(msgspec.Struct, frozen=True):
     tls_failures: dict[str, int] = {}
     """By Envoy's names."""
     active: int = 0
-    """Requests in progress; of a stream, open connections."""
+    """Requests in progress; for a stream, open connections."""
     requests: int = 0
-    """Requests sent on a connection; of a stream, connections that were made."""
+    """Requests sent on a connection; for a stream, successful connections."""
     connect_timeouts: int = 0
-    """The connect failures that were timeouts."""
+    """Connect failures that were timeouts."""
     ejected: int = 0
     """Endpoints that receive no traffic now because connections to them keep failing."""
 

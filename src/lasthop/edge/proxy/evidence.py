@@ -22,7 +22,7 @@ from lasthop.engine.plan.upstream import Connection, Hop
 TLS_1_3: Final = "TLSv1.3"
 _FAILURES: Final = frozenset({"UF", "NC", "UH", "UO"})
 _STREAM_FAILURES: Final = frozenset({"URX", "NC", "UH", "UO"})
-"""A connection that was made at the second attempt has UF all the same."""
+"""These flags exclude UF, because a connection that succeeded at the second attempt has UF too."""
 _UNANSWERED: Final = frozenset({"UC", "UR", "UPE"})
 """Flags of a request without a response: the backend closed the connection, reset the request, or did not answer in HTTP."""
 GRPC_FAILED: Final = frozenset({"Unknown", "DeadlineExceeded", "Internal", "Unavailable", "DataLoss"})
@@ -33,7 +33,7 @@ _LONGEST_LIST: Final = 4000
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of samples.log. Fields without a value in Envoy are None."""
+    """Represents one line of samples.log. Fields without a value in Envoy are None."""
 
     type: str | None = None
     time: str | None = None
@@ -71,7 +71,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ended(line: Sample | AccessLogEntry) -> float:
-    """Returns when the request ended, which is when its line was written."""
+    """Returns the time at which the request ended and its line was written."""
     return moment(line.time) + (line.duration_ms or 0.0) / 1000
 
 
@@ -89,8 +89,8 @@ def observed(outcome: ConnectionOutcome, *, upgrade: bool | None) -> tuple[Conne
     hop = outcome.hop.for_upgrades if upgrade else None
     if hop is None:
         return (outcome,)
-    of_upgrades = replace(outcome, hop=hop)
-    return (of_upgrades,) if outcome.failure and outcome.connected else (outcome, of_upgrades)
+    upgrade_outcome = replace(outcome, hop=hop)
+    return (upgrade_outcome,) if outcome.failure and outcome.connected else (outcome, upgrade_outcome)
 
 
 # --- failures --------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def _refused_later(entry: AccessLogEntry, flags: list[str], outcome: ConnectionO
 
 
 def _in_handshake(entry: AccessLogEntry) -> bool:
-    """Returns whether the failure came after TCP was connected. A connect timeout covers both."""
+    """Returns whether the failure came after the TCP connection. A connect timeout covers both."""
     if entry.tls_failure and STALE_TLS_ERROR not in entry.tls_failure:
         return "TLS_error" in entry.tls_failure
     return bool(entry.policy) and "timeout" not in (entry.details or "")
@@ -184,19 +184,19 @@ def request(sample: Sample, weight: float) -> ServedRequest | None:
 
 
 def _status(sample: Sample) -> int | None:
-    written = sample.status if sample.http else 200
+    status = sample.status if sample.http else 200
     failed = sample.grpc_status in GRPC_FAILED or _failed(sample)
-    return 503 if failed and written == 200 else written
+    return 503 if failed and status == 200 else status
 
 
 def _failed(sample: Sample) -> bool:
-    bad = _FAILURES if sample.http else _STREAM_FAILURES
-    return not bad.isdisjoint((sample.flags or "").split(","))
+    failure_flags = _FAILURES if sample.http else _STREAM_FAILURES
+    return not failure_flags.isdisjoint((sample.flags or "").split(","))
 
 
 def entry(sample: Sample, gateway: Key) -> AccessLogEntry | None:
-    """Returns the sample as an access log entry, if the request has ended without a failure. Failures have a log of their
-    own."""
+    """Returns the sample as an access log entry, if the request has ended without a failure. Another log contains the
+    failures."""
     if sample.type not in _ENDS or (sample.http and not sample.status):
         return None
     if (sample.status or 0) >= 500 or _failed(sample) or sample.grpc_status in GRPC_FAILED:
