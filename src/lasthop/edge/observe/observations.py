@@ -116,18 +116,18 @@ class Observations:
         for key in [key for key, proxy in self._proxies.items() if now - proxy.heard >= EXPIRES]:
             self._drop(key)
         while self._due and self._due[0][0] <= now:
-            due, judged_hop = heapq.heappop(self._due)
-            if self._due_at.get(judged_hop) == due:
-                del self._due_at[judged_hop]
-                self._news[judged_hop] = None
-        todo = [*self._news][:AT_ONCE]
-        for judged_hop in todo:
-            del self._news[judged_hop]
+            due, hop = heapq.heappop(self._due)
+            if self._due_at.get(hop) == due:
+                del self._due_at[hop]
+                self._news[hop] = None
+        hops = [*self._news][:AT_ONCE]
+        for hop in hops:
+            del self._news[hop]
         changes: dict[Connection, HopState | None] = {}
-        for judged_hop in todo:
-            judged = self._judge(judged_hop, now)
-            for config in {**self._states.get(judged_hop, {}), **judged}:
-                self._settle(Connection(judged_hop, config), judged.get(config, []), now, changes)
+        for hop in hops:
+            judged = self._judge(hop, now)
+            for config in {**self._states.get(hop, {}), **judged}:
+                self._settle(Connection(hop, config), judged.get(config, []), now, changes)
         return changes
 
     def _settle(
