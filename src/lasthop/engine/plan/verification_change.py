@@ -60,8 +60,8 @@ class ChangeFact(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         added, removed = (" and ".join(parts) for parts in (self.added, self.removed))
-        if both := SETS.get((self.subject, self.kind)) or SETS.get((self.subject, None)):
-            return ", ".join(text.format(part) for text, part in zip(both, (added, removed), strict=True) if part)
+        if templates := SETS.get((self.subject, self.kind)) or SETS.get((self.subject, None)):
+            return ", ".join(template.format(part) for template, part in zip(templates, (added, removed), strict=True) if part)
         if replaced := REPLACED.get(self.subject):
             return replaced.format(added, removed)
         return _one_sided(self.subject, added, removed)
@@ -204,8 +204,10 @@ def _connection(before: Basis, after: Basis) -> Iterator[ChangeFact]:
     was, now = (("checked",) if basis.revocation else () for basis in (before, after))
     if was != now:
         yield ChangeFact(Subject.REVOCATION, _gained(was, now), now, was)
-    was, now = ((basis.client_certificate,) if basis.client_certificate else () for basis in (before, after))
-    if was != now:
+    was, now = ((basis.shown,) if basis.shown else () for basis in (before, after))
+    # A record of version 0.1.0 has no fingerprint.
+    unknown = before.client_certificate == after.client_certificate and not (before.client_sha256 and after.client_sha256)
+    if was != now and not unknown:
         yield ChangeFact(Subject.CLIENT_CERTIFICATE, _gained(was, now), now, was)
 
 
@@ -227,8 +229,8 @@ def _named(names: Collection[str]) -> dict[str, str]:
 
 
 def _pin(pin: str) -> str:
-    of, _, digest = pin.partition(":")
-    return f"{digest[:FINGERPRINT]}\u2026 of a {of}"
+    kind, _, digest = pin.partition(":")
+    return f"{digest[:FINGERPRINT]}\u2026 of a {kind}"
 
 
 def _sets(subject: Subject, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[ChangeFact]:
