@@ -6,7 +6,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.observe.evidence import ConnectionOutcome, EndpointCounts, HopCounts
-from lasthop.edge.observe.observations import AT_ONCE, EXPIRES, FIRST_DETAILS_HOLD, MAX_PROXIES, DETAILS_HOLD, Observations
+from lasthop.edge.observe.observations import AT_ONCE, DETAILS_HOLD, EXPIRES, FIRST_DETAILS_HOLD, MAX_PROXIES, Observations
 from lasthop.edge.observe.tally import MAX_CONFIGS, Tally
 from lasthop.edge.observe.verdict import FIRST_HOLD, HOLD, SILENCE
 from lasthop.engine.plan.observation import EndpointSeen, Failure, HopSeen, HopState, LeafCertificate, ProxyReport, Traffic

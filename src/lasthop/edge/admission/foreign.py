@@ -43,7 +43,7 @@ OBJECT_FIELDS: Final = frozenset({"apiversion", "kind", "metadata", "spec", "ite
 """A mapping with one of these keys, in any case, may be an object that lacks its other fields."""
 KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,99}")
 VERSION: Final = re.compile(r"([a-z0-9][a-z0-9.-]{0,252}/)?v[0-9][a-z0-9]{0,30}")
-"""A malformed kind or version is a typo."""
+"""Patterns of well-formed kinds and versions. A malformed one is a typo."""
 UNTYPED: Final = "without apiVersion and kind"
 UNTYPED_KUSTOMIZATION: Final = "Kustomization (without kind)"
 KUSTOMIZED: Final = ("resources", "bases", "components", "patches")

@@ -12,7 +12,7 @@ from lasthop.engine.plan import reasons
 from lasthop.engine.plan.reasons import Reason
 
 Path = tuple[str | int, ...]
-"""A place in a document: ("spec", "rules", 0, "name")."""
+"""The path of a value in a document: ("spec", "rules", 0, "name")."""
 
 _PLAIN = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
 

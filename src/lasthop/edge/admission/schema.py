@@ -29,7 +29,7 @@ KEYWORDS: Final = frozenset((
 
 
 class CelRule(msgspec.Struct, frozen=True):
-    """One entry of x-kubernetes-validations."""
+    """Represents one entry of x-kubernetes-validations."""
 
     rule: str
     message: str

@@ -62,7 +62,7 @@ class Parsed(NamedTuple):
     documents: list[Any]
     """The documents up to the first syntax error, without empty ones."""
     spans: list[Span]
-    """One per document."""
+    """The position of each document."""
     mistakes: list[YamlMistake]
     complete: bool
     """False after a syntax error, or if a key is written twice and one value hides another. The file may then contain more
@@ -224,7 +224,7 @@ class _Reader:
         # Never returns None: the stream's end is an event too, and the last one requested.
         self._next = cast("Callable[[], Event]", yaml.CSafeLoader(_Pieces(text)).get_event)
         self._anchors: dict[str, tuple[Any, int, int]] = {}
-        """By name: the value, the number of values in it, and the number of their characters."""
+        """Anchors by name: the value, the number of values in it, and the number of their characters."""
         self._count = 0
         self._size = 0
         self._aliased = 0

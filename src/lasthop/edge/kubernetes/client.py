@@ -48,7 +48,7 @@ class Client:
     def __init__(self, access: Access, *, timeout: float = TIMEOUT) -> None:
         self.access = access
         self.heard = time.monotonic()
-        """When the API server last responded: any response except its own failure, or a part of a watch."""
+        """The time of the API server's last response. A part of a watch counts, a failure of the server (5xx) does not."""
         self._timeout = timeout
         self._session: aiohttp.ClientSession | None = None
 

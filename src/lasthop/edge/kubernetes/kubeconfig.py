@@ -92,7 +92,7 @@ class KubeconfigFile(msgspec.Struct, rename="kebab"):
 
 
 class Kubeconfig(msgspec.Struct):
-    """One or several merged files. The first file that sets a value wins; paths are relative to their file."""
+    """Holds one or several merged files. The first file that sets a value wins; paths are relative to their file."""
 
     where: str
     current: str

@@ -61,7 +61,7 @@ class LeaseAction(Enum):
 
 
 class LeaseObservation(msgspec.Struct, frozen=True):
-    """A Lease at its last observed change, with the time of that change by our own clock."""
+    """Records a Lease at its last observed change, with the time of that change by our own clock."""
 
     record: tuple[Any, ...]
     at: float

@@ -45,7 +45,7 @@ class ListMeta(msgspec.Struct, rename="camel"):
 
 
 class ObjectList(msgspec.Struct):
-    """A page of a list."""
+    """Represents a page of a list."""
 
     metadata: ListMeta
     items: list[msgspec.Raw] | None = None

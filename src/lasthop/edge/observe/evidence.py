@@ -44,7 +44,7 @@ class ConnectionOutcome(msgspec.Struct, frozen=True):
 
 
 class ServedRequest(msgspec.Struct, frozen=True):
-    """A completed request, or a closed connection of a stream."""
+    """Represents a completed request, or a closed connection of a stream."""
 
     route: Key | None
     hop: Hop | None
@@ -62,7 +62,7 @@ class HopCounts(msgspec.Struct, frozen=True):
     connect_failures: int = 0
     handshakes: int = 0
     tls_failures: dict[str, int] = {}
-    """By Envoy's names."""
+    """Counts by Envoy's name of the failure."""
     active: int = 0
     """Requests in progress; for a stream, open connections."""
     requests: int = 0
@@ -84,4 +84,4 @@ class EndpointCounts(msgspec.Struct, frozen=True):
 
 Counts = dict[Connection, HopCounts]
 EndpointsCounted = dict[Connection, dict[str, EndpointCounts]]
-"""By address."""
+"""Counts by connection and address."""

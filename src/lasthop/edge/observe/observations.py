@@ -50,7 +50,7 @@ _KEPT: Final = 16
 
 
 class JudgedEndpoint(NamedTuple):
-    """A proxy's evidence about an endpoint, and the verdict."""
+    """Holds a proxy's evidence about an endpoint, and the verdict."""
 
     proxy: str
     seen: EndpointSeen
@@ -75,7 +75,7 @@ class Observations:
         self._by_gateway: dict[Key, dict[str, _Proxy]] = {}
         """The proxies by Gateway, so that the cost of a lookup does not grow with the number of Gateways."""
         self._states: dict[Hop, dict[str, HopState]] = {}
-        """By configuration."""
+        """States by hop and configuration."""
         self._changed: dict[Connection, tuple[float, float]] = {}
         """The time of the last change of a hop's displayed details, and the seconds for which they must stay."""
         self._news: dict[Hop, None] = {}
@@ -282,7 +282,7 @@ class _Proxy:
         self.ahead = 0.0
         """Seconds by which our clock is ahead of the proxy's, including the transit time of the report."""
         self.verdicts: dict[Hop, dict[tuple[str, str], EndpointVerdict]] = {}
-        """By configuration and address."""
+        """Verdicts by hop, then by configuration and address."""
         self._figures: deque[tuple[float, _Figures]] = deque(maxlen=_KEPT)
 
     @property

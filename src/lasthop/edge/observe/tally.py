@@ -382,7 +382,8 @@ class _Endpoint:
         self.failures = self.in_a_row = 0
         self.failure, self.handshake, self.request, self._refused = "", False, False, ""
         self._rejects = False
-        """It has rejected the client certificate since its last success. Envoy counts no TLS error if a reset comes first."""
+        """The endpoint has rejected the client certificate since its last success. Envoy counts no TLS error if a reset comes
+        first."""
         self.failing_since = self.last_failure = self.last_success = 0.0
         self._certificate: LeafCertificate | None = None
         self._tls_version = self._cipher = ""

@@ -82,7 +82,7 @@ class Totals:
     def __init__(self) -> None:
         self.hops: dict[Hop, HopTotals] = {}
         self.routes: dict[tuple[Key, Key], Traffic] = {}
-        """By Gateway and route."""
+        """Traffic by Gateway and route."""
         self._last: dict[tuple[Key, str], _Counted] = {}
         self._gone: dict[Key, dict[str, float]] = {}
         """Start times of silent proxies by Gateway. The totals include the counts of such a proxy. These counts are no longer

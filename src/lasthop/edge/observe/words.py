@@ -36,7 +36,7 @@ _KINDS: Final = {
     "fail_verify_error": "certificate was not accepted: it is signed by an unknown CA, has expired or is not valid yet",
     "fail_verify_no_cert": "backend has no certificate",
 }
-"""By Envoy's names."""
+"""Descriptions by Envoy's name of the failure."""
 
 
 def of_counters(kind: str, *, timeout: bool = False) -> str:

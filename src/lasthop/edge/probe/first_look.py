@@ -40,7 +40,7 @@ class BackendLook(NamedTuple):
     address: str
     """The connected address."""
     problem: str = ""
-    """Why no certificate was received."""
+    """The reason why no certificate was received."""
     chain: tuple[CertificateInfo, ...] = ()
     version: str = ""
 
@@ -111,7 +111,7 @@ def is_loopback(host: str) -> bool:
 
 class VerifiedName(NamedTuple):
     value: str
-    """Empty: the certificate has no DNS name."""
+    """Empty if the certificate has no DNS name."""
     certain: bool = True
     """Whether the typed address proves the name."""
 

@@ -46,10 +46,10 @@ class ProbeTarget(NamedTuple):
     port: int
     expected: Expectation | None
     refused: str = ""
-    """Why the gateway does not try to connect."""
+    """The reason why the gateway does not try to connect."""
     endpoints: tuple[EndpointAddress, ...] = ()
     unused: str = ""
-    """Why no gateway uses this policy for the port."""
+    """The reason why no gateway uses this policy for the port."""
 
 
 # --- targets ---------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ class CheckOutcome(StrEnum):
     """The gateway connects, but the backend may still reject requests."""
     FAIL = "fail"
     SKIP = "skip"
-    """Not required."""
+    """The gateway does not require the check."""
 
 
 class Check(msgspec.Struct, frozen=True):

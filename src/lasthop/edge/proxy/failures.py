@@ -294,7 +294,7 @@ _FLAGS: Final[dict[str, Callable[[AccessLogEntry], str]]] = {
 }
 
 _DETAILS: Final[dict[str, Callable[[AccessLogEntry], str]]] = {EXT_AUTHZ_ERROR: _unanswered, BODY_TOO_LARGE: _body_too_large}
-"""By Envoy's response code details."""
+"""Explanations by Envoy's response code details."""
 
 
 def _plain(reason: str) -> str:

@@ -84,7 +84,7 @@ class Proxy:
         self._concurrency = concurrency or len(os.sched_getaffinity(0))
         self._current: EnvoyHandle | None = None
         self.grace = GRACE_SECONDS
-        """Seconds that Envoy has to finish its requests before it is terminated."""
+        """Seconds in which Envoy can finish its requests before it is terminated."""
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
         self._leaving = False

@@ -35,7 +35,8 @@ class Batch(msgspec.Struct, frozen=True):
     proven: Proofs = {}
     """Ports that no policy names, as requested by `ObjectSource.prove`."""
     edited: Mapping[Key, bool] = {}
-    """In the first batch: objects that were edited while Lasthop was not running, with whether they existed before."""
+    """Objects that were edited while Lasthop was not running, with whether they existed before. Only the first batch has
+    them."""
 
     @property
     def policies_known(self) -> bool:

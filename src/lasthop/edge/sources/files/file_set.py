@@ -25,7 +25,7 @@ MAKE_READABLE: Final = "Make it readable for the user that runs Lasthop, or rena
 
 class FileReading(NamedTuple):
     result: FileContent | BrokenFile | None
-    """None: the file does not exist."""
+    """None if the file does not exist."""
     stamp: Stamp | None = None
     written: int = 0
     """The time at which the good content was written, in nanoseconds. The file may have been written again since."""

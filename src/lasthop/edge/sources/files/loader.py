@@ -74,11 +74,11 @@ class _Postponed(NamedTuple):
 
 
 class _EarlierObject(NamedTuple):
-    """An object in a file that was edited while Lasthop was not running."""
+    """Describes an object as it was before its file was edited while Lasthop was not running."""
 
     path: Path
     object: Object | None
-    """None: it did not exist."""
+    """None if it did not exist."""
 
     def differs(self, chosen: tuple[str, ObjectEntry] | None) -> bool:
         return self.object != (chosen[1].admitted.object if chosen else None)
@@ -297,39 +297,38 @@ class Loader:
         return batch
 
     def _earlier(self, readings: Readings) -> dict[Key, _EarlierObject]:
-        """Returns the objects of files that were edited while Lasthop was not running, as they were before. Empty at the first
-        start."""
-        found: dict[Key, _EarlierObject] = {}
+        """Returns the earlier objects of files that were edited while Lasthop was not running. Empty at the first start."""
+        earlier: dict[Key, _EarlierObject] = {}
         if not self._remembered():
-            return found
-        # Deleted files first: an object that has moved is edited in the file that has it now.
-        for path, reading in sorted(readings.files.items(), key=lambda each: each[1].result is not None):
-            was, now = self._edited_content(path, reading)
-            for key in was.keys() | now:
-                moved = found[key].object if key in found else None
-                found[key] = _EarlierObject(self.root / path, was.get(key, moved))
-        return found
+            return earlier
+        # Deleted files come first, because an object that has moved was edited in the file that has it now.
+        for path, reading in sorted(readings.files.items(), key=lambda item: item[1].result is not None):
+            saved, present = self._edited_content(path, reading)
+            for key in saved.keys() | present:
+                moved = earlier[key].object if key in earlier else None
+                earlier[key] = _EarlierObject(self.root / path, saved.get(key, moved))
+        return earlier
 
     def _edited_while_stopped(
         self, earlier: Mapping[Key, _EarlierObject], selected: Mapping[Key, tuple[str, ObjectEntry] | None]
     ) -> dict[Key, bool]:
-        """Records the objects that differ from those of the earlier process, and returns whether each existed."""
-        edited = {key: was.object is not None for key, was in earlier.items() if was.differs(selected.get(key))}
+        """Records the objects that differ from their earlier version, and returns whether each existed before."""
+        edited = {key: obj.object is not None for key, obj in earlier.items() if obj.differs(selected.get(key))}
         local = self._local.edited_while_stopped()
         self._edited |= {key: earlier[key].path for key in edited} | local
         return edited | dict.fromkeys(local, True)
 
     def _edited_content(self, path: str, reading: FileReading) -> tuple[dict[Key, Object], set[Key]]:
-        """Returns the objects that an earlier process saved of a file, and the keys of the present ones. Empty if the file is
-        unchanged, or is broken, because then its last good content stays."""
-        now = reading.result
-        if isinstance(now, BrokenFile) or (now and reading.stored is None):
+        """Returns the objects of a file that an earlier process saved, and the keys of its present objects. Both are empty if
+        the file is unchanged, or is broken, because then its last good content stays."""
+        content = reading.result
+        if isinstance(content, BrokenFile) or (content and reading.stored is None):
             return {}, set()
         saved = self._saved(path)
-        if now and saved and now.digest == saved.digest:
+        if content and saved and content.digest == saved.digest:
             return {}, set()
         before = self._before(path)
-        return before.good.objects if before and before.good else {}, now.keys if now else set()
+        return before.good.objects if before and before.good else {}, content.keys if content else set()
 
     def _unknown(self) -> tuple[Unknown, ...]:
         """Returns the parts that may contain an unread policy, whether or not an older text of them is in force."""

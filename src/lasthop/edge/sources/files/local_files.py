@@ -171,7 +171,7 @@ class LocalFiles:
         self.pairs.keep_only(self._files.keys())
 
     def edited_while_stopped(self) -> dict[Key, Path]:
-        """Returns the objects whose local files differ from those that an earlier process saved."""
+        """Returns the objects whose local files differ from the content that an earlier process saved."""
         saved = {path: self._state.local_file(path) for path in self._files}
         edited = {path for path, content in saved.items() if content is not None and content != self._files[path].content}
         used = (item for keys in self._used.values() for item in keys.items())

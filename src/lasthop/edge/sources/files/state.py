@@ -49,7 +49,7 @@ class SavedFile(NamedTuple):
     written: int
     """The file's modification time, in nanoseconds."""
     stored: tuple[StoredDocument, ...] | None
-    """None if another version of the rules admitted it, or it is damaged."""
+    """None if another version of the rules admitted them, or they are damaged."""
 
 
 class PairPaths(NamedTuple):

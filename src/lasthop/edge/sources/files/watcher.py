@@ -22,7 +22,7 @@ DEBOUNCE_MS: Final = 50
 STEP_MS: Final = 5
 """The quiet time that ends a burst, which is most of the time from save to effect. It takes 1.5 % of a core when idle."""
 OUTSIDE_STEP_MS: Final = 25
-"""The same for folders outside, which is longer because certificates change seldom."""
+"""The quiet time for folders outside. It is longer because certificates change seldom."""
 POLL_MS: Final = 300
 """Interval of polling if the kernel cannot notify (out of inotify watches, some network file systems)."""
 RETRY: Final = 0.3
