@@ -1,6 +1,6 @@
 """Sends one HTTP request to a running gateway, over its unix socket or to its admin address.
 
-Used by commands, because importing an HTTP library takes longer than the gateway's response. Requests are HTTP/1.0, so that
+Commands use it, because importing an HTTP library takes longer than the gateway's response. Requests are HTTP/1.0, so that
 responses are not chunked.
 """
 

@@ -1,7 +1,7 @@
 """Limits the content of one file, with reasons. A larger file is rejected with a finding that names the limit.
 
-An API server limits requests; these limits replace them for a folder, so that no file takes memory or time from the objects of
-other files. docs/files-mode.md has the same table for users.
+They replace an API server's limits of requests, so that no file takes memory or time from the objects of other files.
+docs/files-mode.md has the same table for users.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Parses YAML and JSON text into documents, like kubectl.
 
-PyYAML's C parser supplies the events; this module interprets them, because PyYAML's own constructor differs from kubectl (Go's
-YAML 1.1): here timestamps stay strings, `12:30` is a string and not 750, `1e3` is a number, keys become strings, and a
-repeated key is an error. Values are built straight from the events. That is faster than nodes, and a deeply nested file ends
+PyYAML's C parser supplies the events. This module interprets them, because PyYAML's own constructor differs from kubectl (Go's
+YAML 1.1). Here timestamps stay strings, `12:30` is a string and not 750, and `1e3` is a number. Keys become strings, and a
+repeated key is an error. Values are built directly from the events. That is faster than nodes, and a deeply nested file ends
 in an error, where PyYAML's composer overflows the C stack and kills the process.
 
 Parsing keeps no positions. If something is wrong, `field_lines` parses the text again and records all of them.

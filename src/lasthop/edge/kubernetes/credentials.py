@@ -58,7 +58,7 @@ def bearer(token: str) -> Headers:
 
 
 def _load(context: ssl.SSLContext, chain: bytes, key: bytes) -> None:
-    # Python offers OpenSSL's functions for this with files only.
+    # Python can load a certificate and its key only from files.
     with tempfile.TemporaryDirectory(prefix="lasthop-") as folder:  # a private directory
         path = Path(folder) / "pair"
         path.write_bytes(chain.rstrip() + b"\n" + key)

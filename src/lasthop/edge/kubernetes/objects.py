@@ -1,7 +1,7 @@
 """Decodes the API server's JSON: the typed object, its version, and its status as bytes.
 
-Only the parts that a gateway needs stay in memory: `READ_KEYS` of Secrets and ConfigMaps, labels and address of Pods, and the
-last manager in managedFields, for the record of changes. All undeclared fields are dropped with the JSON. A BackendTLSPolicy
+Only the parts that a gateway needs stay in memory: `READ_KEYS` of Secrets and ConfigMaps, labels and address of Pods. The last
+manager in managedFields is kept for the record of changes. All undeclared fields are dropped with the JSON. A BackendTLSPolicy
 that cannot be decoded completely becomes a `RejectedPolicy`.
 """
 

@@ -66,7 +66,7 @@ async def follow(
             # Sleeps even if there is more to read, because an async generator's `yield` alone gives no other task a turn.
             await asyncio.sleep(reader.pause)
     except asyncio.CancelledError:
-        # An Envoy that has exited wrote its last requests after the last read. The end of a drain cut them off.
+        # An Envoy that has exited wrote its last requests after the last read. The end of a drain cut these requests off.
         for entry in reader.remaining():
             yield entry
         raise

@@ -1,4 +1,4 @@
-"""Finds Envoy's binary, and rejects one that is too old to match certificate names correctly."""
+"""Finds Envoy's binary, and rejects versions that are too old to match certificate names correctly."""
 
 from __future__ import annotations
 

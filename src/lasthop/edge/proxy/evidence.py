@@ -1,6 +1,6 @@
 """Derives evidence about the connection to the backend from a line of the access log.
 
-A backend's own 5xx is no evidence against the connection, nor is a client that disconnected.
+A backend's own 5xx proves nothing against the connection, and neither does a client that disconnected.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def parse_sample(line: bytes) -> Sample | None:
 
 def observed(outcome: ConnectionOutcome, *, upgrade: bool | None) -> tuple[ConnectionOutcome, ...]:
     """Returns the evidence of a request about its hop, and about upgrades for an upgrade request. A connection that the
-    backend closes after such a request is no evidence about other requests."""
+    backend closes after an upgrade request proves nothing about other requests."""
     hop = outcome.hop.for_upgrades if upgrade else None
     if hop is None:
         return (outcome,)

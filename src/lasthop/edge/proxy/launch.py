@@ -1,4 +1,4 @@
-"""Starts one Envoy, which on a host outlives its parent process and in a Pod dies with it, within the limits of its cgroup."""
+"""Starts one Envoy within the limits of its cgroup. On a host Envoy outlives its parent process; in a Pod it dies with it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def command(envoy: Envoy, bootstrap_path: Path, concurrency: int) -> list[str]:
         "200",
         "--log-level",
         LOG_LEVEL,
-        # Otherwise Envoy logs a line for every second without a controller, when nothing keeps the file small. Rejected
+        # Otherwise Envoy logs a line for every second without a controller, while no Lasthop truncates the file. Rejected
         # configuration reaches Lasthop as a NACK anyway.
         "--component-log-level",
         ",".join(f"{name}:{level}" for name, level in COMPONENT_LEVELS.items()),

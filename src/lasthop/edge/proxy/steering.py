@@ -1,11 +1,11 @@
 """Steers new connections to the Envoy that replaces another one on the same ports.
 
-Envoy sets SO_REUSEPORT, so both listen on each port, and the kernel deals connections out to both. A connection that waits in
-the queue of a socket that is closed is reset, and Linux moves it to another socket only if net.ipv4.tcp_migrate_req is set.
-Therefore a filter on the group of sockets first makes the kernel choose only sockets of the new Envoy. Then the queues of the
-old one drain, and closing them loses nothing.
+Envoy sets SO_REUSEPORT, so both listen on each port, and the kernel distributes connections to both. When a socket is closed,
+the connections in its queue are reset. Linux moves them to another socket only if net.ipv4.tcp_migrate_req is set. Therefore
+a filter on the group of sockets first makes the kernel choose only sockets of the new Envoy. Then the queues of the old Envoy
+drain, and closing its sockets resets no connection.
 
-Why not Envoy's hot restart: docs/measurements.md#replacing-an-envoy.
+docs/measurements.md#replacing-an-envoy explains why Envoy's hot restart is not used.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ class XdsServer:
         return server
 
     def open(self) -> None:
-        """Starts to serve, once everything has been read and every Gateway has had its first update. Before that, a
+        """Starts to serve. Call it once everything has been read and every Gateway has had its first update. Before that, a
         reconnecting proxy would receive removals of its resources."""
         self._opened.set()
 

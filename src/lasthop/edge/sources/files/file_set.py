@@ -173,7 +173,7 @@ def after(before: ManifestFile | None, reading: FileReading) -> ManifestFile | N
         case FileContent() as good:
             return ManifestFile(good, None, reading.stamp, reading.written)
         case BrokenFile() as broken:
-            # An empty file is no fallback, because the file's new content may be its first policy.
+            # An empty file does not serve as a fallback, because the file's new content may be its first policy.
             if before and before.good and before.good.entries:
                 return ManifestFile(before.good, broken, reading.stamp, before.written)
             return ManifestFile(None, broken, reading.stamp)

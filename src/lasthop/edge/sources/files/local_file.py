@@ -73,7 +73,7 @@ def _way_out(path: str, roots: Roots) -> str:
 
 
 def folders_to_watch(path: str) -> set[str]:
-    """Returns the folders in which an event may change `path`: its own, and those of every link on the way."""
+    """Returns the folders in which an event may change `path`: its own folder, and the folders of all links on the way."""
     folders: set[str] = set()
     for _ in range(MAX_LINKS):
         parent = os.path.dirname(path)

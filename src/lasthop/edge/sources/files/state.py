@@ -97,8 +97,8 @@ class StateDirectory(NoState):
             try:
                 self._database = _open(path)
             except sqlite3.DatabaseError:
-                # The file is no database, or damaged, or of another user. Its loss must not prevent the start. The journal is
-                # removed too, because SQLite would otherwise replay it into the new database.
+                # The file is not a database, is damaged, or belongs to another user. Its loss must not prevent the start. The
+                # journal is removed too, because SQLite would otherwise replay it into the new database.
                 for suffix in ("", "-wal", "-shm"):
                     Path(f"{path}{suffix}").unlink(missing_ok=True)
                 self._database = _open(path)

@@ -64,7 +64,7 @@ class Prover:
         """`reading` returns the current reading of policies, or None if their kind is absent; it raises `ApiError` while
         neither is known. `changed` is called when there are proofs, or another error."""
         self.error: ApiError | None = None
-        """The error because of which the last request proved nothing."""
+        """The error that prevented the last proof."""
         self.heard = asyncio.Event()
         """Set when policies have been read."""
         self._client, self._reading, self._changed = client, reading, changed

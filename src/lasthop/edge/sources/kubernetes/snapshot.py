@@ -36,7 +36,7 @@ class ListResult(NamedTuple):
     namespace: str = ""
     """The namespace of the objects; empty for all namespaces."""
     refusal: ApiError | None = None
-    """The error because of which nothing was listed, or nothing beyond `namespace`."""
+    """The error that prevented the list, or a list beyond `namespace`."""
     unread: str = ""
     """The reason why nothing was listed although objects may exist: the server serves no supported version of the kind."""
 
