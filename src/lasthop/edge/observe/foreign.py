@@ -28,7 +28,7 @@ class GatewayParts(Protocol):
         """Returns whether the route is attached to the Gateway."""
 
 
-class _Nothing(GatewayParts):
+class _NoParts(GatewayParts):
     """Declares no parts, for a replica that accepts no reports."""
 
     def addresses(self, hop: Hop) -> None:
@@ -38,10 +38,10 @@ class _Nothing(GatewayParts):
         return False
 
 
-NOTHING: Final = _Nothing()
+NO_PARTS: Final = _NoParts()
 
 
-def believed(report: ProxyReport, gateway: Key, parts: GatewayParts) -> Generator[None, None, ProxyReport]:
+def filtered_report(report: ProxyReport, gateway: Key, parts: GatewayParts) -> Generator[None, None, ProxyReport]:
     """Returns the parts of a report that may be shown for this Gateway, with every text printable and shortened. Yields after
     each part, because there may be thousands."""
     hops: dict[Hop, HopSeen] = {}

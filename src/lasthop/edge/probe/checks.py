@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from lasthop.base.api.addresses import is_ip, with_port
 from lasthop.base.pki import parse
 from lasthop.edge.probe.certificate_view import CertificateInfo, describe
-from lasthop.edge.probe.handshake import Expectation, Handshake, NoHandshake, Untried, fetch, handshake
+from lasthop.edge.probe.handshake import Expectation, Handshake, NoHandshake, UnsupportedSettings, fetch, handshake
 from lasthop.edge.probe.result import CLIENT_CERTIFICATE, LISTED, STRENGTH, Check, CheckOutcome, EndpointResult
 from lasthop.edge.probe.trust import check_trust
 from lasthop.engine.outputs.envoy.tls import dns_regex
@@ -77,7 +77,7 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
     at, tls = with_port(*address), expected.tls
     try:
         seen = handshake(address, expected, timeout)
-    except Untried as error:
+    except UnsupportedSettings as error:
         remedy = "Probe from another machine; Envoy may accept them."
         return EndpointResult(at, (Check("tls", CheckOutcome.FAIL, str(error), remedy),))
     except NoHandshake as error:

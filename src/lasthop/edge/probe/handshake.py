@@ -107,7 +107,7 @@ class NoHandshake(Exception):
         self.message = message
 
 
-class Untried(NoHandshake):
+class UnsupportedSettings(NoHandshake):
     """OpenSSL rejects settings that Envoy accepts."""
 
 
@@ -131,7 +131,7 @@ def handshake(
             expected.identity(context)
     except (SSL.Error, crypto.Error, ValueError, TypeError, UnsupportedAlgorithm) as error:
         message = f"this machine's OpenSSL does not accept all of the CAs, ciphers or certificates ({_words(error)})"
-        raise Untried(message) from None
+        raise UnsupportedSettings(message) from None
     return _handshake(address, tls.sni, context, timeout, verify=tls.trust is not None, linger=LINGER)
 
 

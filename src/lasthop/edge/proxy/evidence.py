@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from lasthop.base.api.meta import Key
 from lasthop.edge.observe.evidence import ConnectionOutcome, ServedRequest
 from lasthop.edge.proxy.entry import AccessLogEntry, shown
-from lasthop.edge.proxy.failures import STALE_TLS_ERROR, at_last, closed, refused_after_handshake
+from lasthop.edge.proxy.failures import STALE_TLS_ERROR, closed, refused_after_handshake, without_earlier_attempts
 from lasthop.engine.plan.observation import LeafCertificate
 from lasthop.engine.plan.upstream import Connection, Hop
 
@@ -98,7 +98,7 @@ def observed(outcome: ConnectionOutcome, *, upgrade: bool | None) -> tuple[Conne
 
 def failure(entry: AccessLogEntry) -> ConnectionOutcome | None:
     """Returns the connection failure in an entry of the log of failures, if any."""
-    entry = at_last(entry)
+    entry = without_earlier_attempts(entry)
     hop, flags = hop_of(entry.upstream_cluster), (entry.flags or "-").split(",")
     if hop is None or not entry.why:
         return None

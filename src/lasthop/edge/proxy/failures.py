@@ -40,7 +40,7 @@ def explained(entry: AccessLogEntry) -> AccessLogEntry:
 
 def explain_failure(entry: AccessLogEntry) -> str | None:
     """Returns the reason, or None if the request reached the backend: after a success, or an error of the backend itself."""
-    entry = at_last(entry)
+    entry = without_earlier_attempts(entry)
     if entry.tls_failure and (why := _transport_failure(entry, entry.tls_failure)):
         return shown(why)
     explanation = _explanation(entry)
@@ -67,7 +67,7 @@ def _transport_failure(entry: AccessLogEntry, failure: str) -> str:
     return "" if STALE_TLS_ERROR in failure else f"connection to the backend failed: {_plain(failure)}"
 
 
-def at_last(entry: AccessLogEntry) -> AccessLogEntry:
+def without_earlier_attempts(entry: AccessLogEntry) -> AccessLogEntry:
     """Removes the flag and error of earlier attempts from the entry of a connection that succeeded at a later attempt."""
     flags = (entry.flags or "-").split(",")
     if entry.status or "UF" not in flags or "URX" in flags:

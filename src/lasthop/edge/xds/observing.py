@@ -19,7 +19,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.base.text.repeat_filter import RepeatFilter
-from lasthop.edge.observe.foreign import GatewayParts, believed
+from lasthop.edge.observe.foreign import GatewayParts, filtered_report
 from lasthop.edge.observe.observations import EXPIRES, MAX_PROXIES
 from lasthop.edge.slices import step_by_step
 from lasthop.edge.xds.budget import QUEUE, READING, REPORT_BURST, REPORT_RATE, Allotment, OverBudget, check_report
@@ -118,7 +118,7 @@ class Reports:
                 # A large Gateway's report has megabytes, which would block the event loop.
                 report = await asyncio.to_thread(_decoder.decode, content)
                 async with self._turn:
-                    report = await step_by_step(believed(report, gateway or report.gateway, self._known))
+                    report = await step_by_step(filtered_report(report, gateway or report.gateway, self._known))
                     return await step_by_step(self._on_report(report, bool(replica)))
         finally:
             peer.waiting -= 1

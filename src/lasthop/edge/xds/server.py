@@ -21,7 +21,7 @@ from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest
 from google.protobuf.message import DecodeError
 
 from lasthop.base.api.meta import Key
-from lasthop.edge.observe.foreign import NOTHING, GatewayParts
+from lasthop.edge.observe.foreign import NO_PARTS, GatewayParts
 from lasthop.edge.slices import step_by_step
 from lasthop.edge.xds import observing, replicas
 from lasthop.edge.xds.budget import (
@@ -172,7 +172,7 @@ class XdsServer:
         gateway_of_uid: Callable[[str], Key | None],
         heard: replicas.OnReport = lambda replica, report: False,
         observed: observing.OnReport = observing.ignored,
-        parts: GatewayParts = NOTHING,
+        parts: GatewayParts = NO_PARTS,
         ages: replicas.ContactAges | None = None,
     ) -> int:
         """Listens for remote proxies and other replicas, and returns the port. A proxy's certificate contains its Gateway's

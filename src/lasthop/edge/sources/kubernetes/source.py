@@ -95,7 +95,7 @@ class _WatchedKind:
         self.unread.add(reflector)
         self.tasks.append(task)
 
-    def succeed(self, previous: _WatchedKind) -> None:
+    def continue_from(self, previous: _WatchedKind) -> None:
         """Continues with another version of the same objects, so that the known objects decide which were deleted."""
         pairs = list(zip(self.reflectors, previous.reflectors, strict=True))
         self.unread = {new for new, old in pairs if old in previous.unread}
@@ -345,7 +345,7 @@ class KubernetesSource:
         watched = _WatchedKind(kind, version, reflectors)
         if previous is not None:
             self._stop(previous)
-            watched.succeed(previous)
+            watched.continue_from(previous)
         self._absent.discard(kind.kind)
         self._watched[kind.kind] = watched
         self.observed.versions[kind.kind] = version
