@@ -1,4 +1,4 @@
-"""The result of a probe, check by check, for each endpoint of each port to which a Gateway would connect."""
+"""Declares the result of a probe: the checks of each endpoint of each port to which a Gateway would connect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CheckOutcome(StrEnum):
     """The gateway connects, but the backend may still reject requests."""
     FAIL = "fail"
     SKIP = "skip"
-    """Not required."""
+    """The gateway does not require the check."""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class Check(msgspec.Struct, frozen=True):
 class EndpointResult(msgspec.Struct, frozen=True):
     address: str
     checks: tuple[Check, ...]
-    """The checks up to one that makes the others impossible."""
+    """The checks up to the first that makes further checks impossible."""
     certificate: dict[str, Any] | None = None
     """A `CertificateInfo` without its PEM."""
 
