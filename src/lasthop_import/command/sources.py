@@ -102,7 +102,7 @@ async def from_cluster(
     fetched: set[Key] = set()
     for _ in range(ROUNDS):
         reading = interpret(found)
-        wanted = sorted(reading.wanted - fetched)
+        wanted = sorted(reading.missing - fetched)
         if not wanted:
             return found._replace(reading=reading)
         for number, key in enumerate(wanted, 1):

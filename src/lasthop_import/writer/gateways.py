@@ -288,7 +288,7 @@ class GatewayWriter:
         if self._settings.default_certificate:
             return self._secret(owner, self._settings.default_certificate, kind)
         what = (
-            certificate.what
+            certificate.reason
             if isinstance(certificate, ForeignCertificate)
             else f"{certificate.name!r} is not the name of a Secret"
         )
