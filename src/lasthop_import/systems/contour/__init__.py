@@ -49,9 +49,7 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
 def _claims(document: Document) -> bool:
     if document.kind != INGRESS.kind:
         return document.group == GROUP
-    annotations = document.metadata.get("annotations")
-    own = isinstance(annotations, dict) and any(str(name).startswith(PREFIXES[0]) for name in annotations)
-    return own or class_of(document) == "contour"
+    return class_of(document) == "contour" or any(str(name).startswith(PREFIXES[0]) for name in document.annotations)
 
 
 SYSTEM: Final = System(

@@ -362,9 +362,10 @@ def _shares(specs: Sequence[FieldReader]) -> list[int]:
     if len(weights) == 1:
         return [1]
     explicit = [max(0, weight) for weight in weights if weight is not None]
-    left, missing = 100 - sum(explicit), weights.count(None)
+    total, missing = sum(explicit), weights.count(None)
+    left = 100 - total
     if left < 0:
-        text = f"the weights of these requests add up to {sum(explicit)}, and Emissary takes no more than 100: it used none of them"
+        text = f"the weights of these requests add up to {total}, and Emissary takes no more than 100: it used none of them"
         specs[0].note(Category.CANNOT, "weights", text, "weight", severity=NoteSeverity.HIGH)
     if left > 0 and not missing:
         text = f"{left} % of the requests went to the next Mapping that fits; now these Mappings share them by weight"
