@@ -24,6 +24,7 @@ from lasthop.cli.args.backends import HEX_PIN, KEY_PIN, SYSTEM, Backend
 from lasthop.cli.render.init_templates import Listen, Starter, manifest
 from lasthop.cli.views.folder import FolderView
 from lasthop.edge.probe.certificate_view import CertificateInfo, is_valid
+from lasthop.edge.probe.checks import FEWER_CERTIFICATES, TOO_LARGE
 from lasthop.edge.probe.first_look import LOCALHOST, BackendLook, Speaks, first_look, name_to_verify, sni_without_name
 from lasthop.edge.probe.plan import probe, targets
 from lasthop.edge.probe.result import CLIENT_CERTIFICATE, Check, CheckOutcome, EndpointResult
@@ -36,6 +37,7 @@ CA_PLACES: Final = (".local/share/mkcert/rootCA.pem", ".local/share/caddy/pki/au
 """CA files below the home directory, from tools that create a CA for this machine."""
 MAX_FILES, MAX_SIZE = 100, 256 * 1024
 ASK: Final = "FILE"
+SEE_LOG: Final = "The backend's log may show the reason."
 
 
 class Proposal(NamedTuple):
@@ -89,7 +91,9 @@ def _look(backend: Backend, name: str) -> Looked:
             return _failed(backend, "it speaks neither TLS nor HTTP/1.1 on this port")
         case Speaks.NOTHING:
             return _failed(backend, "it accepts connections and does not answer a TLS handshake")
-        case Speaks.ALERT | Speaks.CLOSED:
+        case Speaks.TOO_LARGE:
+            return _failed(backend, TOO_LARGE, remedy=FEWER_CERTIFICATES, name="chain")
+        case Speaks.ALERT | Speaks.CLOSED | Speaks.BROKEN:
             return _no_certificate(backend, known, shown)
     return _look_tls(backend, name, known, shown)
 
@@ -140,8 +144,10 @@ def _unreachable(backend: Backend, name: str, shown: BackendLook) -> Looked:
 def _no_certificate(backend: Backend, known: str, shown: BackendLook) -> Looked:
     asked = f"for the name {known}" if known else "for a client that sends no name"
     what = f"it shows no certificate {asked} ({shown.problem})"
-    if known and shown.speaks is Speaks.CLOSED:
-        return _failed(backend, what, remedy="Is it the port for https? The backend's log may show the reason.", name="tls")
+    if shown.speaks is Speaks.BROKEN or (known and shown.speaks is Speaks.CLOSED):
+        return _failed(backend, what, remedy=f"Is it the port for https? {SEE_LOG}", name="tls")
+    if known and not shown.unknown_name:
+        return _failed(backend, what, remedy=f"Is {known} one of its names? {SEE_LOG}", name="tls")
     example = msgspec.structs.replace(backend, hostname=ASK.replace("FILE", "NAME"))
     return _failed(backend, what, Proposal(example, "with the backend's name, which is sent as SNI"), name="sni")
 

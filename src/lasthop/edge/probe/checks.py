@@ -50,7 +50,9 @@ ENVOYS_CURVES: Final = ("X25519MLKEM768", "X25519", "P-256")
 RSA_KEY_EXCHANGE: Final = "AES"
 """Prefix of the cipher suites in which the backend's key signs nothing: the client encrypts a secret for it."""
 SPEAK_TLS: Final = "Enable TLS on this port of the backend, or point the Service to the port that has it."
+FEWER_CERTIFICATES: Final = "Let the backend send only its own certificate and the intermediates, with fewer names."
 ISSUE_ANEW: Final = "Reissue the backend's certificate, from a CA that follows RFC 5280."
+TOO_LARGE: Final = "it sends certificates of more than 100 KiB, which Envoy refuses"
 CLOSES: Final = "the backend closes the connection right after the handshake, without a reason"
 CHOOSE_ALPN: Final = (
     "Offer what the backend speaks: option lasthop.dev/alpn of the policy, or appProtocol of the Service's port."
@@ -187,9 +189,11 @@ def _no_chain(address: tuple[str, int], expected: Expectation, seen: Handshake, 
         return Check(
             "chain", CheckOutcome.FAIL, f"it presents something that is not a certificate ({seen.failure})", ISSUE_ANEW
         )
+    if seen.too_large:
+        return Check("chain", CheckOutcome.FAIL, TOO_LARGE, FEWER_CERTIFICATES)
     if seen.plaintext:
         return Check("tls", CheckOutcome.FAIL, f"it does not speak TLS on this port ({seen.failure})", SPEAK_TLS)
-    if "unrecognized name" in seen.failure:
+    if seen.unknown_name:
         remedy = "Correct the hostname of the policy, which is sent as SNI, or let the backend serve that name."
         return Check("sni", CheckOutcome.FAIL, f"it does not serve {expected.tls.sni} ({seen.failure})", remedy)
     if "application protocol" in seen.failure:
