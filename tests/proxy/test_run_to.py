@@ -251,22 +251,30 @@ def many_names() -> ssl.SSLContext:
 
 
 @pytest.mark.parametrize(
-    ("made", "says"),
+    ("made", "args", "says"),
     [
-        (tls(lambda: issued(*NAME, key=rsa.generate_private_key(65537, 2048), pss=True)), "its key is RSA-PSS 2048 bits"),
-        (tls(many_names), "it sends certificates of more than 100 KiB, which Envoy refuses"),
+        (tls(lambda: issued(*NAME, key=rsa.generate_private_key(65537, 2048), pss=True)), "", "its key is RSA-PSS 2048 bits"),
+        (tls(many_names), "", "it sends certificates of more than 100 KiB, which Envoy refuses"),
         (
             tls(lambda: issued(*NAME), alert=int(ssl.ALERT_DESCRIPTION_HANDSHAKE_FAILURE)),
+            "",
             "Is api.example one of its names? The backend's log may show the reason.",
         ),
+        (
+            tls(lambda: asking(ssl.TLSVersion.TLSv1_3)),
+            "--client-cert own.pem",
+            "Give a certificate that the backend trusts: --client-cert FILE --client-key FILE",
+        ),
     ],
-    ids=["rsa-pss", "large", "alert"],
+    ids=["rsa-pss", "large", "alert", "foreign-client"],
 )
 def test_where_no_option_helps_the_reason_is_shown_and_no_command(
-    runner: Runner, made: Callable[[], Backend], says: str
+    runner: Runner, made: Callable[[], Backend], args: str, says: str
 ) -> None:
+    own = Certificate("client", CA, usage=ExtendedKeyUsageOID.CLIENT_AUTH, valid=LONG)
+    (runner.home / "own.pem").write_text(own.pem + own.key_pem)
     with contextlib.closing(made()) as backend:
-        said = runner.start(f"lasthop run --to https://127.0.0.1:{backend.port} --ca ca.pem --hostname api.example")
+        said = runner.start(f"lasthop run --to https://127.0.0.1:{backend.port} --ca ca.pem --hostname api.example {args}")
     assert not runner.runs
     assert says in said
     assert proposed(said) == []

@@ -167,7 +167,7 @@ def _look_tls(backend: Backend, name: str, known: str, shown: BackendLook) -> Lo
         return Looked(backend, None, (Check("names", CheckOutcome.FAIL, what),), leaf, tuple(_proposals(backend, name, shown)))
     tried = _try(backend, name, shown.address, hostname)
     if not tried.passes:
-        fails = tuple(check for check in tried.checks if check.state is CheckOutcome.FAIL)
+        fails = tuple(_by_options(check) for check in tried.checks if check.state is CheckOutcome.FAIL)
         return Looked(backend, None, fails, leaf, tuple(_proposals(backend, name, shown)))
     if not (known or backend.pin or found.certain):
         named = msgspec.structs.replace(backend, hostname=hostname)
@@ -185,7 +185,8 @@ def _look_tls(backend: Backend, name: str, known: str, shown: BackendLook) -> Lo
 def _by_options(check: Check) -> Check:
     if check.name != CLIENT_CERTIFICATE:
         return check
-    return msgspec.structs.replace(check, remedy="If requests fail, add: --client-cert FILE --client-key FILE")
+    give = "If requests fail, add" if check.state is CheckOutcome.WARN else "Give a certificate that the backend trusts"
+    return msgspec.structs.replace(check, remedy=f"{give}: --client-cert FILE --client-key FILE")
 
 
 def _try(backend: Backend, name: str, address: str, hostname: str) -> EndpointResult:

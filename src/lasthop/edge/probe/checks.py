@@ -10,6 +10,7 @@ import contextlib
 import re
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -36,6 +37,7 @@ SIGNED_WITH: Final = {
 Envoy's."""
 ENVOYS: Final = ("RSA ", "EC secp256r1", "EC secp384r1")
 """Keys whose signatures Envoy accepts unless a policy names others."""
+HOSTS: Final = Path("/etc/hosts")
 NIST: Final = {"P-256": ec.SECP256R1(), "P-384": ec.SECP384R1(), "P-521": ec.SECP521R1()}
 CURVES: Final = {
     "x25519mlkem768": "X25519MLKEM768",
@@ -65,13 +67,31 @@ def addresses(host: str, port: int) -> list[tuple[str, int]]:
     if is_ip(host):
         return [(host, port)]
     try:
-        resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        resolved = _in_hosts(host, HOSTS.read_text(errors="replace") if HOSTS.is_file() else "")
+        resolved = resolved or [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except (OSError, UnicodeError):  # UnicodeError: a label is longer than 63 characters
         if host == "localhost":  # RFC 6761, 6.3: Envoy resolves it without /etc/hosts, the C library does not
             return [("127.0.0.1", port)]
         raise NoHandshake(f"{host} is not found in DNS") from None
-    preferred = [entry for entry in resolved if entry[0] is socket.AF_INET] or resolved
-    return list(dict.fromkeys((str(entry[4][0]), port) for entry in preferred))
+    preferred = [address for address in resolved if ":" not in address] or resolved
+    return [(address, port) for address in dict.fromkeys(preferred)]
+
+
+def _in_hosts(host: str, text: str) -> list[str]:
+    """Looks a name up in a hosts file as Envoy's resolver c-ares does, which merges lines with the same address or name. The C
+    library does not: after `127.0.0.1 localhost`, it ignores the second of `127.0.0.9 api` and `127.0.0.1 api`."""
+    by_address: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        address, *names = line.partition("#")[0].lower().split() or [""]
+        if not (names and is_ip(address)):
+            continue
+        known = by_address.get(address) or next((by_name[name] for name in names if name in by_name), [])
+        known += [] if address in known else [address]
+        by_address.setdefault(address, known)
+        for name in names:
+            by_name.setdefault(name, known)
+    return by_name.get(host.lower(), [])
 
 
 def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, timeout: float) -> EndpointResult:
