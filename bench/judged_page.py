@@ -53,9 +53,10 @@ NOT_JUDGED: Final = """
 ## Not judged
 
 No other implementation has been judged. Istio and Cilium need nodes and container images, which the machine of these runs
-cannot run. NGINX Gateway Fabric, agentgateway, kgateway, Kong, Emissary and the HAProxy-based implementations cannot be built
-from the Go module proxy alone. Contour can, but reads BackendTLSPolicy as `v1alpha3` only. `lasthop judge --context C
---gateway-class NAME` judges an implementation where it runs.
+cannot run. Its registries offer no modules of NGINX Gateway Fabric, agentgateway, kgateway, Kong, Emissary or the
+HAProxy-based implementations. Contour v1.33 is offered and has not been tried; it reads BackendTLSPolicy as `v1alpha3`, a
+deprecated version that only the experimental channel still serves. `lasthop judge --context C --gateway-class NAME` judges
+an implementation where it runs.
 """
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from lasthop.engine.memory.record import BEGAN, INCIDENT, Entry, Gap, Record, about_record, chained, sealed
+from lasthop.engine.memory.record import BEGAN, INCIDENT, Entry, Gap, Record, about_record, chained, digest_of, sealed
 
 
 def mk_record(
@@ -22,6 +22,6 @@ def mk_record(
     entries = [*began, *changes, *(about_record(INCIDENT, what, at) for at, what in incidents)]
     chain = chained(entries)
     if dropped:
-        last = msgspec.structs.replace(entries[-1], gap=Gap((), dict(dropped)))
+        last = msgspec.structs.replace(entries[-1], gap=Gap(digest_of(chain[:-1]), dict(dropped)))
         chain[-1] = sealed(last, chain[-2] if len(chain) > 1 else None)
     return Record(tuple(chain), chain[-1].hash if chain else "", revision)

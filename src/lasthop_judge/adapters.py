@@ -51,12 +51,16 @@ class Adapter:
     """Types of conditions that are True while verification is degraded."""
     permits_everywhere = False
     """Whether extensions hold without a permission, so that cases of a permitting Gateway run on the plain one."""
+    ends_old_connections = False
+    """Whether the implementation promises that no request uses a connection from before a change. GEP-1897 requires
+    verification only before a connection is made."""
 
 
 class Lasthop(Adapter):
     name = "lasthop"
     controllers = ("lasthop.dev/gateway-controller",)
     degraded = ("VerificationDegraded",)
+    ends_old_connections = True
     _api: Final = "lasthop.dev/v1alpha1"
     _waives: Final = {SkippedChecks.ALL: "All", SkippedChecks.NAMES: "Names", SkippedChecks.DATES: "Expiry"}
 

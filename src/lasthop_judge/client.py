@@ -7,14 +7,15 @@ import http.client
 import json
 import socket
 import ssl
-import time
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from lasthop_judge.model import RouteType
 from lasthop_judge.objects import CANARY_METHOD
 
 TIMEOUT = 15.0
+"""Seconds for a request, however slowly the gateway sends."""
 LIMIT = 65536
 """Bytes of a response that are read."""
 
@@ -60,8 +61,10 @@ def ask(via: RouteType, address: tuple[str, int], hostname: str, path: str) -> C
 
 
 def _answer(status: int, body: bytes) -> ClientResponse:
-    with contextlib.suppress(ValueError, TypeError, KeyError):
-        return ClientResponse(status, str(json.loads(body)["backend"]), "from the backend")
+    with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+        backend = json.loads(body)["backend"]
+        if isinstance(backend, str):
+            return ClientResponse(status, backend, "from the backend")
     return ClientResponse(status, "", _printable(body[:120].decode("utf-8", "replace")))
 
 
@@ -76,21 +79,28 @@ def _context() -> ssl.SSLContext:
     return context
 
 
-def _connect(address: tuple[str, int], hostname: str, tls: bool) -> socket.socket:
-    raw = socket.create_connection(address, timeout=TIMEOUT)
-    if not tls:
-        return raw
-    try:
-        return _context().wrap_socket(raw, server_hostname=hostname)
-    except BaseException:
-        raw.close()
-        raise
+@contextlib.contextmanager
+def _connected(address: tuple[str, int], hostname: str, tls: bool) -> Iterator[socket.socket]:
+    """A connection that ends after TIMEOUT: the timeout of a socket starts again with each byte."""
+    with contextlib.ExitStack() as opened:
+        stream = opened.enter_context(socket.create_connection(address, timeout=TIMEOUT))
+        if tls:
+            stream = opened.enter_context(_context().wrap_socket(stream, server_hostname=hostname))
+        ending = threading.Timer(TIMEOUT, _end, (stream,))
+        ending.daemon = True
+        ending.start()
+        opened.callback(ending.cancel)
+        yield stream
+
+
+def _end(stream: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        socket.socket.shutdown(stream, socket.SHUT_RDWR)  # not that of an SSLSocket, which another thread is reading
 
 
 def _http(address: tuple[str, int], hostname: str, path: str, tls: bool) -> ClientResponse:
-    connection = http.client.HTTPConnection(*address, timeout=TIMEOUT)
-    with contextlib.closing(connection):
-        connection.sock = _connect(address, hostname, tls)
+    with _connected(address, hostname, tls) as stream, contextlib.closing(http.client.HTTPConnection(*address)) as connection:
+        connection.sock = stream
         connection.request("GET", path, headers={"Host": hostname})
         response = connection.getresponse()
         return _answer(response.status, _read(response.read1))
@@ -98,7 +108,7 @@ def _http(address: tuple[str, int], hostname: str, path: str, tls: bool) -> Clie
 
 def _websocket(address: tuple[str, int], hostname: str, path: str) -> ClientResponse:
     wants = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZQ==\r\n"
-    with _connect(address, hostname, False) as stream:
+    with _connected(address, hostname, False) as stream:
         stream.sendall(f"GET {path} HTTP/1.1\r\nhost: {hostname}\r\n{wants}\r\n".encode())
         head, _, body = _until(stream, b"\r\n\r\n").partition(b"\r\n\r\n")
         status = int(head.split()[1])
@@ -109,7 +119,7 @@ def _websocket(address: tuple[str, int], hostname: str, path: str) -> ClientResp
 
 def _stream(address: tuple[str, int], hostname: str, tls: bool) -> ClientResponse:
     """A connection that is forwarded as it is; HTTP is what is spoken over it."""
-    with _connect(address, hostname, tls) as stream:
+    with _connected(address, hostname, tls) as stream:
         stream.sendall(f"GET / HTTP/1.1\r\nhost: {hostname}\r\nconnection: close\r\n\r\n".encode())
         received = _until(stream, b"}")
         head, _, body = received.partition(b"\r\n\r\n")
@@ -126,9 +136,9 @@ def _until(stream: socket.socket, end: bytes) -> bytes:
 
 
 def _read(receive: Callable[[int], bytes], end: bytes | None = None) -> bytes:
-    """Reads up to `end`, or everything. A gateway that never stops sending costs LIMIT bytes or TIMEOUT seconds."""
-    received, deadline = b"", time.monotonic() + TIMEOUT
-    while (end is None or end not in received) and len(received) < LIMIT and time.monotonic() < deadline:
+    """Reads up to `end`, or everything. A gateway that never stops sending costs LIMIT bytes."""
+    received = b""
+    while (end is None or end not in received) and len(received) < LIMIT:
         if not (data := receive(LIMIT)):
             break
         received += data

@@ -10,7 +10,7 @@ import functools
 import itertools
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -164,10 +164,17 @@ class ClusterTestbed:
         for number in range(len(ages) + 2):
             if 1 < number <= len(ages):
                 await asyncio.sleep(TICK)
-            for some in _batched([pair for pair in owned if turn(pair[1]) == number]):
-                await asyncio.gather(*(self._create([case], document) for case, document in some))
-                done += len(some)
+            now = (pair for pair in owned if turn(pair[1]) == number)
+            groups = [[*group] for _, group in itertools.groupby(now, lambda pair: pair[0].id)]
+            for some in (groups[start : start + AT_ONCE] for start in range(0, len(groups), AT_ONCE)):
+                await asyncio.gather(*map(self._create_in_order, some))
+                done += sum(map(len, some))
                 progress("Creating objects", done, len(owned))
+
+    async def _create_in_order(self, group: Sequence[tuple[Case, Json]]) -> None:
+        """The second of two policies of one age is never the older one."""
+        for case, document in group:
+            await self._create([case], document)
 
     def _backend(self, cases: Sequence[Case]) -> list[Json]:
         config = backend_config(servings(cases), self.settings.issuer, "0.0.0.0", CONTROL, FIRST_PORT)
@@ -274,8 +281,17 @@ class ClusterTestbed:
 
     async def write_status(self, kind: str, name: str, status: Json) -> bool:
         path = self._path(f"{GATEWAY}/v1", kind, name, "status")
-        await _sent(f"the status of {kind} {name}", lambda: self._client.merge(path, {"status": status}))
-        return True
+
+        async def written() -> bool:
+            try:
+                await self._client.merge(path, {"status": status})
+            except ApiError as error:
+                if error.denied:
+                    return False
+                raise
+            return True
+
+        return await _sent(f"the status of {kind} {name}", written)
 
     # --- the backend --------------------------------------------------------------------------------------------------
 
@@ -298,7 +314,7 @@ class ClusterTestbed:
         port = self.settings.ports.get(backend_key(case, service, case.port), 0)
         kubectl = f"kubectl -n {self.settings.namespace}"
         asked = curl(case, self.address(self.settings.gateway_of(case), listener_of(case)), path_of(service, case.port))
-        forward = (f"{kubectl} port-forward deployment/{BACKEND} {port}",) if port and policy else ()
+        forward = (f"{kubectl} port-forward deployment/{BACKEND} {port} & sleep 3",) if port and policy else ()
 
         def anchors(bundle: CABundle) -> str:
             get = f"{kubectl} get {bundle.kind.lower()} {case.slug}-{bundle.name} -o jsonpath='{{.data.ca\\.crt}}'"
@@ -318,10 +334,6 @@ async def _sent(subject: str, request: Callable[[], Awaitable[T]]) -> T:
                 raise JudgeError(f"{subject}: {error}") from error
         attempt += 1
         await asyncio.sleep(1)
-
-
-def _batched(pairs: Sequence[tuple[Case, Json]]) -> Iterator[Sequence[tuple[Case, Json]]]:
-    return (pairs[start : start + AT_ONCE] for start in range(0, len(pairs), AT_ONCE))
 
 
 def _is_true(status: Json, condition: str) -> bool:

@@ -182,13 +182,15 @@ ACCEPTED: Final = Requirement(
     "PolicyReasonAccepted, its comment",
 )
 RESOLVED: Final = Requirement(
-    "This condition indicates whether the controller was able to resolve all object references for the BackendTLSPolicy.",
+    "This condition indicates whether the controller was able to resolve all object references for the BackendTLSPolicy. "
+    "Possible reasons for this condition to be True are: * “ResolvedRefs”",
     f"{_API}ResolvedRefs",
 )
 ANCESTOR: Final = Requirement(
-    "Ancestors is a list of ancestor resources (usually Gateways) that are associated with the policy, and the status of the "
-    "policy with respect to each ancestor.",
-    "PolicyStatus, comment of ancestors",
+    "For example, in BackendTLSPolicy, the Policy attaches to a Service that is used as a backend in a HTTPRoute that is "
+    "itself attached to a Gateway. In this case, the relevant object for status is the Gateway, and that is the ancestor "
+    "object referred to in this status.",
+    "PolicyAncestorStatus, its comment",
 )
 CLIENT_CERTIFICATE: Final = Requirement(
     "ClientCertificateRef references an object that contains a client certificate and its associated private key. It can "
@@ -339,5 +341,6 @@ ORDER: Final = Requirement(
     "RFC 8446, section 4.4.2",
 )
 HTTP2: Final = Requirement("HTTP/2 over TLS uses the “h2” protocol identifier.", "RFC 9113, section 3.2")
+TLS_1_1: Final = Requirement("Implementations MUST NOT negotiate TLS version 1.1", "RFC 9325, section 3.1.1")
 TLS_1_2: Final = Requirement("Implementations MUST support TLS 1.2", "RFC 9325, section 3.1.1")
 TLS_1_3: Final = Requirement("Implementations SHOULD support TLS 1.3", "RFC 9325, section 3.1.1")

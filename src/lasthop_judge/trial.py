@@ -44,6 +44,9 @@ REFUSALS: Final = 3
 """Refusals in a row that count as one."""
 PASSES: Final = 2
 PAUSE: Final = 0.15
+UNCONNECTED: Final = 2.0
+"""Seconds for which a backend must be refused that sees no connection: a gateway that does not know the endpoints yet refuses
+everything."""
 MIRROR_WAIT: Final = 1.5
 """Seconds within which a mirrored request has to arrive, or not to."""
 STREAM_SETTLE: Final = 2.0
@@ -65,7 +68,7 @@ class Patience:
     status: float = 20.0
     pooled: float = 20.0
     """The time after a change until the backend ends older connections. GEP-1897 requires verification “before the connection
-    is made”, so requests over those are noted and not a fault."""
+    is made”, so requests over those are noted and not a fault, unless the implementation promises more."""
 
 
 class JudgeError(Exception):
@@ -156,6 +159,8 @@ class Trial:
         """The backend's clock when it was last read."""
         self._changed = 0
         """The backend's clock at the last change."""
+        self._connected = False
+        """The backend saw a connection in the present phase."""
         self._over_old = False
         """The last request arrived over a connection from before the change."""
 
@@ -321,19 +326,24 @@ class Trial:
     async def _judge_traffic(self, phase: _Phase) -> None:
         key = backend_key(self.case, phase.service, phase.port)
         self._seen = self._changed = _clock(await self.testbed.records(key))
-        begun, good, wrong, ended = time.monotonic(), 0, None, False
+        begun, good, wrong = time.monotonic(), 0, None
+        self._connected, may_end = False, not self.settings.adapter.ends_old_connections
         needed = REFUSALS if phase.expect.refused else PASSES
-        while good < needed:
+
+        def unproven() -> bool:
+            return phase.expect.refused and not self._connected and time.monotonic() - begun < UNCONNECTED
+
+        while good < needed or unproven():
             if good == 0 and wrong and time.monotonic() - begun > phase.seconds:
                 raise wrong
             wrong, last_wrong = await self._asked_once(phase, key), wrong
             good = 0 if wrong else good + 1
             wrong = wrong or last_wrong
-            if good == 0 and self._over_old and not ended and time.monotonic() - begun > self.patience.pooled:
-                ended = True
+            if good == 0 and self._over_old and may_end and time.monotonic() - begun > self.patience.pooled:
+                may_end = False
                 self._notes.append(f"{phase.title}: requests go over connections from before it until the backend ends them")
                 await self._serve(phase.port, self._serving(phase))
-            if good < needed:
+            if good < needed or unproven():
                 await asyncio.sleep(PAUSE)
         took = time.monotonic() - begun
         if wrong and took > 1:
@@ -343,6 +353,7 @@ class Trial:
         """Sends one request. Returns a fault that may pass with time, or raises one that cannot."""
         answer = await self._ask(path_of(phase.service, phase.port))
         reached, fresh = await self._reached(phase, key)
+        self._connected = self._connected or bool(fresh)
         plain = [each for each in fresh if each.get("plaintext")]
         if phase.expect is Expected.PLAINTEXT:
             if answer.backend == key and plain:
@@ -376,6 +387,7 @@ class Trial:
     def _refusal(self, phase: _Phase, answer: ClientResponse, arrived: bool, reached: Json | None) -> _Failed | None:
         if arrived:
             over = f" over {reached['tls']}" if reached and reached.get("tls") else ""
+            over += " on a connection from before the change" if self._over_old else ""
             return _Failed(FaultSeverity.OPEN, f"a request reached the backend{over}; the client received {answer.shown}")
         if phase.expect is Expected.REFUSED_5XX and (answer.status is None or answer.status < 500):
             return _Failed(FaultSeverity.STATUS, f"the client received {answer.shown} instead of a 5xx")
@@ -454,13 +466,11 @@ class Trial:
     async def _check(self, check: StatusCheck) -> None:
         self._readable()
         match check:
-            case (
-                StatusCheck.GATEWAY_IS_ANCESTOR
-                | StatusCheck.CURRENT_GENERATION
-                | StatusCheck.NOT_ACCEPTED
-                | StatusCheck.DEGRADED
-            ):
+            case StatusCheck.GATEWAY_IS_ANCESTOR | StatusCheck.NOT_ACCEPTED | StatusCheck.DEGRADED:
                 await self._holds(functools.partial(self._checked, check))
+            case StatusCheck.CURRENT_GENERATION:
+                await self._holds(_outdated)
+                await self._edited()
             case StatusCheck.FOREIGN_KEPT:
                 await self._foreign_kept()
             case StatusCheck.TRANSITION_KEPT:
@@ -469,14 +479,9 @@ class Trial:
     def _checked(self, check: StatusCheck, policy: Json) -> str:
         entries = _entries(policy)
         if check is StatusCheck.GATEWAY_IS_ANCESTOR:
-            names = [each["ancestorRef"]["name"] for each in entries]
-            gateway = self.settings.gateway_of(self.case)
-            return "" if gateway in names else f"ancestors are {', '.join(names) or 'none'}; the Gateway is {gateway}"
-        if check is StatusCheck.CURRENT_GENERATION:
-            generation = policy["metadata"].get("generation")
-            old = _stale(entries, generation)
-            shown = f"{_shown(old[0])} is of generation {old[0].get('observedGeneration')}, not {generation}" if old else ""
-            return shown or ("" if entries else "there is no ancestor entry")
+            names = [f"{each['ancestorRef'].get('kind', 'Gateway')} {each['ancestorRef']['name']}" for each in entries]
+            gateway = f"Gateway {self.settings.gateway_of(self.case)}"
+            return "" if gateway in names else f"ancestors are {', '.join(names) or 'none'}, not {gateway}"
         if check is StatusCheck.DEGRADED:
             if not self.settings.adapter.degraded:
                 raise _Unjudged("the adapter knows no such condition")
@@ -530,12 +535,12 @@ class Trial:
         deadline = time.monotonic() + self.patience.status
         while True:
             found = await self._policy(policy.name)
-            new = found["metadata"].get("generation")
-            entries = _entries(found)
-            if new != old and entries and not _stale(entries, new):
+            unedited = found["metadata"].get("generation") == old
+            wrong = f"its generation is still {old}" if unedited else _outdated(found)
+            if not wrong:
                 return found
             if time.monotonic() > deadline:
-                raise _Failed(FaultSeverity.STATUS, "the status did not follow an edit of the policy")
+                raise _Failed(FaultSeverity.STATUS, f"the status did not follow an edit of the policy: {wrong}")
             await asyncio.sleep(PAUSE)
 
 
@@ -568,8 +573,13 @@ def _conditions(entries: Iterable[Json]) -> list[dict[str, Any]]:
     return [condition for entry in entries for condition in entry.get("conditions") or ()]
 
 
-def _stale(entries: Iterable[Json], generation: object) -> list[dict[str, Any]]:
-    return [each for each in _conditions(entries) if each.get("observedGeneration") != generation]
+def _outdated(policy: Json) -> str:
+    """Returns which condition is not of the policy's generation."""
+    entries, generation = _entries(policy), policy["metadata"].get("generation")
+    if not entries:
+        return "there is no ancestor entry"
+    old = next((each for each in _conditions(entries) if each.get("observedGeneration") != generation), None)
+    return f"{_shown(old)} is of generation {old.get('observedGeneration')}, not {generation}" if old else ""
 
 
 def _is(policy: Json, kind: str, status: str) -> bool:

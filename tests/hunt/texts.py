@@ -7,6 +7,7 @@ because the end of the broken part is unknown.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple
@@ -175,7 +176,15 @@ NAMED: dict[str, Breakage] = {
     "target kind": swap("kind: Service", "kind: Servce", "kind: Services", "kind: service", 'kind: "Service |"'),
     "target name": swap("\n  validation:", ",\n  validation:", "_\n  validation:", "/\n  validation:"),
     "target capital": lambda text, r: _capital(text),
-    "target group": swap('group: ""', "group: core", "group: v1", "group: /", "apiVersion: v1"),
+    "target group": swap(
+        'group: ""',
+        "group: core",
+        "group: v1",
+        "group: /",
+        "apiVersion: v1",
+        "group: gateway.networking.k8s.io",
+        "group: k8s.io",
+    ),
     "target is a text": lambda text, r: _retargeted(text, r.choice(("  - {}\n", "    {}\n"))),
     "target field": lambda text, r: _retargeted(text, r.choice(("  - name: [{}]\n", "  - names: {}\n"))),
     "target with odd characters": lambda text, r: _retargeted(
@@ -184,7 +193,20 @@ NAMED: dict[str, Breakage] = {
     "target with its surroundings": lambda text, r: _retargeted(
         text,
         '  - group: ""\n    kind: Service\n    name: '
-        + r.choice(("shop/{}", "service/{}", "{}.shop.svc.cluster.local", "{}.shop", "'{}:443'", "https://{}:443/"))
+        + r.choice(
+            (
+                "shop/{}",
+                "service/{}",
+                "{}.shop.svc.cluster.local",
+                "{}.shop",
+                "'{}:443'",
+                "https://{}:443/",
+                "shop/{}/",
+                "{}/https",
+                "{},nobody",
+                "'{}*'",
+            )
+        )
         + "\n",
     ),
     "target of another namespace": lambda text, r: _from_elsewhere(text, r.choice(("namespace", "nameSpace", "namspace"))),
@@ -195,6 +217,9 @@ NAMED: dict[str, Breakage] = {
     "mode": swap("  validation:", "  mode: Lenient\n  validation:"),
     # Spellings that some parsers accept.
     "merge": lambda text, r: text.replace("\nspec:", "\nspec:\n  <<: &x {}", 1),
+    "merge over a name": swap("\n  validation:", "\n    <<: {name: nobody}\n  validation:"),
+    "merge under a name": lambda text, r: re.sub(r"name: (\w+)\n  v", r"name: nobody\n    <<: {name: \1}\n  v", text),
+    "merge twice": lambda text, r: re.sub(r"name: (\w+)\n  v", r"<<: {name: nobody}\n    <<: {name: \1}\n  v", text),
     "anchor": lambda text, r: text.replace("name: ca", "name: &x ca") + "status: *x\n",
     "tag": swap("kind: BackendTLSPolicy", "kind: !!str BackendTLSPolicy", "kind: !policy BackendTLSPolicy"),
     "escape": swap("kind: BackendTLSPolicy", 'kind: "Backend\\x54LSPolicy"', 'kind: "Backend\\\n  TLSPolicy"'),

@@ -6,16 +6,20 @@ import contextlib
 import json
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from lasthop.cli.main import main
 from lasthop_judge.command import cli
+from lasthop_judge.objects import CANARY_PATH
 from tests.backends import until
 from tests.ports import free_port
 from tests.proxy.lasthop import EXECUTABLE, Lasthop
@@ -86,12 +90,44 @@ def test_a_second_run_removes_the_cases_of_the_first(tmp_path: Path, monkeypatch
     assert {file.name for file in tmp_path.iterdir()} == {"own.yaml", "judge.yaml", "names-sni.yaml"}
 
 
+CANARY = b'HTTP/1.1 200 OK\r\ncontent-length: 26\r\n\r\n{"backend": "canary.http"}'
+
+
 def redirect_all_but_canaries(connection: socket.socket) -> None:
-    body = b'{"backend": "canary.http"}'
-    if b" /judge-canary" in connection.recv(65536):
-        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+    if CANARY_PATH.encode() in connection.recv(65536):
+        connection.sendall(CANARY)
     else:
         connection.sendall(b"HTTP/1.1 302 Found\r\nlocation: http://x.invalid/\r\ncontent-length: 0\r\n\r\n")
+
+
+def test_a_gateway_that_refuses_until_it_knows_the_endpoints_has_verified_nothing(tmp_path: Path) -> None:
+    """It answers 503 for a second, and then forwards to backends whose certificate it does not verify."""
+    first: dict[str, float] = {}
+
+    def careless(connection: socket.socket) -> None:
+        request = connection.recv(65536)
+        if CANARY_PATH.encode() in request:
+            connection.sendall(CANARY)
+            return
+        name = request.partition(b"Host: ")[2].partition(b".")[0].decode()
+        if time.monotonic() < first.setdefault(name, time.monotonic()) + 1:
+            connection.sendall(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n")
+            return
+        objects = yaml.safe_load_all((tmp_path / f"{name}.yaml").read_text())
+        slices = (document for document in objects if document["kind"] == "EndpointSlice")
+        backend = next((each["endpoints"][0]["addresses"][0], each["ports"][0]["port"]) for each in slices)
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with context.wrap_socket(socket.create_connection(backend)) as forwarded:
+            forwarded.sendall(request)
+            connection.sendall(forwarded.recv(65536))
+
+    with server(None, careless) as port:
+        found = judge_at(port, tmp_path, "--cases", "^names/(exact|other)$", "-o", "json")
+    assert {case["id"]: case["severity"] for case in json.loads(found.stdout)["cases"]} == {
+        "names/exact": None,
+        "names/other": "open",
+    }
 
 
 @pytest.mark.program("openssl")

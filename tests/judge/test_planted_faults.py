@@ -17,8 +17,8 @@ from tests.judge.judged import judged
 
 pytestmark = pytest.mark.timeout(600)
 """The first fault waits for all of them, on whatever machine."""
-BRIEF = Patience(first=60, passes=3, refused=1.5, change=3, status=3)
-"""A planted fault does not go away by waiting."""
+BRIEF = Patience(first=60, passes=3, refused=1.5, change=3, status=3, pooled=0)
+"""A planted fault does not go away by waiting, nor because the judge ends connections."""
 CASES = {case.id: case for case in ALL}
 AT_ONCE = 4
 CONTROL = "names/exact"
@@ -261,6 +261,65 @@ FAULTS = {
         """,
         ("status/missing-accepted",),
         STATUS,
+    ),
+    "ancestors are routes": Planted(
+        """
+        import msgspec
+        def of_route(entry):
+            return msgspec.structs.replace(entry, ancestor_ref=msgspec.structs.replace(entry.ancestor_ref, kind="HTTPRoute"))
+        def make(old):
+            def status(entries):
+                found = old(entries)
+                return found and msgspec.structs.replace(found, ancestors=tuple(map(of_route, found.ancestors)))
+            return status
+        patch("lasthop.engine.outputs.status.policies", "_status", make)
+        """,
+        ("status/ancestor",),
+        STATUS,
+    ),
+    "observedGeneration is that of the first text": Planted(
+        """
+        import msgspec
+        first = {}
+        def make(old):
+            def stated(conditions, obj):
+                generation = first.setdefault((type(obj), obj.metadata.name), obj.metadata.generation)
+                return tuple(msgspec.structs.replace(each, observed_generation=generation) for each in old(conditions, obj))
+            return stated
+        patch("lasthop.engine.outputs.status.conditions", "stated", make)
+        """,
+        ("status/generation",),
+        STATUS,
+    ),
+    "an unknown kind beside a CA is ignored": Planted(
+        f"""
+        def make(old):
+            def read(*args):
+                refs, fatal = old(*args)
+                return refs, [] if refs.cas else fatal
+            return read
+        patch("{POLICIES}.references", "_read", make)
+        """,
+        ("status/one-of-two-kind",),
+        STATUS,
+    ),
+    "TLS 1.1 is spoken": Planted(
+        f"""
+        import {TLS} as tls
+        tls.VERSIONS["1.2"] = tls.VERSIONS["1.0"]
+        def make(old):
+            def common(options, alpn):
+                found = old(options, alpn)
+                found.common_tls_context.tls_params.cipher_suites[:] = ["ECDHE-ECDSA-AES128-SHA"]
+                return found
+            return common
+        patch("{TLS}", "_common", make)
+        """,
+        ("keys/tls11",),
+        OPEN,
+    ),
+    "an appProtocol of TLS replaces the policy": Planted(
+        unverified("'app-protocol' in hop.backend.name"), ("protocols/app-protocol-ca", "protocols/app-protocol-name"), OPEN
     ),
     "waivers need no permission": Planted(
         f'patch("{POLICIES}.permissions", "_waiver_problem", lambda old: lambda *args: None)', ("gep4152/skip-denied",), OPEN

@@ -22,7 +22,7 @@ from lasthop.engine.outputs.envoy.resource import LISTENER, ROUTES
 from tests.examples import slow
 from tests.properties.gateway_promises import Objects
 from tests.properties.promises import profiles_of, texts, walk
-from tests.random_world import EDITS, Edit
+from tests.random_world import APP_PROTOCOLS, EDITS, Edit
 from tests.snapshot import Snapshot, tls_context
 from tests.world import PINS, ca_pem, key_pair
 
@@ -75,7 +75,8 @@ def expected(objects: Objects, gateway: Key, name: str) -> str | None:
     if not [
         obj for obj, target in concerned if target.section_name in ("", ports[0].name) or target.section_name not in names
     ]:
-        return None if any(rule.plaintext_backends == "Deny" for rule in rules) else "plaintext"
+        denied = any(rule.plaintext_backends == "Deny" for rule in rules) or ports[0].app_protocol in APP_PROTOCOLS["TLS"]
+        return None if denied else "plaintext"
     by_section = [obj for obj, target in concerned if target.section_name == ports[0].name]
     rivals = by_section or [obj for obj, target in concerned if not target.section_name]
     # A text that was rejected does not stand against the last good one of the same policy.

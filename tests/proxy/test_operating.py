@@ -52,7 +52,7 @@ def gateway(module_own: Callable[..., Lasthop]) -> Iterator[Lasthop]:
 
 
 def test_a_folder_with_other_kinds_is_served_and_they_are_named_once(gateway: Lasthop) -> None:
-    (line,) = [line for line in gateway.log.splitlines() if "some objects are not read" in line]
+    (line,) = [line for line in gateway.log.splitlines() if "some objects are ignored" in line]
     assert json.loads(line)["kinds"] == {"Deployment (apps/v1)": 1}
     assert gateway.get("nobody").status == 404
 

@@ -331,7 +331,7 @@ def test_a_port_that_is_closed_is_named_and_a_backend_may_come_later(runner: Run
         f"lasthop run --listen 127.0.0.1:{runner.port} --to https://127.0.0.1:{port} --ca ca.pem --hostname a.example"
     )
     assert runner.runs, said
-    assert "503 until it is up." in said
+    assert "Requests get 503 until it is there." in said
     assert runner.get()[0] == 503
 
 

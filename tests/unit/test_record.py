@@ -23,6 +23,7 @@ from lasthop.engine.memory.record import (
     Record,
     about_record,
     chained,
+    digest_of,
     joined,
     sealed,
 )
@@ -103,7 +104,7 @@ def test_it_is_never_larger_than_its_limit_and_never_broken_by_what_it_drops(
         assert (number, owner) in kept or (covered is not None and at <= covered), "what is gone is not covered"
 
 
-FORGED = Gap(((1, 99),), {"": 99.0})
+FORGED = Gap("", {"": 99.0})
 EDITS: dict[str, Callable[[list[Entry], int, int], list[Entry]]] = {
     "removed": lambda entries, i, j: entries[:i] + entries[i + 1 :],
     "changed": lambda entries, i, j: [*entries[:i], replace(entries[i], after="verified"), *entries[i + 1 :]],
@@ -137,6 +138,17 @@ def test_every_manipulation_of_an_entry_is_noticed(
         assert replace(record, entries=tuple(edited)).faults()
 
 
+@pytest.mark.parametrize("name", sorted(EDITS))
+def test_entries_before_dropped_ones_cannot_be_changed_and_the_fault_outlives_later_drops(name: str) -> None:
+    record = mk_chain([(at, "abcd"[at % 4], at % 3 == 0) for at in range(30)], 8)
+    gap = max(at for at, entry in enumerate(record.entries) if entry.gap)
+    for i in range(gap):
+        broken = EDITS[name](list(record.entries), i, i + 1)
+        assert Record(tuple(broken), record.head).faults(), i
+        later = chained([mk(100.0 + at) for at in range(20)], broken, 8, record.head)
+        assert Record(tuple(later), later[-1].hash).faults(), i
+
+
 @given(found_changes, st.data())
 def test_a_removed_line_cannot_be_passed_off_as_dropped_without_saying_until_when(
     found: list[tuple[int, str, bool]], data: st.DataObject
@@ -146,7 +158,7 @@ def test_a_removed_line_cannot_be_passed_off_as_dropped_without_saying_until_whe
     i = data.draw(st.integers(1, len(record.entries) - 1))
     entries = [*record.entries[:i], *record.entries[i + 1 :]]
     until = data.draw(st.floats(-10, 60))
-    forged = sealed(replace(mk(99.0), gap=Gap(((i + 1, i + 1),), {"a": until})), record.entries[-1])
+    forged = sealed(replace(mk(99.0), gap=Gap(digest_of(entries), {"a": until})), record.entries[-1])
     found_faults = Record((*entries, forged), forged.hash).faults()
     assert found_faults or until >= record.entries[i - 1].at
 
@@ -298,5 +310,7 @@ def test_a_hop_whose_later_changes_may_have_been_dropped_has_no_last_change() ->
     record = mk_record((replace(mk(5.0), gateways=("edge/web",)),), 0.0)
     assert [entry.at for entry in record.last_changes().values()] == [5.0]
     for scope, until, known in (("shop", 4.0, 1), ("shop", 6.0, 0), ("other", 6.0, 1), ("", 4.0, 1), ("", 6.0, 0)):
-        stated = sealed(replace(about_record("Incident", "x", 7.0), gap=Gap((), {scope: until})), record.entries[-1])
+        stated = sealed(
+            replace(about_record("Incident", "x", 7.0), gap=Gap(digest_of(record.entries), {scope: until})), record.entries[-1]
+        )
         assert len(replace(record, entries=(*record.entries, stated)).last_changes()) == known, (scope, until)

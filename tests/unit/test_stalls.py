@@ -53,7 +53,7 @@ def test_a_stall_is_logged_once_while_it_lasts_and_counted_once_at_its_end() -> 
             found.look(begin + BEAT + seconds, threading.get_ident())
         ((text, fields),) = log.lines
         assert text == "the event loop is stalled"
-        assert fields["stack"].startswith("look (run/stalls.py:") and "test_a_stall_is_told" in fields["stack"]
+        assert fields["stack"].startswith("look (run/stalls.py:") and "test_a_stall_is_logged" in fields["stack"]
         found.beat(begin + BEAT + 5.0)
         assert log.lines[1:] == [("the event loop was stalled", {"seconds": 5.0})]
         found.beat(begin + 2 * BEAT + 5.0)

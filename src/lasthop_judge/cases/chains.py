@@ -221,6 +221,7 @@ KEYS: Final = (
         **rooted(RSA),
     ),
     shown("keys/md5", "a signature with MD5", r.MD5, REFUSED, leaf(HOSTNAME, issuer=RSA, digest="md5"), **rooted(RSA)),
+    Case("keys/tls11", "a backend that speaks TLS 1.1 only", r.TLS_1_1, REFUSED, serves(leaf(HOSTNAME), version="1.1")),
     Case(
         "keys/tls12",
         "a backend that speaks TLS 1.2 only",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from lasthop_judge import requirements as r
@@ -229,6 +230,37 @@ def _showing(serving: Serving, certificate: Recipe, **settings: Any) -> Serving:
     return Serving(certificate, alpn=serving.alpn, grpc=serving.grpc, **settings)
 
 
+APP_PROTOCOLS: Final = {
+    "app-protocol": ("HTTPS", RouteType.HTTP, ()),
+    "app-protocol-h2c": ("kubernetes.io/h2c", RouteType.HTTP, ("HTTPRouteBackendProtocolH2C",)),
+    "app-protocol-ws": ("kubernetes.io/ws", RouteType.WEBSOCKET, FEATURES["websocket"]),
+    "app-protocol-h2c-websocket": ("kubernetes.io/h2c", RouteType.WEBSOCKET, ("HTTPRouteBackendProtocolH2C",)),
+}
+
+
+def _app_protocols() -> Iterator[Case]:
+    """Only the policy decides about TLS, also on a port with an appProtocol."""
+    for name, (protocol, via, features) in APP_PROTOCOLS.items():
+        shown = {
+            "": ("a valid certificate", r.CONNECT, PASSES, leaf(HOSTNAME)),
+            "-ca": ("another CA", r.VERIFY, REFUSED, below(OTHER_CA)),
+            "-name": ("another name", r.AUTHENTICATE, REFUSED, leaf("old.example")),
+        }
+        for suffix, (title, requirement, expect, certificate) in shown.items():
+            serving = serves(certificate, alpn=("h2", "http/1.1"), both=True)
+            yield Case(
+                f"protocols/{name}{suffix}",
+                f"{via}, appProtocol {protocol}: {title}",
+                requirement,
+                expect,
+                services=(CaseService(ports=(CasePort("https", 443, serving, app_protocol=protocol),)),),
+                via=via,
+                sni="" if expect.refused else HOSTNAME,
+                features=features,
+                optional=protocol != "HTTPS",
+            )
+
+
 def _routes() -> tuple[Case, ...]:
     found = []
     for name, (via, requirement, serving) in ROUTE_TYPES.items():
@@ -305,14 +337,6 @@ PROTOCOLS: Final = (
         alpn="h2",
     ),
     Case(
-        "protocols/app-protocol",
-        "a port whose appProtocol is HTTPS",
-        r.CONNECT,
-        PASSES,
-        services=(CaseService(ports=(CasePort("https", 443, serves(leaf(HOSTNAME)), app_protocol="HTTPS"),)),),
-        sni=HOSTNAME,
-    ),
-    Case(
         "protocols/client-certificate",
         "the Gateway's client certificate is shown to the backend",
         r.CLIENT_CERTIFICATE,
@@ -337,6 +361,7 @@ PROTOCOLS: Final = (
         serves(leaf("old.example"), client_ca=MTLS),
         role=GatewayRole.MTLS,
     ),
+    *_app_protocols(),
     *_routes(),
 )
 CASES: Final = (*PRECEDENCE, *PROTOCOLS)

@@ -15,6 +15,8 @@ SECRET: Final = CABundle("secret", kind="Secret")
 OTHER: Final = CABundle("other", (OTHER_CA,))
 BOTH: Final = CABundle(certificates=(CA, OTHER_CA))
 EXPIRED_CA: Final = Recipe("judge expired CA", ca=True, days=(-9, -1))
+GOOD_AND_MISSING: Final = Policy(refs=(Ref("ca"), Ref("not-there")))
+GOOD_AND_KIND: Final = Policy(refs=(Ref("ca"), Ref("x", "Bundle", "trust.invalid")))
 
 
 def trust(
@@ -104,7 +106,7 @@ CASES_OF_TRUST: Final = (
         PASSES,
         CA,
         CABundle(),
-        policies=(Policy(refs=(Ref("ca"), Ref("not-there"))),),
+        policies=(GOOD_AND_MISSING,),
         optional=True,
     ),
     trust(
@@ -114,7 +116,7 @@ CASES_OF_TRUST: Final = (
         REFUSED,
         OTHER_CA,
         CABundle(),
-        policies=(Policy(refs=(Ref("ca"), Ref("not-there"))),),
+        policies=(GOOD_AND_MISSING,),
     ),
     trust(
         "garbage-beside-good-other",
@@ -124,6 +126,15 @@ CASES_OF_TRUST: Final = (
         OTHER_CA,
         CABundle(),
         CABundle("garbage", text=GARBAGE),
+    ),
+    trust(
+        "kind-beside-good-other",
+        "a reference of an unknown kind beside a good one: a certificate of another CA",
+        r.ANY_INVALID,
+        REFUSED,
+        OTHER_CA,
+        CABundle(),
+        policies=(GOOD_AND_KIND,),
     ),
     trust(
         "system-other",
@@ -274,8 +285,6 @@ def _invalid() -> tuple[Case, ...]:
     return tuple(found)
 
 
-GOOD_AND_MISSING: Final = Policy(refs=(Ref("ca"), Ref("not-there")))
-GOOD_AND_KIND: Final = Policy(refs=(Ref("ca"), Ref("x", "Bundle", "trust.invalid")))
 STATUS: Final = (
     Case(
         "status/accepted",
@@ -302,7 +311,7 @@ STATUS: Final = (
     Case("status/ancestor", "the Gateway is an ancestor", r.ANCESTOR, IGNORED, checks=(StatusCheck.GATEWAY_IS_ANCESTOR,)),
     Case(
         "status/generation",
-        "conditions are of the current generation",
+        "conditions are of the current generation, before and after an edit",
         r.OBSERVED_GENERATION,
         IGNORED,
         checks=(StatusCheck.CURRENT_GENERATION,),

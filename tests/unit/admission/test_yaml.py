@@ -49,6 +49,22 @@ def test_merge_keys_give_way_to_written_ones() -> None:
     assert document["mine"] == {"x": 1, "y": 2}
 
 
+@pytest.mark.parametrize("text", ["a: 1\n<<: {a: 2}\n", "<<: {a: 1}\n<<: {a: 2}\n", "a: 1\n<<: [{}, {b: 1, a: 2}]\n"])
+def test_a_merge_that_kubectl_reads_differently_is_an_error(text: str) -> None:
+    """kubectl takes the 2, YAML the 1."""
+    parsed = parse(text.encode())
+    assert [m.message for m in parsed.mistakes] == ["key 'a' is written before << and has another value in it"]
+    assert not parsed.complete
+
+
+@pytest.mark.parametrize(
+    "text", ["a: 1\n<<: {a: 1}\n", "<<: {b: 1}\n<<: {a: 1}\n", "<<: [{a: 1}, {a: 2}]\n", "<<: {a: 2}\na: 1\n"]
+)
+def test_a_merge_that_all_read_alike_is_none(text: str) -> None:
+    parsed = parse(text.encode())
+    assert parsed.complete and parsed.documents[0]["a"] == 1
+
+
 def test_a_key_written_twice_is_an_error_at_its_line() -> None:
     parsed = parse(b"a:\n  b: 1\n  c: 2\n  b: 3\n")
     assert [(m.line, m.message) for m in parsed.mistakes] == [(4, "key 'b' is written twice in one mapping")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -18,6 +19,9 @@ from lasthop.edge.sources.source import Batch
 from lasthop.engine.engine import Engine
 from lasthop.engine.memory import codec
 from lasthop.engine.memory.record import BEGAN, ChangeRecord, Record, about_record
+from lasthop.engine.memory.verification import HopsMemory, Port, PortMemory
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.verdict import Basis, HopVerification
 from lasthop.run.host import HostRuntime
 from lasthop.run.infra import memory
 from tests.fake_api import until
@@ -92,12 +96,26 @@ NEVER = codec.Encoder()(codec.Memory(record=Record((about_record(BEGAN, "no hops
 )
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[[1, 2]]", b"\xff", b'{"odd":' + b"[" * 100_000, NEVER])
+WAIVED = HopVerification(Strength.WAIVED_ALL, POLICY, basis=Basis(until=7.0))
+NO_DATE = codec.Encoder()(
+    codec.Memory({Port(Key("Service", "a", "api"), 443): PortMemory((HopsMemory(WAIVED, ()),), ())})
+).replace(b'"until":7.0', b'"until":1e308')
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[[1, 2]]", b"\xff", b'{"odd":' + b"[" * 100_000, NEVER, NO_DATE])
 def test_a_damaged_file_differs_from_a_missing_one(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "verification.json").write_bytes(content)
     assert isinstance(memory.load(tmp_path / "verification.json"), codec.Damaged)
     assert isinstance(memory.load(tmp_path), codec.Damaged)
     assert memory.load(tmp_path / "nowhere") is None
+
+
+def test_a_packed_memory_is_decompressed_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = codec.pack(codec.Memory(), 10, codec.Encoder())
+    large = gzip.compress(b" " * 100_000 + gzip.decompress(packed))
+    assert codec.unpack(large) == codec.unpack(packed) == codec.Memory()
+    monkeypatch.setattr(codec, "LARGEST", 10_000)
+    assert isinstance(codec.unpack(large), codec.Damaged) and codec.unpack(packed) == codec.Memory()
 
 
 def test_unsaved_and_saved_contents_are_separate() -> None:

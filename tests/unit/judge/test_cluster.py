@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -113,6 +114,16 @@ async def test_an_api_server_that_fails_for_a_moment_costs_nothing(api: Api) -> 
     assert await start(api) == {}
 
 
+async def test_policies_of_one_age_are_created_in_the_order_of_their_names(api: Api) -> None:
+    api.fail("patch", "backendtlspolicies", Refusal(503, "ServiceUnavailable"))
+    cases = [case for case in ALL if case.id == "precedence/name"]
+    async with serving(api), client_of(api) as client:
+        await ClusterTestbed(client, make_settings(cases), "python", "127.0.0.1").start(cases, lambda *_: None)
+    policies = api.objects["backendtlspolicies"].values()
+    created = sorted(policies, key=lambda policy: int(policy["metadata"]["resourceVersion"]))
+    assert [policy["metadata"]["name"] for policy in created] == ["precedence-name-a", "precedence-name-b"]
+
+
 async def test_cases_that_could_not_be_created_are_not_run_with_the_reason(api: Api) -> None:
     """Those of an absent kind are no failure of the run; others are."""
     api.served = {name for name in api.served if name[2] != "tcproutes"}
@@ -156,3 +167,25 @@ async def test_an_interrupted_run_deletes_its_namespace(api: Api) -> None:
         task.cancel()
         await asyncio.wait([task])
         assert ("", "judge-2") not in api.objects["namespaces"]
+
+
+async def test_a_status_that_the_user_may_not_write_is_no_failure(api: Api) -> None:
+    api.fail("patch", "backendtlspolicies", Refusal(403, "Forbidden"))
+    async with serving(api), client_of(api) as client:
+        testbed = ClusterTestbed(client, make_settings(CASES), "python")
+        assert not await testbed.write_status("BackendTLSPolicy", "names-exact-policy", {})
+
+
+async def test_the_commands_of_a_failing_case_go_on_beside_the_port_forward(api: Api, tmp_path: Path) -> None:
+    stubs = {"kubectl": "case $3 in port-forward) exec sleep 20;; esac", "curl": ":", "openssl": "echo verified"}
+    for program, body in stubs.items():
+        (tmp_path / program).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / program).chmod(0o755)
+    case = next(case for case in CASES if case.id == "names/exact")
+    async with serving(api), client_of(api) as client:
+        testbed = ClusterTestbed(client, make_settings(CASES), "python", "127.0.0.1")
+        await testbed.start(CASES, lambda *_: None)
+        commands = "\n".join((f"export PATH={tmp_path}:$PATH", *testbed.repeat(case, case.policies[0], "backend"), "kill %1"))
+    shell = await asyncio.create_subprocess_exec("bash", "-c", commands, cwd=tmp_path, stdout=asyncio.subprocess.PIPE)
+    output, _ = await asyncio.wait_for(shell.communicate(), 15)
+    assert output == b"verified\n"

@@ -5,6 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+
+UnixTime = Annotated[float, msgspec.Meta(ge=0, le=253_402_300_799)]
+"""A time up to the year 9999. A stored memory with another one is damaged."""
 
 
 def rfc3339(seconds: float) -> str:

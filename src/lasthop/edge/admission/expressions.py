@@ -41,9 +41,11 @@ def compiled(text: str) -> Expression:
 # --- values ----------------------------------------------------------------------------------------------------------
 
 _UNITS: Final = {"h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1, "µs": 1}
-_PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|m|s|us|µs)")
-_DURATION: Final = re.compile(rf"[-+]?(?:0|(?:{_PART.pattern})+)")
-_TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):\d\d:\d\d(?:\.\d+)?(?:Z|[-+]\d\d:\d\d)")
+_PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|m|s|us|µs)", re.ASCII)
+_DURATION: Final = re.compile(rf"[-+]?(?:0|(?:{_PART.pattern})+)", re.ASCII)
+_TIMESTAMP: Final = re.compile(
+    r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):\d\d:\d\d(?:\.\d+)?(?:Z|[-+](?:[01]\d|2[0-3]):[0-5]\d)", re.ASCII
+)
 _SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 """Unicode white space; Python's `strip` removes more."""
 _FORMATS: Final[dict[str, Callable[[str], bool]]] = {

@@ -305,7 +305,7 @@ class _Reader:
             if not isinstance(event, ScalarEvent):
                 raise _SyntaxError(_line(event), "a key must be plain text, not a list, mapping or alias")
             if event.value == "<<" and event.implicit[0]:
-                merged = {**self._merge(event, depth, path), **merged}
+                merged = self._merged(event, {**merged, **result}, depth, path) | merged
                 continue
             key = self._key(event)
             self._size += len(key)
@@ -319,6 +319,15 @@ class _Reader:
             else:
                 result[key] = self._value(self._next(), depth, path)
         return {**merged, **result} if merged else result
+
+    def _merged(self, event: Event, before: Json, depth: int, path: Path) -> Json:
+        """Returns what `<<` adds. If a key before it has another value there, kubectl takes that value, and YAML the first."""
+        added = self._merge(event, depth, path)
+        for key in added.keys() & before.keys():
+            if added[key] != before[key] and len(self.mistakes) < MAX_FINDINGS:
+                message = f"key {key!r} is written before << and has another value in it"
+                self.mistakes.append(YamlMistake(_line(event), message, repeats=key))
+        return added
 
     def _merge(self, event: Event, depth: int, path: Path) -> Json:
         value = self._value(self._next(), depth, path)

@@ -208,7 +208,13 @@ def _rejected(document: Any, error: str) -> tuple[RejectedPolicy, bool]:
         generation=meta.get("generation", 0),
         creation_timestamp=meta.get("creationTimestamp") or "",
     )
-    return RejectedPolicy(metadata=metadata, targets=tuple(targets), message=error), bool(refs) and len(targets) == len(refs)
+    whole = bool(refs) and len(targets) == len(refs) and not any(map(_may_target, spec))
+    return RejectedPolicy(metadata=metadata, targets=tuple(targets), message=error), whole
+
+
+def _may_target(field: str) -> bool:
+    """Returns whether a field of a later version may name further targets, as `targetSelectors` does elsewhere."""
+    return field != "targetRefs" and ("target" in field.casefold() or "select" in field.casefold())
 
 
 def _target(ref: Any) -> PolicyTargetReference | None:

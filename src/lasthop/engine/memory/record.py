@@ -8,8 +8,9 @@ so `Record.faults` detects a changed, removed, inserted or moved entry. An attac
 compute a new chain; only a head stored elsewhere, for example in the log, reveals that.
 
 The record is bounded, and no owner can displace another's entries. It drops the oldest entries of the owner with the most, and
-first those that neither weakened a hop nor let one begin without full verification. The next entry lists the dropped ones
-(`Gap`), so that any other gap is a fault. Only from `Record.covered` on does the record prove that nothing changed."""
+first those that neither weakened a hop nor let one begin without full verification. The next entry has a digest of the
+remaining ones (`Gap`), because their hashes do not link them any more. Only from `Record.covered` on does the record prove
+that nothing changed."""
 
 from __future__ import annotations
 
@@ -17,11 +18,12 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from lasthop.base.api.meta import Key
+from lasthop.base.api.times import UnixTime
 from lasthop.engine.memory.causes import EditCause, EditKind
 from lasthop.engine.plan.messages import limited
 from lasthop.engine.plan.strength import Strength
@@ -39,9 +41,6 @@ MAX_NAMESPACES: Final = 1000
 """Limit of namespaces with a separate time of their last dropped entry."""
 SAME: Final = 120.0
 """Seconds within which two replicas may report the same change."""
-
-Time = Annotated[float, msgspec.Meta(ge=0, le=253_402_300_799)]
-"""Unix time up to the year 9999. A stored record with another one is damaged."""
 
 BEGAN: Final = "Began"
 """The effect of the entry that starts a record."""
@@ -99,16 +98,16 @@ class RecordedHop(NamedTuple):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Lists all dropped entries."""
+    """Describes all dropped entries."""
 
-    missing: tuple[tuple[int, int], ...]
-    """Their numbers, as ranges with both ends."""
-    until: dict[str, Time]
+    kept: str
+    """`digest_of` the entries before this one; empty if they already had a fault."""
+    until: dict[str, UnixTime]
     """Time of the latest dropped entry by namespace of the backend or Gateway."""
 
 
 class Entry(msgspec.Struct, frozen=True):
-    at: Time
+    at: UnixTime
     """Of the detection."""
     kind: str
     """Of the backend."""
@@ -132,7 +131,7 @@ class Entry(msgspec.Struct, frozen=True):
     causes: tuple[RecordedCause, ...] = ()
     """The objects whose edit caused the change. Empty if it happened while Lasthop was not running, or without an edit."""
     gap: Gap | None = None
-    """The dropped entries, if some were dropped since the entry before."""
+    """Describes the dropped entries, if some were dropped since the entry before."""
     number: int = 0
     previous: str = ""
     """The hash of the entry before."""
@@ -190,6 +189,10 @@ def canonical(entry: Entry) -> bytes:
 
 def digest(entry: Entry) -> str:
     return hashlib.sha256(canonical(entry)).hexdigest()
+
+
+def digest_of(entries: Sequence[Entry]) -> str:
+    return hashlib.sha256("".join(entry.hash for entry in entries).encode()).hexdigest()
 
 
 def sealed(entry: Entry, last: Entry | None, head: str | None = None) -> Entry:
@@ -312,22 +315,24 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def _faults(entries: Sequence[Entry]) -> Iterator[str]:
+    latest = next((at for at in reversed(range(len(entries))) if entries[at].gap), -1)
     gap = gap_of(entries)
     horizon = max(gap.until.values(), default=-math.inf)
-    number, at, previous = 0, -math.inf, ""
-    for entry in entries:
+    if latest >= 0 and gap.kept != digest_of(entries[:latest]):
+        yield f"entries before entry {entries[latest].number} were changed, removed or inserted"
+    number, time, previous = 0, -math.inf, ""
+    for at, entry in enumerate(entries):
         if entry.hash != digest(entry):
             yield f"entry {entry.number} was changed"
         if entry.number <= number:
             yield f"entry {entry.number} is out of place"
         elif entry.number > number + 1:
-            stated = any(first <= number + 1 and entry.number - 1 <= last for first, last in gap.missing)
-            # A stated gap must also state a time until which the record is incomplete, no earlier than the entries around it.
-            if not stated or at > horizon:
+            # The gap must also state a time until which the record is incomplete, no earlier than the entries around it.
+            if at > latest or time > horizon:
                 yield _missing(number + 1, entry.number - 1)
         elif entry.previous != previous:
             yield f"entry {entry.number} does not follow the one before it"
-        number, at, previous = entry.number, entry.at, entry.hash
+        number, time, previous = entry.number, entry.at, entry.hash
 
 
 def _missing(first: int, last: int) -> str:
@@ -335,8 +340,12 @@ def _missing(first: int, last: int) -> str:
 
 
 def gap_of(entries: Sequence[Entry]) -> Gap:
-    """Returns the dropped entries that the latest gap lists."""
-    return next((entry.gap for entry in reversed(entries) if entry.gap), Gap((), {}))
+    """Returns the latest gap, which describes all dropped entries."""
+    return next((entry.gap for entry in reversed(entries) if entry.gap), Gap("", {}))
+
+
+def _gap_after(entries: Sequence[Entry], until: dict[str, float], *, intact: bool) -> Gap:
+    return Gap(digest_of(entries) if intact else "", until)
 
 
 def _by_time(entry: Entry) -> tuple[float, int]:
@@ -346,7 +355,7 @@ def _by_time(entry: Entry) -> tuple[float, int]:
 def chained(
     entries: Iterable[Entry], after: Iterable[Entry] = (), limit: int = MAX_ENTRIES, head: str | None = None
 ) -> list[Entry]:
-    """Appends entries to a chain. A full chain drops a tenth of its entries at once, because an entry must list each gap.
+    """Appends entries to a chain. A full chain drops a tenth of its entries at once, because an entry must describe each gap.
     `head` is the one stored with the chain. If it belongs to a removed entry, new entries do not follow the remaining ones,
     and the fault remains."""
     chain = list(after)
@@ -371,17 +380,7 @@ def _without_oldest(chain: Sequence[Entry], limit: int) -> tuple[list[Entry], Ga
             until[namespace] = max(entry.at, before, until.get(namespace, entry.at))
     if len(until) > MAX_NAMESPACES:
         until = {ALL: max(until.values())}
-    return kept, Gap(_merged((*gap.missing, *((number, number) for number in dropped))), until)
-
-
-def _merged(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    merged: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if merged and first <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-        else:
-            merged.append((first, last))
-    return tuple(merged)
+    return kept, _gap_after(kept, until, intact=not any(_faults(chain)))
 
 
 def _dropped(chain: Sequence[Entry], limit: int) -> set[int]:
@@ -472,7 +471,8 @@ def _with_gap(record: Record, until: Mapping[str, float]) -> Record:
     latest = {namespace: max(at, own.until.get(namespace, at)) for namespace, at in {**own.until, **until}.items()}
     last = record.entries[-1]
     note = about_record(INCIDENT, "was merged with one that had dropped entries", last.at)
-    stated = sealed(msgspec.structs.replace(note, gap=Gap(own.missing, latest)), last, record.head)
+    gap = _gap_after(record.entries, latest, intact=not record.faults())
+    stated = sealed(msgspec.structs.replace(note, gap=gap), last, record.head)
     return msgspec.structs.replace(record, entries=(*record.entries, stated), head=stated.hash)
 
 

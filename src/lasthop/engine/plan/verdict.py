@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.meta import Key
+from lasthop.base.api.times import UnixTime
 from lasthop.engine.plan.knowledge import Unknown
 from lasthop.engine.plan.messages import limited
 from lasthop.engine.plan.strength import Strength
@@ -42,7 +43,7 @@ class Basis(msgspec.Struct, frozen=True, omit_defaults=True):
     """The lowest and the highest version of TLS."""
     client_certificate: str = ""
     """The Secret with the client certificate; empty without one."""
-    until: float | None = None
+    until: UnixTime | None = None
     """Unix time at which the waiver ends; None without a waiver or an end."""
 
 

@@ -43,6 +43,7 @@ def a_list(items: str, kind: str = "List", version: str = "v1") -> str:
 
 
 ITEM = inside(POLICY, 0)
+WITHOUT_KIND = POLICY.split("kind: BackendTLSPolicy\n")[1]
 AS_JSON = json.dumps(
     {
         "apiVersion": "gateway.networking.k8s.io/v1",
@@ -90,12 +91,15 @@ HIDDEN = {
     + ITEM.replace("BackendTLSPolicy", "TLSPolicy"),
     "of another kind in a text": f"{DEPLOYMENT}spec:\n  args:\n  - |\n"
     + inside(POLICY.replace("BackendTLSPolicy", "TLSPolicy"), 4, dash=False),
-    "in a text, beside items without a kind": a_list(
-        "items:\n" + 2 * inside(POLICY.split("kind: BackendTLSPolicy\n")[1].replace("name: b", "name: c"), 0),
-        "BackendTLSPolicyList",
-        "gateway.networking.k8s.io/v1",
-    )
-    + f"---\n{DEPLOYMENT}spec:\n  args:\n  - |\n{inside(POLICY, 4, dash=False)}",
+    **{
+        f"with {field} in a text, beside items without a kind": a_list(
+            "items:\n" + "".join(inside(WITHOUT_KIND.replace("name: b", f"name: {name}"), 0) for name in "cd"),
+            "BackendTLSPolicyList",
+            "gateway.networking.k8s.io/v1",
+        )
+        + f"---\n{DEPLOYMENT}spec:\n  args:\n  - |\n{inside(POLICY.replace('targetRefs', field), 4, dash=False)}"
+        for field in ("targetRefs", "targetrefs")
+    },
     "JSON in a text": f"{DEPLOYMENT}spec:\n  args: ['{AS_JSON}']\n",
     # kinds and versions
     **{
@@ -105,6 +109,7 @@ HIDDEN = {
             *("BackendTLS", "BackendPolicy", "BakendTLSPolicy", "TLSPolicy", "BackendTLSPolicy v1", "TransportPolicy"),
         )
     },
+    "core kind": POLICY.replace("BackendTLSPolicy", "BackendPolcyTLS").replace("gateway.networking.k8s.io/v1", "v1"),
     "kind missing": POLICY.replace("kind: BackendTLSPolicy\n", ""),
     "Kind": POLICY.replace("kind: Back", "Kind: Back"),
     "kind a list": POLICY.replace("kind: BackendTLSPolicy", "kind: [BackendTLSPolicy]"),
@@ -187,7 +192,7 @@ GOOD = {
         "items:\n"
         + inside(
             a_list(
-                "items:\n" + inside(POLICY.split("kind: BackendTLSPolicy\n")[1], 0),
+                "items:\n" + inside(WITHOUT_KIND, 0),
                 "BackendTLSPolicyList",
                 "gateway.networking.k8s.io/v1",
             ),

@@ -130,6 +130,24 @@ def test_a_hostile_repository_runs_nothing(repository: Path, tmp_path: Path) -> 
 
 
 @needs_git
+@pytest.mark.parametrize("odd", ["pipe", "device", "folder", "large"])
+def test_a_file_that_was_replaced_by_something_endless_is_not_waited_for(repository: Path, odd: str) -> None:
+    path = repository / "a.yaml"
+    path.unlink()
+    match odd:
+        case "pipe":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "large":
+            path.touch()
+            os.truncate(path, 1 << 40)
+        case _:
+            path.symlink_to("/dev/zero")
+    assert Authors().of(path).endswith(", not committed")
+
+
+@needs_git
 def test_a_name_with_control_characters_is_printed_without_them(repository: Path) -> None:
     git(repository, "config", "user.name", "x")
     (repository / "a.yaml").write_text("# other\n")

@@ -113,6 +113,15 @@ def test_a_target_that_may_name_another_service_leaves_the_namespace_open(ref: A
     assert read({"targetRefs": [ref]}) == SalvageResult(None, opaque="shop")
 
 
+@pytest.mark.parametrize(
+    ("others", "opaque"),
+    [(("far", "far"), "far"), (("far", "shop"), "far"), (("far", "near"), ""), (("far", 5), ""), ((5,), "")],
+)
+def test_targets_of_other_namespaces_leave_these_open(others: tuple[Any, ...], opaque: str) -> None:
+    refs = [{"name": "web", "namespace": other} for other in others]
+    assert read({"targetRefs": [{"name": "web"}, *refs]}).opaque == opaque
+
+
 @pytest.mark.parametrize(("created", "age"), [(None, "none"), ("2027-01-31T00:00:00Z", "2027-01-31T00:00:00Z"), ("soon", "")])
 def test_a_policy_with_an_unreadable_date_is_the_oldest(created: Any, age: str) -> None:
     metadata = {"name": "p", "namespace": "shop", "creationTimestamp": created}

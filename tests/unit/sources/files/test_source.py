@@ -13,7 +13,7 @@ from lasthop.base.api.core import ConfigMap, Service
 from lasthop.base.api.meta import Key
 from lasthop.edge.sources.files import loader
 from lasthop.edge.sources.files.folder import FilesError
-from lasthop.edge.sources.files.source import FilesSource, rescan_after
+from lasthop.edge.sources.files.source import RESCAN, FilesSource, rescan_after
 from lasthop.edge.sources.source import Batch
 from tests.file_texts import CONFIG_MAP, SERVICE, config_map, policy, reasons, service, write
 
@@ -218,6 +218,31 @@ async def test_a_folder_that_goes_and_comes_back_as_another_is_followed(watched:
     assert port(await watched.batch()) == 90
     write(files, a=service("web", 91))
     assert port(await watched.batch()) == 91
+
+
+async def test_a_folder_that_another_replaces_is_followed_at_once(watched: Watched, files: Path, tmp_path: Path) -> None:
+    (tmp_path / "next").mkdir()
+    write(tmp_path / "next", a=service("web", 90), marker=service("marker", 2))
+    await watched.start()
+    files.rename(tmp_path / "away")
+    (tmp_path / "next").rename(files)
+    async with asyncio.timeout(RESCAN / 2):
+        assert port(await watched.batch()) == 90
+        write(files, a=service("web", 91))
+        assert port(await watched.batch()) == 91
+
+
+async def test_a_mounted_config_map_is_read_at_once_when_it_is_updated(watched: Watched, files: Path) -> None:
+    for version, number in ("..v1", 80), ("..v2", 81):
+        (files / "mounted" / version).mkdir(parents=True)
+        (files / "mounted" / version / "b.yaml").write_text(service("b", number))
+    (files / "mounted" / "..data").symlink_to("..v1")
+    (files / "mounted" / "b.yaml").symlink_to("..data/b.yaml")
+    await watched.start()
+    (files / "mounted" / "..data_tmp").symlink_to("..v2")
+    (files / "mounted" / "..data_tmp").rename(files / "mounted" / "..data")
+    async with asyncio.timeout(RESCAN / 2):
+        assert list((await watched.batch()).changes) == [Key("Service", "shop", "b")]
 
 
 async def test_a_linked_file_is_watched_where_it_is(watched: Watched, files: Path, tmp_path: Path) -> None:

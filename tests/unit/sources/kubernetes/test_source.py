@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -309,9 +309,14 @@ async def test_a_policy_with_an_unknown_field_is_rejected_by_name(api: FakeApi) 
         await until(lambda: key not in reader.objects)
 
 
-async def test_a_policy_whose_targets_cannot_be_read_makes_policies_unknown(api: FakeApi) -> None:
-    policy = mk_policy("p", targetSelectors=[{"matchLabels": {}}])
-    del policy["spec"]["targetRefs"]
+@pytest.mark.parametrize("field", ["targetSelectors", "selector", "additionalTargets"])
+@pytest.mark.parametrize("kept", [(), ("targetRefs",)], ids=str)
+async def test_a_policy_whose_targets_cannot_be_read_makes_policies_unknown(
+    api: FakeApi, field: str, kept: Sequence[str]
+) -> None:
+    policy = mk_policy("p")
+    targets = {name: value for name, value in policy["spec"].items() if name in ("validation", *kept)}
+    policy["spec"] = {**targets, field: [{"matchLabels": {}}]}
     api.put("backendtlspolicies", policy)
     async with reading(api) as reader:
         await until(lambda: reader.batches)

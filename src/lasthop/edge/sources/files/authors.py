@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from lasthop.edge.sources.files.folder import UnreadableFile, read
+
 TIMEOUT: Final = 0.5
 """Seconds for one command. It blocks the source, but the edit has already taken effect."""
 SILENCE: Final = 60.0
@@ -24,8 +26,6 @@ BUDGET: Final = 1.0
 """Seconds for many commands, for example after an edit of a thousand files ..."""
 SHARE: Final = 0.1
 """... and the share of the time since then."""
-LARGEST: Final = 16 << 20
-"""Bytes of a file that is compared with its committed text."""
 REMEMBERED: Final = 1000
 OPTIONS: Final = (
     *("--no-optional-locks", "--no-pager", "--literal-pathspecs"),
@@ -146,10 +146,10 @@ def _owner(path: Path) -> str:
 def _blob(path: Path, length: int) -> str:
     """Returns git's object name of the file's content, with a hash of that length; empty: the file does not exist."""
     try:
-        if path.stat().st_size > LARGEST:
-            return "too large"
-        content = path.read_bytes()
-    except OSError:
+        content, _ = read(path)  # neither waits for a pipe nor reads a device without end
+    except FileNotFoundError:
         return ""
+    except UnreadableFile as error:
+        return str(error)
     hashed = hashlib.sha256 if length == 64 else hashlib.sha1
     return hashed(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()

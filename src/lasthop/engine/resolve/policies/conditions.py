@@ -40,8 +40,9 @@ def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Prob
     """Returns why a policy does not apply to one of its targets."""
     key = targets.service_of(policy, target)
     service = read(g, key, AnyService) if key else None
-    if service is None and (mistyped := targets.mistyped_service(g, policy, target)):
-        return Problem(reasons.TARGET_NOT_FOUND, targets.mistyped_text(*mistyped), about=(mistyped[0],))
+    meant, wrong = targets.mistyped_services(g, policy, target) if service is None else ((), "")
+    if meant:
+        return Problem(reasons.TARGET_NOT_FOUND, targets.mistyped_text(meant, wrong), about=meant)
     if key is None or not installed(g, key.kind):
         kind = f"{target.kind} of group {target.group!r}" if target.group else target.kind
         known = " and ".join(f"{each}s" for each in SERVICE_GROUPS if installed(g, each))

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.core import AnyService
-from lasthop.base.api.kinds import SERVICE_GROUPS
+from lasthop.base.api.kinds import LASTHOP_API, SERVICE_GROUPS
 from lasthop.base.api.meta import LAST, Key, Object
 from lasthop.base.api.names import is_dns_label
 from lasthop.base.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
@@ -28,6 +28,14 @@ from lasthop.engine.store.store import read
 
 _IMPOSSIBLE: Final = re.compile("[^a-z0-9-]")
 """Characters that no Service name contains."""
+_WORDS: Final = re.compile("[a-z0-9*-]+")
+"""Possible names, and patterns of such."""
+_PLACEHOLDER: Final = re.compile(r"\$?\{+[^}]*\}+|\$\([^)]*\)|\$\w+|<[^>]*>|(?:enc)?\[[^]]*\]")
+"""Parts that a template or an encrypted file leaves open."""
+_PARTS: Final = re.compile(r"[\s,;|&+]+")
+"""What separates names in a list."""
+_RESERVED: Final = re.compile(rf"(?:^|\.)(?:(?:x-)?k8s\.io|kubernetes\.io|{re.escape(LASTHOP_API)})$")
+"""Groups of Kubernetes and Lasthop: they have no Services except those of `SERVICE_GROUPS`."""
 WHOLE = ""
 """The section of a target for the whole Service."""
 
@@ -74,7 +82,8 @@ def index_claims(g: Graph, key: Key) -> Iterator[Entry]:
                 found[service] = (*found.get(service, ()), TargetClaim(rejected.age, key, left, rejected.message))
     for service, claims in found.items():
         yield CLAIMS.entry((service,), claims)
-    for guesses in (g.shielded(_misaimed, key, named), g.shielded(_mistyped, key, policy.spec.target_refs if policy else ())):
+    targets = (*(policy.spec.target_refs if policy else ()), *(rejected.targets if rejected else ()))
+    for guesses in (g.shielded(_misaimed, key, named), g.shielded(_mistyped, key, targets)):
         if not isinstance(guesses, Crash):
             yield from guesses
 
@@ -136,8 +145,18 @@ class MissedTarget(msgspec.Struct, frozen=True, order=True):
     section: str = WHOLE
 
 
+class WildcardTarget(msgspec.Struct, frozen=True, order=True):
+    """A target with `*` in its name. It may mean every Service whose name begins and ends like it."""
+
+    first: str
+    last: str
+    missed: MissedTarget
+
+
 MISTYPED = Index[Key, MissedTarget]("mistyped")
 """Targets with an impossible kind or name, by the Service that they probably mean."""
+WILDCARDS = Index[str, str, tuple[WildcardTarget, ...]]("wildcard")
+"""Targets with `*` in their name, by kind and namespace, one value for each policy."""
 
 
 @query
@@ -151,37 +170,59 @@ def missed_targets(g: Graph, service_key: Key) -> tuple[MissedTarget, ...]:
         for section in claim.sections
         if service and section != WHOLE and section not in names
     ]
-    return (*sections, *sorted(MISTYPED.of(g, service_key)))
+    name, wildcards = service_key.name, itertools.chain.from_iterable(WILDCARDS.of(g, service_key.kind, service_key.namespace))
+    matching = (each.missed for each in wildcards if name.startswith(each.first) and name.endswith(each.last))
+    return (*sections, *sorted((*MISTYPED.of(g, service_key), *matching)))
 
 
 def missed_target_text(g: Graph, service: Key, missed: MissedTarget) -> str:
     """Describes the error of a target, and its effect on the ports of the Service."""
-    return missing_port(g, service, missed.section) if missed.section else mistyped_text(service, missed.target)
+    return missing_port(g, service, missed.section) if missed.section else mistyped_text((service,), missed.target)
 
 
-def mistyped_text(service: Key, target: str) -> str:
-    return f"{target} does not exist; {service} is probably meant, so {CLOSED_PORTS}"
+def mistyped_text(services: Iterable[Key], target: str) -> str:
+    meant = list(map(str, services))
+    verb = "is" if len(meant) == 1 else "are"
+    return f"{target} does not exist; {' and '.join(meant)} {verb} probably meant, so {CLOSED_PORTS}"
 
 
 CLOSED_PORTS: Final = "its ports without a policy return 500 unless their appProtocol is a plaintext protocol"
 
 
-def mistyped_service(g: Graph, policy: Key, target: PolicyTargetReference) -> tuple[Key, str] | None:
-    """Returns the Service that a target with an impossible kind, group or name probably means, and the wrong part; None for
-    possible Services and objects of other systems."""
+def mistyped_services(g: Graph, policy: Key, target: PolicyTargetReference) -> tuple[tuple[Key, ...], str]:
+    """Returns the Services that a target with an impossible kind, group or name probably means, and the wrong part; none for
+    possible Services and objects of other systems. A Key with `*` in its name means all Services that match."""
+    kinds, wrong = _meant_kinds(policy, target)
+    if not kinds or (is_dns_label(target.name) and not wrong):
+        return (), ""
+    wrong = wrong or f"{target.kind} {target.name!r}"
+    keys = [Key(kind, policy.namespace, target.name) for kind in kinds]
+    if is_dns_label(target.name):
+        return tuple(key for key in keys if read(g, key, AnyService)) or tuple(keys), wrong
+    parts = _PARTS.split(_PLACEHOLDER.sub("*", target.name.casefold()))
+    known = [found for key in keys for part in parts if (found := _known(g, key, part))]
+    guessed = known or [key._replace(name=name) for key in keys if (name := closest_service(g, key))]
+    return tuple(dict.fromkeys(guessed)), wrong
+
+
+def _meant_kinds(policy: Key, target: PolicyTargetReference) -> tuple[tuple[str, ...], str]:
+    """Returns the kinds that a target may mean, and the wrong part; no kinds for objects of other systems."""
+    if service_of(policy, target):
+        return (target.kind,), ""
     kind = target.kind if target.kind in SERVICE_GROUPS else closest(target.kind, SERVICE_GROUPS)
-    if not kind or ("." in target.group and target.group != SERVICE_GROUPS[kind]):
-        return None
-    key = Key(kind, policy.namespace, target.name)
-    wrong = "" if service_of(policy, target) else f"kind {target.kind}" + (f" of group {target.group}" if target.group else "")
-    if not is_dns_label(target.name):
-        written = target.name.casefold()
-        alone = re.split("[.:]", written.rpartition("/")[2])[0]  # as in shop/api, api.shop.svc, api:443
-        names = (_IMPOSSIBLE.sub("", name).strip("-") for name in (written, alone))
-        known = (name for name in names if name and read(g, key._replace(name=name), AnyService))
-        key = key._replace(name=next(known, "") or closest_service(g, key))
-        wrong = wrong or f"{kind} {target.name!r}"
-    return (key, wrong) if wrong and key.name else None
+    if not kind or ("." in target.group and not _RESERVED.search(target.group)):
+        return (), ""
+    of_group = [each for each, group in SERVICE_GROUPS.items() if group and group == target.group]
+    wrong = f"kind {target.kind}" + (f" of group {target.group}" if target.group else "")
+    return tuple(dict.fromkeys((kind, *of_group))), wrong
+
+
+def _known(g: Graph, key: Key, text: str) -> Key | None:
+    """Returns the Service that a text names with other characters around it, as in `shop/api`, `api.shop.svc` or `api:443`."""
+    words = [word for segment in reversed(text.split("/")) for word in _WORDS.findall(segment)]
+    alone = () if "*" in text else (_IMPOSSIBLE.sub("", text),)
+    found = (key._replace(name=name.strip("-")) for name in (*alone, *words))
+    return next((each for each in found if "*" in each.name or (each.name and read(g, each, AnyService))), None)
 
 
 @query
@@ -230,8 +271,18 @@ def _misaimed(g: Graph, policy: Key, services: Iterable[Key]) -> list[Entry]:
 
 
 def _mistyped(g: Graph, policy: Key, targets: Iterable[PolicyTargetReference]) -> list[Entry]:
-    found = (mistyped_service(g, policy, target) for target in targets)
-    return [MISTYPED.entry((service,), MissedTarget(policy, wrong)) for service, wrong in filter(None, found)]
+    entries: list[Entry] = []
+    patterns: dict[Key, tuple[WildcardTarget, ...]] = {}
+    for target in targets:
+        services, wrong = mistyped_services(g, policy, target)
+        for service in services:
+            missed, before = MissedTarget(policy, wrong), service._replace(name="")
+            if "*" in service.name:
+                first, last = service.name.partition("*")[0], service.name.rpartition("*")[2]
+                patterns[before] = (*patterns.get(before, ()), WildcardTarget(first, last, missed))
+            else:
+                entries.append(MISTYPED.entry((service,), missed))
+    return [*entries, *(WILDCARDS.entry((key.kind, key.namespace), found) for key, found in patterns.items())]
 
 
 def misaimed(g: Graph, service: Key) -> tuple[tuple[Key, str], ...]:
