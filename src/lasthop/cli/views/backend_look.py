@@ -27,7 +27,7 @@ from lasthop.edge.probe.certificate_view import CertificateInfo, is_valid
 from lasthop.edge.probe.checks import FEWER_CERTIFICATES, TOO_LARGE
 from lasthop.edge.probe.first_look import LOCALHOST, BackendLook, Speaks, first_look, name_to_verify, sni_without_name
 from lasthop.edge.probe.plan import probe, targets
-from lasthop.edge.probe.result import CLIENT_CERTIFICATE, Check, CheckOutcome, EndpointResult
+from lasthop.edge.probe.result import CLIENT_CERTIFICATE, Check, CheckOutcome, EndpointResult, listed
 from lasthop.engine.resolve.trust.certificates import BadCertificate, parse_bundle
 
 FIXES: Final = 6
@@ -162,7 +162,7 @@ def _look_tls(backend: Backend, name: str, known: str, shown: BackendLook) -> Lo
     found = name_to_verify(backend.host, leaf)
     hostname = known or found.value or (sni_without_name(backend.host, leaf) if backend.pin else "")
     if not hostname:
-        has = ", ".join(leaf.names) or f"no subjectAltName ({leaf.subject} does not count)"
+        has = listed(leaf.names) or f"no subjectAltName ({leaf.subject} does not count)"
         what = f"its certificate has no DNS name to verify: it holds {has}"
         return Looked(backend, None, (Check("names", CheckOutcome.FAIL, what),), leaf, tuple(_proposals(backend, name, shown)))
     tried = _try(backend, name, shown.address, hostname)
@@ -171,7 +171,7 @@ def _look_tls(backend: Backend, name: str, known: str, shown: BackendLook) -> Lo
         return Looked(backend, None, fails, leaf, tuple(_proposals(backend, name, shown)))
     if not (known or backend.pin or found.certain):
         named = msgspec.structs.replace(backend, hostname=hostname)
-        what = f"{backend.host} is an address, and its certificate is for {', '.join(leaf.names)}: choose a name."
+        what = f"{backend.host} is an address, and its certificate is for {listed(leaf.names)}: choose a name."
         return Looked(
             backend, None, (Check("names", CheckOutcome.FAIL, what),), leaf, (Proposal(named, "verifies this name"),)
         )

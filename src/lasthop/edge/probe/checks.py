@@ -20,7 +20,7 @@ from lasthop.base.api.addresses import is_ip, with_port
 from lasthop.base.pki import parse
 from lasthop.edge.probe.certificate_view import CertificateInfo, describe
 from lasthop.edge.probe.handshake import Expectation, Handshake, NoHandshake, Untried, fetch, handshake
-from lasthop.edge.probe.result import CLIENT_CERTIFICATE, LISTED, STRENGTH, Check, CheckOutcome, EndpointResult
+from lasthop.edge.probe.result import CLIENT_CERTIFICATE, LISTED, STRENGTH, Check, CheckOutcome, EndpointResult, listed
 from lasthop.edge.probe.trust import check_trust
 from lasthop.engine.outputs.envoy.tls import dns_regex
 from lasthop.engine.plan.tls import BackendTLS, San, SanType
@@ -297,19 +297,18 @@ def _picks_h2(address: tuple[str, int], expected: Expectation, timeout: float) -
 
 
 def _names(leaf: CertificateInfo, own: parse.Extensions, tls: BackendTLS) -> Check:
-    held = ", ".join(leaf.names[:LISTED]) or f"no subjectAltName ({leaf.subject} does not count)"
-    more = f" and {len(leaf.names) - LISTED} more" if len(leaf.names) > LISTED else ""
+    held = listed(leaf.names) or f"no subjectAltName ({leaf.subject} does not count)"
     if not tls.names:
         why = f"waived by {tls.waiver.key}" if tls.waiver else "not checked: the pinned hash is the identity"
-        return Check("names", CheckOutcome.SKIP, f"{why}; certificate has {held}{more}")
+        return Check("names", CheckOutcome.SKIP, f"{why}; certificate has {held}")
     wanted = " or ".join(str(name) for name in tls.names)
     if any(holds_name(name, own) for name in tls.names):
-        return Check("names", CheckOutcome.PASS, f"{held}{more}; wanted: {wanted}")
+        return Check("names", CheckOutcome.PASS, f"{held}; wanted: {wanted}")
     remedy = f"Have the certificate issued for {wanted} (as subjectAltName)"
     if leaf.names:
         remedy += ", or list its names in hostname or subjectAltNames of the policy"
     remedy += "."
-    return Check("names", CheckOutcome.FAIL, f"certificate has {held}{more}; wanted: {wanted}", remedy)
+    return Check("names", CheckOutcome.FAIL, f"certificate has {held}; wanted: {wanted}", remedy)
 
 
 def holds_name(wanted: San, own: parse.Extensions) -> bool:
