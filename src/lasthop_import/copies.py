@@ -49,6 +49,13 @@ def copied(inputs: Inputs, document: Document, spec: Json) -> Json | None:
     return None if refused else found
 
 
+def terminates_tls(listener: Any, section: object) -> bool:
+    """Returns whether a listener, of this name if one is given, ends TLS itself."""
+    if not isinstance(listener, dict) or section not in (None, listener.get("name")):
+        return False
+    return listener.get("protocol") == "TLS" and mapping(listener.get("tls")).get("mode") != "Passthrough"
+
+
 class FewerListeners(NamedTuple):
     gateway: Json
     refused: tuple[FieldProblem, ...]

@@ -78,7 +78,7 @@ class Inputs:
                 UNREAD,
                 "this importer does not know the field, and it is not carried over",
                 SourceRef(document, path),
-                "" if document.kind == "Secret" else shown_value(_value(document, path)),
+                "" if document.kind == "Secret" else shown_value(SourceRef(document, path).content),
             )
             for document, account in self._accounts.items()
             for path in account.unread()
@@ -162,10 +162,3 @@ def _texts(values: Any) -> dict[str, str]:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _value(document: Document, path: tuple[str | int, ...]) -> Any:
-    value: Any = document.value
-    for step in path:
-        value = value[step]
-    return value

@@ -75,6 +75,14 @@ class SourceRef(msgspec.Struct, frozen=True):
     def field(self) -> str:
         return field(self.path)
 
+    @property
+    def content(self) -> Any:
+        """Returns the value itself."""
+        value: Any = self.document.value
+        for step in self.path:
+            value = value[step]
+        return value
+
     def below(self, *steps: str | int) -> SourceRef:
         return SourceRef(self.document, (*self.path, *steps))
 

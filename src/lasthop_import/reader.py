@@ -210,13 +210,15 @@ class FieldReader:
         *,
         remedy: str = "",
         severity: NoteSeverity | None = None,
+        everywhere: bool = False,
     ) -> None:
         """Adds a note about a field, or about this mapping."""
         path = self.path if key is None else (*self.path, key)
         value = "" if key is None else shown_value(self.value.get(key))
         if key is not None:
             self.account.read.add(path)
-        self.account.notes.append(Note(category, reason, text, SourceRef(self.document, path), value, remedy, "", severity))
+        source = SourceRef(self.document, path)
+        self.account.notes.append(Note(category, reason, text, source, value, remedy, "", severity, everywhere))
 
     def cannot(self, key: str, text: str, reason: str = "no-equivalent", *, remedy: str = "") -> None:
         """Consumes a field, if present, and lists it as one without an equivalent."""

@@ -12,7 +12,7 @@ from lasthop.edge.admission.chain import AdmittedObject
 from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Question
 from lasthop_import.documents import Unparsable
-from lasthop_import.levels import HopOutcome, NewState, OldLevel, over_believed
+from lasthop_import.levels import VERIFYING, HopOutcome, NewState, OldLevel, over_believed
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.writer.objects import OutputFile, Written
 
@@ -87,9 +87,11 @@ class ImportResult(msgspec.Struct, frozen=True):
         count = Counter(levels.values())
         unknown, unverified, closed = count[OldLevel.UNKNOWN], count[OldLevel.UNVERIFIED], len(self.closed)
         known = len(levels) - unknown
+        named = sum(each in VERIFYING and each is not OldLevel.CHAIN for each in levels.values())
         dropped = sum(row.new.how is HopOutcome.DROPPED for row in self.rows)
         parts = (
-            (known, f"{unverified} of {known} TLS backends {'was' if unverified == 1 else 'were'} never verified"),
+            (unverified > 0, f"{unverified} of {known} TLS backends {'was' if unverified == 1 else 'were'} never verified"),
+            (known > 0 and not unverified, f"the name of {named} of {known} TLS backends was verified"),
             (count[OldLevel.CHAIN], f"{count[OldLevel.CHAIN]} without a check of the name"),
             (count[OldLevel.BROKEN], f"{count[OldLevel.BROKEN]} cannot have worked as configured"),
             (not levels, "no backend had TLS" if self.objects else "nothing was written"),

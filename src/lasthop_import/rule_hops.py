@@ -153,15 +153,17 @@ def unseen_policies(inputs: Inputs, backend: ServiceBackend, by_section: tuple[t
 
 
 def unread_policy(inputs: Inputs, backend: ServiceBackend, read_versions: bool = True) -> HopTLS | None:
-    """Returns the TLS of a hop to a Service if an unread BackendTLSPolicy may target it.
+    """Returns the TLS of a hop to a Service if a BackendTLSPolicy may target it that is not read, or names no target.
     `read_versions`: whether the system reads any BackendTLSPolicy."""
     kind = KINDS["BackendTLSPolicy"]
-    for document in (*inputs.unread_versions(kind), *(() if read_versions else inputs.of(kind))):
+    for document in (*inputs.unread_versions(kind), *inputs.of(kind)):
         targets = [*mappings(document.spec.get("targetRefs")), *mappings([document.spec.get("targetRef")])]
-        named = not targets or any(each.get("name") == backend.name for each in targets)
+        read = read_versions and document.api_version in kind.api_versions
+        named = not targets or (not read and any(each.get("name") == backend.name for each in targets))
         if document.namespace == backend.namespace and named:
             why = f"{document.name} is of version {document.api_version}, which is not read"
-            why = why if document.api_version not in kind.api_versions else f"{document.name} is not read"
+            if document.api_version in kind.api_versions:
+                why = f"{document.name} names no target" if read else f"{document.name} is not read"
             return HopTLS(OldLevel.UNKNOWN, why, was_plaintext=True)
     return None
 

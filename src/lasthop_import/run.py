@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from lasthop.base.api.documents import Json
-from lasthop.base.api.kinds import KINDS, Kind
+from lasthop.base.api.kinds import KINDS
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Decisions
 from lasthop_import.documents import Document, SourceText, Unparsable, mappings
-from lasthop_import.ingresses import CLASS_UNKNOWN, WELL_KNOWN, claims, class_of, class_unknown, controllers_of
+from lasthop_import.ingresses import CLASS_UNKNOWN, claims, controllers_of
 from lasthop_import.inputs import INGRESS, Inputs
 from lasthop_import.levels import HopOutcome, NewState, OldLevel
 from lasthop_import.model import Backend, HostBackend, Imported, ImportedRule, ServiceBackend
@@ -24,11 +24,12 @@ from lasthop_import.order import contested
 from lasthop_import.result import ImportResult, ReportRow
 from lasthop_import.rule_hops import PortGroup, RuleHop, rule_hop_notes, rule_hops
 from lasthop_import.settings import ImportSettings, Progress, System
-from lasthop_import.unread import weighed
+from lasthop_import.unread import ROUTES, is_kind, unread_objects, weighed
 from lasthop_import.writer.access import AccessLoss, access_loss, closed_copy, closed_rule, unreadable
 from lasthop_import.writer.admission import admit_all
 from lasthop_import.writer.backends import keep_referenced, referenced, write_backends
 from lasthop_import.writer.client_certificates import of_gateways
+from lasthop_import.writer.client_validation import verifying
 from lasthop_import.writer.gateways import place_listeners, write_gateways
 from lasthop_import.writer.grants import write_grants
 from lasthop_import.writer.objects import OutputFile, Written
@@ -39,12 +40,6 @@ from lasthop_import.writer.routes import auth_notes, write_routes
 from lasthop_import.writer.split import split_conflicts
 from lasthop_import.writer.stage import StageOutput, WriterContext
 from lasthop_import.writer.traffic import write_budgets
-
-READ_ALONG: Final = ("Service", "EndpointSlice", "IngressClass", "ConfigMap", "Secret", "Namespace", "ClusterTrustBundle")
-
-POLICY_TARGETS: Final = frozenset(
-    (*(f"{protocol}Route" for protocol in ("HTTP", "GRPC", "TLS", "TCP", "UDP")), "Gateway", "ListenerSet")
-)
 
 NORMALIZED: Final = Note(
     Category.CHANGED,
@@ -77,11 +72,14 @@ def read(
     for system in systems:
         own = [each for each in documents if len(systems) == 1 or _may_read(system, systems, each, controllers)]
         inputs = Inputs(_only(own, settings), hidden)
-        imported = imported.joined(system.read(inputs, settings))
+        found = system.read(inputs, settings)
+        listeners = verifying(found.listeners)
+        imported = imported.joined(msgspec.structs.replace(found, listeners=listeners.listeners))
+        notes += listeners.notes
         notes += [weighed(system, settings, each) for each in (*inputs.notes, *inputs.unknown())]
         wanted |= inputs.wanted
         origins = dict.fromkeys(_seen(inputs), system.name) | origins
-    notes += _left(systems, [each for each in documents if each not in origins])
+    notes += unread_objects(systems, [each for each in _only(documents, settings) if each not in origins])
     return SystemsRead(imported, tuple(notes), frozenset(wanted), origins)
 
 
@@ -100,81 +98,14 @@ def _may_read(system: System, systems: Sequence[System], document: Document, con
 
 
 def _is_of(system: System, document: Document) -> bool:
-    return any(_is_kind(kind, document) for kind in system.kinds)
-
-
-def _is_kind(kind: Kind, document: Document) -> bool:
-    return (document.kind, document.group) == (kind.kind, kind.group)
+    return any(is_kind(kind, document) for kind in system.kinds)
 
 
 def _only(documents: Sequence[Document], settings: ImportSettings) -> list[Document]:
+    """Returns the chosen routes, and all objects that may decide about their backends and clients."""
     if not settings.only:
         return list(documents)
-    return [d for d in documents if d.kind in READ_ALONG or d.path in settings.only or d.namespace in settings.only]
-
-
-def _left(systems: Sequence[System], documents: Sequence[Document]) -> list[Note]:
-    """Lists the objects that no system has read: one note for each in another version, and one for each other kind."""
-    notes: list[Note] = []
-    others: dict[str, list[Document]] = {}
-    for document in documents:
-        if note := _other_version(systems, document):
-            notes.append(note)
-        elif document.kind == INGRESS.kind and class_of(document) not in WELL_KNOWN:
-            notes.append(class_unknown(document, {class_of(each) for each in documents if each.kind == INGRESS.kind}))
-        elif document.kind not in READ_ALONG:
-            others.setdefault(document.kind, []).append(document)
-    return [*notes, *(note for _, unread in sorted(others.items()) for note in _unread_kind(systems, unread))]
-
-
-def _unread_kind(systems: Sequence[System], unread: Sequence[Document]) -> Iterator[Note]:
-    """Yields the notes about a kind that no system reads: one for each object that may restrict access, one for all others.
-    A kind of a system's own API groups is configuration that is lost."""
-    owner = next((system for system in systems if unread[0].group in system.groups), None)
-    restricting = [each for each in unread if (owner and each.kind in owner.restricting) or _targets_gateways(each)]
-    for each in restricting:
-        text = f"kind {each.kind} is not read; it may restrict access"
-        yield Note(Category.ACCESS_CONTROL, "other-kind", text, SourceRef(each))
-    if unread[0].kind == "BackendTLSPolicy":
-        for each in unread:
-            text = (
-                "the import does not read it, and the new gateway obeys it wherever it is applied: its targets need TLS then"
-            )
-            remedy = "Decide whether to keep it, and compare it with the policies that are written."
-            source = SourceRef(each)
-            yield Note(Category.CHANGED, "policy-beside", text, source, remedy=remedy, severity=NoteSeverity.HIGH)
-    elif others := [each for each in unread if each not in restricting]:
-        yield _other_kind(owner, others)
-
-
-def _targets_gateways(document: Document) -> bool:
-    """Returns whether an object is a policy about Gateways or routes. Policies of any API group may restrict access."""
-    targets = (*mappings(document.spec.get("targetRefs")), *mappings([document.spec.get("targetRef")]))
-    return any(each.get("kind") in POLICY_TARGETS for each in targets)
-
-
-def _other_kind(owner: System | None, unread: Sequence[Document]) -> Note:
-    names = sorted(each.path for each in unread)
-    document = next(each for each in unread if each.path == names[0])
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    text = f"kind {document.kind} is not read: {', '.join(names[:3])}{more}"
-    if owner is None:
-        return Note(Category.SKIPPED, "other-kind", text, SourceRef(document))
-    text = f"{text}; the kind is part of {owner.title}, and what it configures is lost"
-    return Note(Category.CANNOT, "other-kind", text, SourceRef(document), severity=NoteSeverity.HIGH)
-
-
-def _other_version(systems: Sequence[System], document: Document) -> Note | None:
-    """Returns the note about an object in a version that no system reads."""
-    kinds = [kind for system in systems for kind in system.kinds]
-    versions = [each for kind in kinds if _is_kind(kind, document) for each in kind.api_versions]
-    if not versions or document.api_version in versions:
-        return None
-    text, source = f"{document.api_version} is not read; convert it to {versions[0]}", SourceRef(document, ("apiVersion",))
-    if any(document.kind in system.restricting for system in systems):
-        text = f"{text}; it may restrict access"
-        return Note(Category.ACCESS_CONTROL, "other-version", text, source, severity=NoteSeverity.HIGH)
-    return Note(Category.CANNOT, "other-version", text, source, severity=NoteSeverity.HIGH)
+    return [d for d in documents if d.kind not in ROUTES or d.path in settings.only or d.namespace in settings.only]
 
 
 class ResolvedHops(NamedTuple):

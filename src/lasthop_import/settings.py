@@ -48,7 +48,7 @@ class ImportSettings(msgspec.Struct, frozen=True):
     in_cluster: bool = False
     """The input is a cluster: what is in it need not be written again."""
     only: tuple[str, ...] = ()
-    """`namespace/name` of the objects to import, or `namespace`; empty: all."""
+    """`namespace/name` of the routes to import, or `namespace`; empty: all. Objects that are no routes are always read."""
     flags: Mapping[str, Any] = {}
     """The systems' own options: by name, without the dashes."""
 
@@ -82,6 +82,8 @@ class System(msgspec.Struct, frozen=True):
     claims: Callable[[Document], bool]
     """For `auto`: whether an object, of one of the kinds, is of this system."""
     flags: tuple[Flag, ...] = ()
+    gateway_controller: str = ""
+    """The controllerName of its GatewayClasses, if it serves Gateway API, which its importer does not read."""
     controllers: tuple[str, ...] = ()
     """Controllers in IngressClasses; their Ingresses are always its own."""
     restricting: frozenset[str] = frozenset()

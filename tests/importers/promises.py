@@ -16,13 +16,13 @@ from lasthop.engine.resolve.settings import Settings
 from lasthop_import.check import ON_A_HOST, ImportCheck, check
 from lasthop_import.command import report as import_report
 from lasthop_import.decisions import Decision, Decisions, appended
-from lasthop_import.documents import Document, SourceText
+from lasthop_import.documents import Document, SourceText, mappings
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import HopOutcome, NewState, OldLevel
 from lasthop_import.model import SystemTrust
 from lasthop_import.notes import Category
 from lasthop_import.registry import SYSTEMS
-from lasthop_import.run import READ_ALONG
+from lasthop_import.unread import READ_ALONG
 from lasthop_import.writer.access import NO_BACKEND
 from lasthop_import.writer.text import render
 from tests.importers.harness import Outcome, run_documents
@@ -39,6 +39,7 @@ def assert_promises(system: str, outcome: Outcome) -> None:
     """Checks everything that holds without a second import."""
     every_hop_is_a_row(outcome)
     every_service_that_is_named_is_a_row_or_a_note(outcome)
+    every_policy_without_a_target_is_noted(outcome)
     every_rule_is_written_or_refused(outcome)
     every_tls_hop_has_a_policy(outcome)
     no_waiver_without_a_decision(outcome)
@@ -69,6 +70,19 @@ def every_service_that_is_named_is_a_row_or_a_note(outcome: Outcome) -> None:
                 value = str(value_at(document.spec, path))
                 name = (value.partition("://")[2] or value).partition(".")[0].partition(":")[0]
                 assert name not in services or any(each.startswith(name) for each in leads), (document, path)
+
+
+def every_policy_without_a_target_is_noted(outcome: Outcome) -> None:
+    """Checks that a policy whose targets are not in the input has a note of its own, or one of its kind."""
+    present = {(each.kind, each.namespace, each.bare_name) for each in outcome.documents}
+    about = {note.source.document for note in outcome.result.notes if note.source}
+    listed = {note.source.document.kind for note in outcome.result.notes if note.source and note.reason == "other-kind"}
+    for document in outcome.documents:
+        targets = [*mappings(document.spec.get("targetRefs")), *mappings([document.spec.get("targetRef")])]
+        named = {(each.get("kind"), document.namespace, each.get("name")) for each in targets}
+        if targets and document not in about and document.kind not in listed:
+            kept = any(document.bare_name in each.why or each.new.how is HopOutcome.KEPT for each in outcome.result.rows)
+            assert named & present or kept, document
 
 
 def value_at(value: Any, path: tuple[str | int, ...]) -> Any:

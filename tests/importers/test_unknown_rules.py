@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Decisions
 from lasthop_import.documents import SourceText, read_texts
-from lasthop_import.levels import HopOutcome
+from lasthop_import.levels import HopOutcome, OldLevel
 from lasthop_import.registry import SYSTEMS
 from lasthop_import.writer.objects import CLOSED
 from tests.importers.harness import Outcome, run_documents, run_text, settings
@@ -155,6 +156,78 @@ def test_unknown_kind_of_the_systems_own_group_is_lost_configuration(system: str
     outcome = _import(system, _object("Novelty", group, "v1"))
     assert "other-kind" in {note.reason for note in outcome.result.open()}
     assert outcome.result.exit_code() == 3
+
+
+@pytest.mark.parametrize("change", [lambda kind: kind[:-1], str.lower], ids=("shortened", "lowered"))
+@pytest.mark.parametrize(
+    ("system", "kind"),
+    [
+        pytest.param(system.name, kind, id=f"{system.name}-{kind.kind}")
+        for system in SYSTEMS.values()
+        for kind in system.kinds
+        if system.name in ROUTES and kind.group in {*system.groups, "gateway.networking.k8s.io"}
+    ],
+)
+def test_misspelt_kind_closes_routes_without_tls(system: str, kind: Any, change: Any) -> None:
+    outcome = _import(system, _object(change(kind.kind), kind.group, kind.versions[0]))
+    assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
+    assert outcome.result.exit_code() == 3
+
+
+def test_misspelt_group_closes_routes_without_tls() -> None:
+    outcome = _import("istio", _object("DestinationRule", "networking.istio.oi", "v1", spec="{host: web}"))
+    assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
+
+
+@pytest.mark.parametrize("kind", ["RequestGuard", "TokenCheck"])
+def test_unknown_kind_of_the_systems_own_group_that_looks_like_a_restriction_closes_routes(kind: str) -> None:
+    assert set(_outcomes(_import("istio", _object(kind, "security.istio.io", "v1"))).values()) == {HopOutcome.CLOSED}
+
+
+@pytest.mark.parametrize("system", [each.name for each in SYSTEMS.values() if each.gateway_controller])
+@pytest.mark.parametrize("named", [True, False], ids=("by class", "by controller"))
+def test_gateway_of_gateway_api_that_the_old_system_served_is_lost(system: str, named: bool) -> None:
+    controller = SYSTEMS[system].gateway_controller
+    spec = f"{{controllerName: {controller}}}"
+    text = _object("GatewayClass", "gateway.networking.k8s.io", "v1", spec=spec, name="x")
+    outcome = _import(system, (GATEWAY_API % system) if named else f"{GATEWAY_API % 'x'}{text}")
+    assert "gateway-api" in {note.reason for note in outcome.result.open()}
+    assert _import(system, GATEWAY_API % "other").result.exit_code() == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "outcome"),
+    [
+        ("hosts: [web], trafficPolicy: {tls: {mode: SIMPLE}}", HopOutcome.TODO),
+        ("host: web, trafficpolicy: {tls: {mode: SIMPLE}}", HopOutcome.CLOSED),
+        ("host: web, novelty: {inner: [{jwt: x}]}", HopOutcome.CLOSED),
+    ],
+    ids=("no host", "TLS in an unknown field", "a restriction in an unknown field"),
+)
+def test_misspelt_field_of_a_destination_rule_leaves_no_plaintext(field: str, outcome: HopOutcome) -> None:
+    extra = _object("DestinationRule", "networking.istio.io", "v1", spec=f"{{{field}}}")
+    assert set(_outcomes(_import("istio", extra)).values()) == {outcome}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "{selector: {matchLabels: {app: web}}, mtls: {mode: STRICT}}",
+        "{selector: {matchLabels: {app: web}}, portLevelMtls: {80: {mode: STRICT}}}",
+    ],
+)
+def test_strict_peer_authentication_of_some_pods_shows_a_mesh(spec: str) -> None:
+    outcome = _import("istio", _object("PeerAuthentication", "security.istio.io", "v1", spec=spec))
+    assert {row.old for row in outcome.result.rows} == {OldLevel.MESH}
+
+
+@pytest.mark.parametrize(
+    ("percentage", "closed"), [("", True), (", percentage: {value: 100}", True), (", percentage: {value: 1}", False)]
+)
+def test_fault_that_aborts_all_requests_closes_its_route(percentage: str, closed: bool) -> None:
+    fault = f"[{{fault: {{abort: {{httpStatus: 403{percentage}}}}}, route"
+    outcome = run_text("istio", f"{ROUTES['istio'].replace('[{route', fault)}{SERVICE}", flags={"istio-outside-mesh": ["all"]})
+    assert (HopOutcome.CLOSED in _outcomes(outcome).values()) == closed
 
 
 def test_kind_of_another_group_is_only_listed() -> None:
@@ -420,6 +493,69 @@ def test_setting_of_the_whole_gateway_that_may_restrict_closes_routes(system: st
     assert set(_outcomes(_import(system, extra)).values()) == {HopOutcome.CLOSED}
 
 
+AUTHORIZED = "virtualhost: {fqdn: shop.example.org, tls: {secretName: s}, authorization: {extensionRef: {name: extra}%s}}"
+EXTENSION = _object(
+    "ExtensionService", "projectcontour.io", "v1alpha1", spec="{protocol: h2c, services: [{name: web, port: 80}]}"
+)
+
+
+@pytest.mark.parametrize(
+    ("system", "old", "new", "extra"),
+    [
+        ("contour", "virtualhost: {fqdn: shop.example.org}", AUTHORIZED % ", authPolicy: {context: {tier: gold}}", EXTENSION),
+        ("contour", "virtualhost: {fqdn: shop.example.org}, routes: [{",
+         f"{AUTHORIZED % ''}, routes: [{{authPolicy: {{context: {{tier: gold}}}}, ", EXTENSION),
+        ("emissary", "prefix: /,", "prefix: /, auth_context_extensions: {tier: gold},", ""),
+        ("envoy-gateway", "", "", _object("SecurityPolicy", "gateway.envoyproxy.io", "v1alpha1", spec=
+         "{targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: shop}],"
+         " extAuth: {contextExtensions: [{name: tier, value: gold}], grpc: {backendRefs: [{name: web, port: 80}]}}}")),
+    ],
+    ids=("contour host", "contour route", "emissary", "envoy-gateway"),
+)  # fmt: skip
+def test_lost_data_for_an_authorization_server_closes_its_routes(system: str, old: str, new: str, extra: str) -> None:
+    outcome = run_text(system, f"{ROUTES[system].replace(old, new, 1)}{SERVICE}{extra}")
+    assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
+
+
+CONTOUR_FILE = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: contour, namespace: edge}\ndata: {contour.yaml: %s}\n"
+
+
+@pytest.mark.parametrize("content", ["'{ broken: ['", "'- a'", "'newAuth: {a: b}'"])
+def test_configuration_of_contour_that_cannot_be_read_closes_routes(content: str) -> None:
+    assert set(_outcomes(_import("contour", CONTOUR_FILE % content)).values()) == {HopOutcome.CLOSED}
+
+
+@pytest.mark.parametrize(
+    ("system", "extra"),
+    [
+        ("contour", CONTOUR_FILE % "'novelty: 1'"),
+        ("contour", _object("ContourConfiguration", "projectcontour.io", "v1alpha1", spec="{novelty: 1}")),
+        ("contour", _object("ContourConfiguration", "projectcontour.io", "v1alpha1", spec="{envoy: {novelty: 1}}")),
+        ("emissary", _object("Module", "getambassador.io", "v3alpha1", spec="{config: {novelty: 1}}", name="ambassador")),
+        ("envoy-gateway", _object("ClientTrafficPolicy", "gateway.envoyproxy.io", "v1alpha1", spec="{tls: {novelty: 1}}")),
+    ],
+)
+def test_unknown_setting_of_the_whole_gateway_is_never_exit_0(system: str, extra: str) -> None:
+    assert _import(system, extra).result.exit_code() == 3
+
+
+def test_settings_of_contour_that_restrict_nothing_close_nothing() -> None:
+    assert _import("contour", CONTOUR_FILE % "'accesslog-format: json'").result.exit_code() == 0
+
+
+def test_service_with_the_annotations_of_an_old_contour_is_never_plaintext() -> None:
+    service = SERVICE.replace("name: web,", 'name: web, annotations: {contour.heptio.com/upstream-protocol.tls: "80"},')
+    outcome = run_text("contour", f"{ROUTES['contour']}{service}")
+    assert set(_outcomes(outcome).values()) == {HopOutcome.TODO}
+
+
+def test_hosts_that_two_proxies_of_contour_have_were_not_served() -> None:
+    other = ROUTES["contour"].replace("name: shop, namespace: shop", "name: other, namespace: other")
+    outcome = _import("contour", other)
+    assert outcome.result.rows == ()
+    assert {note.reason for note in outcome.result.open()} == {"fqdn-conflict"}
+
+
 def test_harmless_settings_of_the_ingress_nginx_config_map_close_nothing() -> None:
     config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ingress-nginx-controller, namespace: edge}\n"
     outcome = _import("ingress-nginx", f"{config}data: {{allow-snippet-annotations: 'true', server-tokens: 'false'}}\n")
@@ -445,6 +581,29 @@ def test_route_with_a_middleware_that_traefik_refuses_is_left_out(spec: str) -> 
     routes = ROUTES["traefik"].replace("kind: Rule,", "kind: Rule, middlewares: [{name: extra}],")
     outcome = run_text("traefik", f"{routes}{SERVICE}{_object('Middleware', 'traefik.io', 'v1alpha1', spec=spec)}")
     assert set(_outcomes(outcome).values()) == {HopOutcome.DROPPED}
+
+
+@pytest.mark.parametrize("system", sorted(ROUTES))
+def test_routes_that_are_not_chosen_are_left_out_and_need_no_decision(system: str) -> None:
+    text = f"{ROUTES[system]}{ROUTES[system].replace('name: shop,', 'name: other,').replace('shop.example', 'other.example')}"
+    outcome = run_text(system, f"{text}{SERVICE}", only=["shop/shop"], flags={"istio-outside-mesh": ["all"]})
+    assert {row.source.document.bare_name for row in outcome.result.rows} == {"shop"}
+    assert outcome.result.exit_code() == 0
+
+
+@pytest.mark.parametrize(
+    ("system", "extra"),
+    [
+        ("istio", _object("DestinationRule", "networking.istio.io", "v1", spec=
+         "{host: web, trafficPolicy: {tls: {mode: SIMPLE}}}")),
+        ("envoy-gateway", _object("BackendTLSPolicy", "gateway.networking.k8s.io", "v1", spec=
+         "{targetRefs: [{group: '', kind: Service, name: web}], validation: {hostname: w, wellKnownCACertificates: System}}")),
+    ],
+)  # fmt: skip
+def test_policies_of_a_chosen_route_need_not_be_chosen(system: str, extra: str) -> None:
+    text = f"{ROUTES[system]}{SERVICE}{extra}"
+    outcome = run_text(system, text, only=["shop/shop"], flags={"istio-outside-mesh": ["all"]})
+    assert set(_outcomes(outcome).values()) == {Strength.VERIFIED}
 
 
 def _twice(system: str, old: str, first: str, second: str) -> Outcome:
@@ -522,7 +681,15 @@ def test_condition_of_the_wrong_type_closes_its_route() -> None:
 
 def test_unknown_field_of_a_backend_tls_policy_is_never_plaintext() -> None:
     extra = _object("BackendTLSPolicy", "gateway.networking.k8s.io", "v1", spec="{targetSelectors: [{kind: Service}]}")
-    assert set(_outcomes(_import("envoy-gateway", extra)).values()) == {HopOutcome.CLOSED}
+    assert set(_outcomes(_import("envoy-gateway", extra)).values()) == {HopOutcome.TODO}
+
+
+@pytest.mark.parametrize("spec", ["{targetRefs: []}", "null"])
+@pytest.mark.parametrize("system", ["envoy-gateway", "gke"])
+def test_policy_without_a_target_leaves_no_hop_of_its_namespace_in_plaintext(system: str, spec: str) -> None:
+    outcome = _import(system, _object("BackendTLSPolicy", "gateway.networking.k8s.io", "v1", spec=spec))
+    assert set(_outcomes(outcome).values()) == {HopOutcome.TODO}
+    assert outcome.result.exit_code() == 3
 
 
 @pytest.mark.parametrize("system", ["ingress-nginx", "traefik", "contour", "nginx", "emissary"])

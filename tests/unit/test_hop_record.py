@@ -18,6 +18,7 @@ from tests.world import (
     NOW,
     ca_pem,
     key,
+    key_pair,
     keyed,
     mk_class,
     mk_config_map,
@@ -26,6 +27,7 @@ from tests.world import (
     mk_policy,
     mk_profile,
     mk_route,
+    mk_secret,
     mk_service,
     mk_waiver,
     own_ref,
@@ -113,6 +115,19 @@ def test_a_hop_that_opens_says_whether_it_is_fully_verified() -> None:
     (opened,) = running.edit(allow)
     assert (closed.backend, closed.effect) == ("a/plain", "Closed")
     assert (opened.after, opened.effect, opened.begins_reduced) == ("plaintext", "OpenedReduced", True)
+
+
+def test_a_client_certificate_that_is_renewed_in_its_secret_is_an_entry() -> None:
+    tls = {"backend": {"clientCertificateRef": {"name": "shown"}}}
+    shown = [mk_secret("a/shown", *key_pair(name)) for name in ("first", "second")]
+    dev = mk_gateway("a/dev", infrastructure={"parametersRef": profile_ref("dev")}, tls=tls)
+    running = Running({**WORLD, **keyed(dev, shown[0])})
+    found = next(entry for entry in running.edit(shown[1]) if entry.backend == "a/verified")
+    assert short(found) == ("a/verified", ("a/dev",), VERIFIED, VERIFIED, ["Secret a/shown changed"])
+    (fact,) = found.facts
+    assert (found.effect, fact.subject) == ("Same", "client-certificate")
+    assert set(fact.added).isdisjoint(fact.removed)
+    assert running.edit(shown[1]) == []
 
 
 def test_a_third_gateway_that_reaches_a_waived_backend() -> None:
@@ -232,6 +247,20 @@ def test_only_the_objects_behind_a_hop_are_named_among_many_in_one_batch() -> No
     assert named["a/plain", "a/dev"] == ["BackendTLSPolicy a/plain created"]
 
 
+def test_a_profile_that_is_edited_at_once_is_a_cause_only_of_the_hops_that_its_changed_rules_concern() -> None:
+    running = Running()
+    found = running.edit(ALLOW, deleted=(key(policy("verified")),))
+    assert [(each.backend, each.gateways, short(each)[-1]) for each in found] == [
+        ("a/verified", ("a/dev", "a/prod"), ["BackendTLSPolicy a/verified deleted"]),
+        ("a/waived", ("a/prod",), ["GatewayProfile a/prod changed"]),
+    ]
+    plaintext = mk_profile("a/prod", backendTLS={"waivers": "Allow", "plaintextBackends": "Allow", "minTLSVersion": "1.3"})
+    found = running.edit(plaintext, policy("verified", "ca"))
+    causes = {each.gateways: short(each)[-1] for each in found if each.backend == "a/verified"}
+    policy_edit = "BackendTLSPolicy a/verified created"
+    assert causes == {("a/dev",): [policy_edit], ("a/prod",): [policy_edit, "GatewayProfile a/prod changed"]}
+
+
 def test_an_edit_that_changes_nothing_is_no_cause_of_a_later_one() -> None:
     running = Running()
     assert running.edit(mk_service("a/waived", [{"name": "https", "port": 443}, {"name": "more", "port": 444}])) == []
@@ -260,6 +289,38 @@ def test_changes_while_nothing_ran_are_recorded_if_the_memory_had_all_hops(compl
     found = {(each.backend.name, each.before is None, each.after is None) for each in engine.verifications.edits()}
     assert found == {("plain", False, True), *([("new", True, False)] if complete else [])}
     assert not any(port.backend.name == "plain" for port in engine.verifications.ports())
+
+
+@pytest.mark.parametrize(
+    ("edited", "expected"),
+    [
+        ({key(policy("verified")): policy("verified", WAIVED)}, {("verified", "BackendTLSPolicy a/verified changed")}),
+        ({key(policy("verified")): None}, {("verified", "BackendTLSPolicy a/verified deleted")}),
+        ({key(ALLOW): ALLOW}, {("waived", "GatewayProfile a/prod changed")}),
+        ({key(mk_config_map("a/ca", "")): None}, {("verified", "ConfigMap a/ca deleted")}),
+        ({key(policy("plain")): policy("plain", "ca")}, {("plain", "BackendTLSPolicy a/plain created")}),
+        (
+            {key(gateway("prod", "prod")): None},
+            {(name, "Gateway a/prod deleted") for name in ("waived", "verified", "plain")},
+        ),
+    ],
+)
+def test_edits_while_nothing_ran_name_the_object_if_the_source_noticed_them(
+    edited: Mapping[Key, Object | None], expected: set[tuple[str, str]]
+) -> None:
+    engine = Engine(now=NOW.timestamp())
+    engine.verifications.recall(Running().engine.verifications.ports(), complete=True)
+    engine.apply({**WORLD, **edited})
+    engine.edited_while_stopped({each: each in WORLD for each in edited})
+    settle(engine, Snapshot())
+    engine.verifications.started()
+    found = engine.verifications.edits()
+    assert {(each.backend.name, f"{cause.key} {cause.edit}") for each in found for cause in each.causes} == expected
+    assert all(each.causes for each in found)
+    engine.apply(keyed(DEV_DENY))
+    settle(engine, Snapshot())
+    later = {str(cause) for each in engine.verifications.edits() for cause in each.causes}
+    assert later <= {"GatewayProfile a/dev was changed"}
 
 
 def test_a_waiver_that_is_no_longer_used_has_not_expired() -> None:

@@ -119,6 +119,11 @@ class Engine:
                 self._causes.edited(key, existed=existed, exists=obj is not None)
         self.policies.applied(changes)
 
+    def edited_while_stopped(self, existed: Mapping[Key, bool]) -> None:
+        """Receives objects that differ from those that an earlier process read, with whether they existed."""
+        for key, before in existed.items():
+            self._causes.edited_while_stopped(key, existed=before, exists=self.store.get(key) is not None)
+
     def advance(self, now: float) -> None:
         self.graph.advance(now)
 

@@ -120,6 +120,7 @@ class Controller:
         CRD_VERSIONS.set(graph, batch.crd_versions)
         set_absent(graph, batch.absent_kinds)
         self.engine.apply(batch.changes)
+        self.engine.edited_while_stopped(batch.edited)
         self.engine.policies.proven(batch.proven)
         for sink in self._sinks:
             sink.objects_changed(batch.changes)

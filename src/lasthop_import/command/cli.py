@@ -122,7 +122,12 @@ def _flag_option(flag: Flag) -> Callable[..., Any]:
     "--default-certificate", type=NamespacedName(), metavar="NS/SECRET", help="Secret for hosts without a certificate."
 )
 @click.option("--ca", "cas", multiple=True, metavar="PATH=FILE", help="The CA that the old proxy reads from PATH.")
-@click.option("--only", multiple=True, metavar="NS[/NAME]", help="Import only objects of this name.  [may be repeated]")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NS[/NAME]",
+    help="Import only these routes and their policies.  [may be repeated]",
+)
 @click.option("--split-conflicts", is_flag=True, help="If routes disagree on a port, write a second Service for some.")
 @click.option("--with-secrets", is_flag=True, help="Write private keys too, as Secrets.")
 @click.option(

@@ -18,8 +18,9 @@ from lasthop.edge.sources.files.folder import FilesError, TooLarge, UnreadableFi
 from lasthop.edge.sources.kubernetes.snapshot import look, plain
 from lasthop_import.documents import Document, ReadTexts, SourceText, Unparsable, read_texts
 from lasthop_import.inputs import SHARED
-from lasthop_import.run import READ_ALONG, SystemsRead
+from lasthop_import.run import SystemsRead
 from lasthop_import.settings import Progress, System
+from lasthop_import.unread import READ_ALONG
 
 STDIN: Final = "-"
 MAX_FILE: Final = 512 * 1024 * 1024

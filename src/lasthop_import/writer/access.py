@@ -19,7 +19,7 @@ from lasthop.base.api.documents import Json
 from lasthop.base.api.routes import HTTPRouteTimeouts
 from lasthop_import.decisions import Decisions, Question
 from lasthop_import.documents import Document, Unparsable, mappings
-from lasthop_import.model import Imported, ImportedRule
+from lasthop_import.model import Imported, ImportedRule, RouteKind
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.settings import ImportSettings
 from lasthop_import.writer.objects import CLOSED as CLOSED_ANNOTATION
@@ -244,7 +244,7 @@ def _targets_routes_only(document: Document) -> bool:
     """Returns whether a policy names its targets, all of them routes. If none is in the input, the policy closes nothing."""
     spec = document.spec
     targets = [*mappings(spec.get("targetRefs")), *mappings([spec.get("targetRef")])]
-    return bool(targets) and all(str(each.get("kind", "")).endswith("Route") for each in targets)
+    return bool(targets) and all(each.get("kind") in [*RouteKind] for each in targets)
 
 
 def _related(rule: tuple[str | int, ...], field: tuple[str | int, ...]) -> bool:

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
+
+import msgspec
 
 from lasthop.base.api.documents import Json
-from lasthop_import.model import ClientValidation, ObjectName, TrustRef
+from lasthop_import.model import ClientValidation, ImportedListener, ObjectName, TrustRef
 from lasthop_import.notes import Category, Note, SourceRef
 from lasthop_import.writer.stage import Grant
 from lasthop_import.writer.trust import TrustWriter, beside
 
 TODO: Final = "clients-ca-todo"
 """A ConfigMap that does not exist: it closes the listeners that refer to it."""
+
+
+class VerifyingListeners(NamedTuple):
+    listeners: tuple[ImportedListener, ...]
+    """Those of other protocols than HTTPS without verification of clients, which they cannot have."""
+    notes: tuple[Note, ...]
+
+
+def verifying(listeners: tuple[ImportedListener, ...]) -> VerifyingListeners:
+    """Lists the listeners that cannot verify clients as the old gateway did."""
+    lost = [each for each in listeners if each.clients and each.protocol != "HTTPS"]
+    text = "clients are verified on HTTPS listeners only; connections of this one need no certificate any more"
+    notes = (Note(Category.ACCESS_CONTROL, "client-certificates", text, each.source) for each in lost)
+    kept = (msgspec.structs.replace(each, clients=None) if each in lost else each for each in listeners)
+    return VerifyingListeners(tuple(kept), tuple(dict.fromkeys(notes)))
 
 
 class ValidationWriter:

@@ -326,6 +326,11 @@ def test_a_file_that_was_edited_by_hand_is_kept(edit: bytes, folder: Path, tmp_p
     assert not routes.with_name("routes.yaml.new").exists()
 
 
+def test_a_report_of_verified_backends_begins_with_their_number(folder: Path) -> None:
+    (folder / "ingress.yaml").write_text(VERIFIED + SERVICE)
+    assert lasthop("import", SYSTEM, folder).stderr.splitlines()[0] == "the name of 1 of 1 TLS backends was verified."
+
+
 def test_a_report_begins_with_a_sentence_and_what_the_input_lacks(folder: Path) -> None:
     (folder / "ingress.yaml").write_text(INGRESS.rstrip().removesuffix("---"))
     lines = lasthop("import", SYSTEM, folder).stderr.splitlines()

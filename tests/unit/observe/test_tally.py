@@ -69,6 +69,24 @@ def test_a_request_without_an_answer_is_a_failed_handshake_only_if_envoy_counts_
     assert not (seen.in_a_row or seen.handshake or seen.request)
 
 
+def test_a_client_certificate_stays_rejected_until_a_success_even_if_envoy_counts_no_further_error() -> None:
+    tally = Tally(WEB, now=0.0)
+
+    def unanswered(at: float) -> tuple[str, bool, bool]:
+        tally.take(ConnectionOutcome(HOP, A, at, "closed", connected=True, request=True, refused="wants a client certificate"))
+        (seen,) = tally.report(at).hops[HOP].endpoints
+        return seen.failure, seen.handshake, seen.request
+
+    counted(tally, connection_error=1)
+    counted(tally, handshakes=1, connection_error=2)
+    assert unanswered(1.0) == ("wants a client certificate", True, False)
+    for handshakes in (2, 3, 4):
+        counted(tally, handshakes=handshakes, connection_error=2)
+    assert unanswered(2.0) == ("wants a client certificate", True, False)
+    tally.take(ConnectionOutcome(HOP, A, 3.0))
+    assert unanswered(4.0) == ("closed", False, True)
+
+
 def test_a_connection_that_ended_at_once_is_a_failure_only_if_envoy_counts_a_tls_error() -> None:
     tally = Tally(WEB, now=0.0)
     ended = ConnectionOutcome(HOP, A, 1.0, "connection ended right after the TLS handshake", handshake=True, doubtful=True)

@@ -7,6 +7,7 @@ import msgspec
 from lasthop.base.api.meta import Key
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.audit.audit import Audit, document, read
+from lasthop.engine.outputs.audit.observed import hops_of
 from tests.world import NOW, key, keyed, mk_class, mk_gateway, mk_grant, mk_route, mk_service
 
 ELSEWHERE = {"name": "api", "namespace": "b", "port": 443}
@@ -49,3 +50,4 @@ def test_a_route_that_is_refused_hides_none_that_is_permitted() -> None:
         ("failing closed", (Key("HTTPRoute", "a", "r"),)),
         ("plaintext", (key(own),)),
     ]
+    assert [len(hops_of(each)) > 0 for each in engine.hops()] == [False, True], "only the permitted one has connections"

@@ -40,6 +40,10 @@ def of(
     return HopVerification(strength, POLICY, "CA", names, refused=refused, basis=Basis(**{"cas": (A,), **basis}))
 
 
+def shown(digit: str) -> HopVerification:
+    return of(client_certificate="Secret a/x", client_sha256=digit * 64)
+
+
 def test_the_table_has_every_strength() -> None:
     assert tuple(Strength) == ORDER
 
@@ -104,11 +108,18 @@ PARTS: list[tuple[str, HopVerification, HopVerification, ChangeKind, ChangeKind]
     ("revocation lists no longer checked", of(revocation=True), of(), WEAKER, STRONGER),
     ("a client certificate no longer shown", of(client_certificate="Secret a/x"), of(), WEAKER, STRONGER),
     ("another client certificate", of(client_certificate="Secret a/x"), of(client_certificate="Secret a/y"), SAME, SAME),
+    ("a renewed client certificate", shown("1"), shown("2"), SAME, SAME),
+    ("a client certificate recorded without fingerprint", of(client_certificate="Secret a/x"), shown("1"), SAME, SAME),
     ("a CA added and another name", of(), of(cas=(A, B), names=("b",)), WEAKER, OTHER),
     ("a CA replaced and a newer TLS", of(), of(cas=(B,), versions=("1.3", "1.3")), OTHER, WEAKER),
     ("a CA added and a newer TLS", of(), of(cas=(A, B), versions=("1.3", "1.3")), WEAKER, WEAKER),
 ]
-UNSHOWN = {"the order of CAs", "the order of names", "a CA by another name"}
+UNSHOWN = {
+    "a client certificate recorded without fingerprint",
+    "the order of CAs",
+    "the order of names",
+    "a CA by another name",
+}
 
 
 @pytest.mark.parametrize(("what", "before", "after", "forth", "back"), PARTS, ids=[part[0] for part in PARTS])
@@ -163,9 +174,10 @@ def test_added_and_removed_cas_are_named_by_subject_and_fingerprint() -> None:
     assert str(compare(of(), of(cas=(), system=True))).startswith("trusts the system's CAs, no longer trusts CA CA a")
     ends = compare(of(Strength.WAIVED_ALL, until=0.0), of(Strength.WAIVED_ALL))
     assert str(ends) == "the waiver ends never, no longer 1970-01-01 00:00 UTC"
-    shown = of(client_certificate="Secret a/x")
-    assert str(compare(shown, of())) == "shows no client certificate, no longer that of Secret a/x"
-    assert str(compare(of(), shown)) == "shows the client certificate of Secret a/x"
+    first, second = "Secret a/x (SHA-256 1111111111111111…)", "Secret a/x (SHA-256 2222222222222222…)"
+    assert str(compare(shown("1"), of())) == f"shows no client certificate, no longer that of {first}"
+    assert str(compare(of(), shown("1"))) == f"shows the client certificate of {first}"
+    assert str(compare(shown("1"), shown("2"))) == f"shows the client certificate of {second}, no longer that of {first}"
     assert str(compare(of(revocation=True), of())) == "revocation lists are no longer checked"
     assert str(compare(of(pins=(KEY,)), of())) == f"no longer requires pin {'1' * 16}… of a key"
     assert str(compare(of(), of(pins=(KEY,)))) == f"requires pin {'1' * 16}… of a key"

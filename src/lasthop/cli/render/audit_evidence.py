@@ -69,6 +69,7 @@ class HopEntry(EvidencePart, frozen=True):
     max_tls_version: str
     revocation_lists: bool
     client_certificate: str
+    client_certificate_sha256: str
     policy: str
     waiver: WaiverEntry | None
     acknowledged: str
@@ -158,6 +159,7 @@ def _hop(report: AuditReport, hop: HopReport) -> HopEntry:
         *basis.versions,
         basis.revocation,
         basis.client_certificate,
+        basis.client_sha256,
         hop.policy_path,
         _waiver(hop),
         hop.acknowledged,
@@ -227,7 +229,7 @@ COLUMNS: Final[dict[str, Callable[[EvidenceRow], str]]] = {
     "Names": lambda row: " or ".join(row.entry.names),
     "Lowest TLS": lambda row: row.entry.min_tls_version,
     "Observed TLS": lambda row: ", ".join(row.entry.observed_tls_versions),
-    "Client certificate": lambda row: row.entry.client_certificate,
+    "Client certificate": lambda row: row.hop.basis.shown if row.hop.basis else "",
     "Observed": lambda row: audit_observed.words(row.hop, row.report.now),
     "Since": lambda row: row.report.since(row.hop),
     "Changed by": lambda row: row.entry.changed_by,

@@ -381,6 +381,8 @@ class _Endpoint:
         self.address, self._config = address, config
         self.failures = self.in_a_row = 0
         self.failure, self.handshake, self.request, self._refused = "", False, False, ""
+        self._rejects = False
+        """It has rejected the client certificate since its last success. Envoy counts no TLS error if a reset comes first."""
         self.failing_since = self.last_failure = self.last_success = 0.0
         self._certificate: LeafCertificate | None = None
         self._tls_version = self._cipher = ""
@@ -396,6 +398,8 @@ class _Endpoint:
             self._logged = self._from_log = True
             self.failure, self.handshake = outcome.failure, outcome.handshake
             self.request, self._refused = outcome.request, outcome.refused
+            if self._rejects:
+                self.refuse()
             self._failed(outcome.at)
             return
         self.succeeded(outcome.at)
@@ -419,6 +423,7 @@ class _Endpoint:
         """Reinterprets failed requests as a rejected client certificate, because Envoy has counted TLS errors."""
         if self._refused:
             self.failure, self.handshake, self.request, self._refused = self._refused, True, False, ""
+            self._rejects = True
 
     def counted(self, words: str, *, handshake: bool) -> None:
         """Describes the failure from the counters, unless the log has given a better reason since the last success."""
@@ -427,7 +432,7 @@ class _Endpoint:
 
     def succeeded(self, at: float) -> None:
         self.in_a_row, self._from_log, self.ejected_since = 0, False, 0.0
-        self.handshake, self.request, self._refused = False, False, ""
+        self.handshake, self.request, self._refused, self._rejects = False, False, "", False
         self.last_success = max(self.last_success, at)
 
     def count(self, counts: EndpointCounts, unseen: ConnectionOutcome, now: float, *, made: bool, failing: bool) -> None:

@@ -34,6 +34,8 @@ class Batch(msgspec.Struct, frozen=True):
     """False while a part of the input is still being read."""
     proven: Proofs = {}
     """Ports that no policy names, as requested by `ObjectSource.prove`."""
+    edited: Mapping[Key, bool] = {}
+    """In the first batch: objects that were edited while Lasthop was not running, with whether they existed before."""
 
     @property
     def policies_known(self) -> bool:

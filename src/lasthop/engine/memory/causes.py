@@ -42,8 +42,8 @@ class EditCause(msgspec.Struct, frozen=True, order=True):
 
 
 class Causes:
-    """Collects edits until every hop has been compared. Objects read at start-up never count as causes, because their earlier
-    edits are not known."""
+    """Collects edits until every hop has been compared. Objects read at start-up are causes only if the source knows that they
+    were edited while Lasthop was not running."""
 
     def __init__(self, stages: Stages) -> None:
         self._stages, self._graph = stages, stages.graph
@@ -55,34 +55,48 @@ class Causes:
     def edited(self, key: Key, *, existed: bool, exists: bool) -> None:
         if not self._started:
             return
-        edit = EditKind.CHANGED if existed and exists else EditKind.CREATED if exists else EditKind.DELETED
+        edit = _edit(existed, exists)
         if not self._edits:
             self._graph.step()
         if edit is EditKind.CHANGED and self._edits.get(key) is EditKind.CREATED:
             return
         self._edits[key] = edit
 
+    def edited_while_stopped(self, key: Key, *, existed: bool, exists: bool) -> None:
+        self._edits[key] = _edit(existed, exists)
+
     def started(self) -> None:
         """Ends start-up: later changes are edits."""
         self._started = True
+        self.compared()
 
     def compared(self) -> None:
-        """Forgets all edits, because every hop has been compared."""
+        """Forgets all edits, because every hop has been compared. Until start-up ends, recalled hops have not."""
+        if not self._started:
+            return
         self._edits.clear()
         self._stages.journal = {}
         self._base = self._graph.version[1]
 
-    def of(self, *roots: NodeId, waiver: Key | None = None, end: float | None = None) -> tuple[EditCause, ...]:
-        """Returns the edits of objects that the roots depend on. `waiver` was in effect until `end`."""
-        if not self._started:
+    def of(
+        self, *roots: NodeId, earlier: Iterable[Key] = (), waiver: Key | None = None, end: float | None = None
+    ) -> tuple[EditCause, ...]:
+        """Returns the edits of objects that the roots depend on. `waiver` was in effect until `end`. At start-up also those of
+        `earlier`, on which they depended in an earlier process."""
+        if not self._started and not self._edits:
             return ()
         causes: set[EditCause] = set()
-        for source, *key in self._changed(roots):
-            if source is OBJECTS and key[0] in self._edits:
-                causes.add(EditCause(key[0], self._edits[key[0]]))
-            elif source is BEFORE and waiver is not None and key[0] == end and waiver not in self._edits:
-                causes.add(EditCause(waiver, EditKind.EXPIRED))
+        if not self._started:
+            causes.update(EditCause(key, self._edits[key]) for key in earlier if key in self._edits)
+        causes.update(filter(None, (self._cause(changed, waiver, end) for changed in self._changed(roots))))
         return tuple(sorted(causes))
+
+    def _cause(self, changed: NodeId, waiver: Key | None, end: float | None) -> EditCause | None:
+        source, *key = changed
+        if source is OBJECTS and key[0] in self._edits:
+            return EditCause(key[0], self._edits[key[0]])
+        ended = self._started and source is BEFORE and key[0] == end
+        return EditCause(waiver, EditKind.EXPIRED) if ended and waiver is not None and waiver not in self._edits else None
 
     def _changed(self, roots: Iterable[NodeId]) -> Iterator[NodeId]:
         """Yields the changed sources that the roots depend on."""
@@ -105,6 +119,10 @@ class Causes:
         if id[0] is not OBJECTS and len(id) == 2 and isinstance(id[1], Key):
             return [(OBJECTS, id[1]), *listed]  # a member that has left; its reads are no longer recorded
         return list(listed)
+
+
+def _edit(existed: bool, exists: bool) -> EditKind:
+    return EditKind.CHANGED if existed and exists else EditKind.CREATED if exists else EditKind.DELETED
 
 
 def clause(causes: Iterable[EditCause]) -> str:

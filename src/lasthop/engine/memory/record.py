@@ -129,7 +129,8 @@ class Entry(msgspec.Struct, frozen=True):
     """A `ChangeKind`, NEW, NEW_REDUCED, OPENED_REDUCED or REMOVED; for entries about the record itself, BEGAN or INCIDENT."""
     facts: tuple[RecordedFact, ...] = ()
     causes: tuple[RecordedCause, ...] = ()
-    """The objects whose edit caused the change. Empty if it happened while Lasthop was not running, or without an edit."""
+    """The objects whose edit caused the change. Empty without an edit, or if the source does not know the edits that were made
+    while Lasthop was not running, as in a cluster."""
     gap: Gap | None = None
     """Describes the dropped entries, if some were dropped since the entry before."""
     number: int = 0

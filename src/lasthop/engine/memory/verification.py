@@ -91,13 +91,13 @@ class VerificationMemory:
         """Ends start-up, once everything has been read and compared. From now on, hops that appear are new, and recalled hops
         that did not appear are gone."""
         self._started = True
-        self._causes.started()
         recalled, self._before = self._before, {}
         for port, gateways in recalled.items():
             for gateway, before in gateways.items():
                 self._compare(port, gateway, before, None, None)
             if port not in self._gateways:
                 self._forget(port)
+        self._causes.started()
 
     def settled(self, outputs: Changes) -> None:
         touched: dict[Port, dict[Key, HopVerification | None]] = {}
@@ -141,7 +141,8 @@ class VerificationMemory:
         hop = (gateway, *port)
         verdicts = [(verdict, *hop, protocol) for protocol in PORTS.of(self._graph, *hop)]
         waiver, end = (before.waiver, before.basis.until) if before and before.basis else (None, None)
-        causes = self._causes.of(*verdicts, (PORTS, *hop), waiver=waiver, end=end)
+        earlier = filter(None, (gateway, port.backend, before.source, before.waiver)) if before else ()
+        causes = self._causes.of(*verdicts, (PORTS, *hop), earlier=earlier, waiver=waiver, end=end)
         because = self._because(port, before, now, best, causes)
         self._edits.append(Edit(*port, before, now, because, change, (gateway,), causes))
 
@@ -154,7 +155,7 @@ class VerificationMemory:
         causes: tuple[EditCause, ...],
     ) -> str:
         """Describes the cause by the edited objects. The objects' present content is described instead if no edit is known,
-        because it happened while Lasthop was not running, or if the policy, the Service or the XBackend itself was edited."""
+        because it is older than this process, or if the policy, the Service or the XBackend itself was edited."""
         if before is None or now is None:
             return clause(causes) or ("a route leads to it now" if now else "no route leads to it any more")
         if causes and not _shown_by_objects(port, before, now, causes):

@@ -22,6 +22,10 @@ FINGERPRINT: Final = 16
 """Digits of a fingerprint that messages show."""
 
 
+def with_fingerprint(certificate: str, sha256: str) -> str:
+    return f"{certificate} (SHA-256 {sha256[:FINGERPRINT]}…)"
+
+
 class TrustedCA(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Identifies a trust anchor by its fingerprint; the subject is for messages."""
 
@@ -30,7 +34,7 @@ class TrustedCA(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Fingerprint of the certificate, in hexadecimal digits."""
 
     def __str__(self) -> str:
-        return f"{self.subject} (SHA-256 {self.sha256[:FINGERPRINT]}…)"
+        return with_fingerprint(self.subject, self.sha256)
 
 
 class Anchors(msgspec.Struct, frozen=True):
@@ -113,7 +117,9 @@ class BackendTLS(msgspec.Struct, frozen=True):
     client_certificate: Key | None = None
     """The Secret with the client certificate: the Gateway's own, or the one that the policy or XBackend names."""
     client_digest: str = ""
-    """Digest of the client certificate, so that a renewal changes this value."""
+    """Digest of the client certificate and its chain, so that a renewal changes this value."""
+    client_sha256: str = ""
+    """Fingerprint of the client certificate."""
 
     @property
     def strength(self) -> Strength:

@@ -20,7 +20,7 @@ from lasthop.base.api.times import UnixTime
 from lasthop.engine.plan.knowledge import Unknown
 from lasthop.engine.plan.messages import limited
 from lasthop.engine.plan.strength import Strength
-from lasthop.engine.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, SystemStore, TrustedCA
+from lasthop.engine.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, SystemStore, TrustedCA, with_fingerprint
 from lasthop.engine.plan.tls_options import LOWEST, VERSIONS
 from lasthop.engine.plan.upstream import Hop
 
@@ -43,8 +43,15 @@ class Basis(msgspec.Struct, frozen=True, omit_defaults=True):
     """The lowest and the highest version of TLS."""
     client_certificate: str = ""
     """The Secret with the client certificate; empty without one."""
+    client_sha256: str = ""
+    """Fingerprint of the client certificate."""
     until: UnixTime | None = None
     """Unix time at which the waiver ends; None without a waiver or an end."""
+
+    @property
+    def shown(self) -> str:
+        """Describes the client certificate; empty without one."""
+        return with_fingerprint(self.client_certificate, self.client_sha256) if self.client_certificate else ""
 
 
 class HopVerification(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -133,6 +140,7 @@ def _basis(tls: BackendTLS) -> Basis:
         pins=tuple(sorted(pins)),
         versions=(tls.options.lowest, tls.options.max_version),
         client_certificate=str(tls.client_certificate) if tls.client_certificate else "",
+        client_sha256=tls.client_sha256,
         until=tls.waiver.expires if tls.waiver else None,
     )
 

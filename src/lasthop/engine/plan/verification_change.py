@@ -204,8 +204,10 @@ def _connection(before: Basis, after: Basis) -> Iterator[ChangeFact]:
     was, now = (("checked",) if basis.revocation else () for basis in (before, after))
     if was != now:
         yield ChangeFact(Subject.REVOCATION, _gained(was, now), now, was)
-    was, now = ((basis.client_certificate,) if basis.client_certificate else () for basis in (before, after))
-    if was != now:
+    was, now = ((basis.shown,) if basis.shown else () for basis in (before, after))
+    # A record of version 0.1.0 has no fingerprint.
+    unknown = before.client_certificate == after.client_certificate and not (before.client_sha256 and after.client_sha256)
+    if was != now and not unknown:
         yield ChangeFact(Subject.CLIENT_CERTIFICATE, _gained(was, now), now, was)
 
 

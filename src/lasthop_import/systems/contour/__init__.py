@@ -56,6 +56,7 @@ def _claims(document: Document) -> bool:
 
 SYSTEM: Final = System(
     name="contour",
+    gateway_controller="projectcontour.io/gateway-controller",
     title="Contour",
     kinds=(*KINDS, INGRESS),
     read=read,

@@ -21,6 +21,9 @@ TLS = ("tls", "h2")
 PLAIN = ("", "h2c")
 UNKNOWN = "unknown"
 """The Service, whose annotation decides, is not in the input."""
+OLD = "old"
+"""An annotation of the Service that Contour read before version 1.0 may decide."""
+_OLD_PROTOCOL = "contour.heptio.com/upstream-protocol."
 APP_PROTOCOLS = {"https": "tls", "kubernetes.io/h2c": "h2c"}
 
 
@@ -74,12 +77,12 @@ class ContourBackends:
             for protocol, ports in listed.items():
                 if wanted and wanted in ports:
                     return protocol
-        return ""
+        return OLD if any(key.startswith(_OLD_PROTOCOL) for key in annotations) else ""
 
     def ingress_tls(self, spoken: str) -> HopTLS | None:
         """Returns the TLS of an Ingress's backend, which cannot be verified."""
-        if spoken == UNKNOWN:
-            return _unknown()
+        if spoken in (UNKNOWN, OLD):
+            return _unknown(spoken)
         if spoken in PLAIN:
             return None
         why = f"the Service's protocol is {spoken}; an Ingress cannot verify backends"
@@ -130,8 +133,8 @@ class ContourBackends:
             trust, problem = self._trust(secret, reader)
             problem = problem or ("" if names else "validation has no subjectName")
             return _validated(reader, spoken, msgspec.structs.replace(base, trust=trust), problem)
-        if spoken == UNKNOWN:
-            return _unknown()
+        if spoken in (UNKNOWN, OLD):
+            return _unknown(spoken)
         if spoken in PLAIN:
             return None
         return base if spoken in TLS else _unserved(spoken, base)
@@ -159,9 +162,9 @@ class ContourBackends:
 def _validated(reader: FieldReader, spoken: str, base: HopTLS, problem: str) -> HopTLS:
     """Returns the TLS of a backend with `validation`; `problem`: why Contour does not serve it."""
     named = msgspec.structs.replace(base, level=OldLevel.NAME, why=f"protocol {spoken} with validation")
-    if spoken == UNKNOWN:
+    if spoken in (UNKNOWN, OLD):
         if problem:
-            return _unknown()
+            return _unknown(spoken)
         text = "the Service is not in the input, and it decides whether TLS was used; TLS is assumed"
         reader.note(Category.TODO, "protocol-unknown", text, remedy="Add it to the input.")
         return msgspec.structs.replace(named, why="validation, if the Service requires TLS")
@@ -181,6 +184,8 @@ def _unserved(spoken: str, base: HopTLS) -> HopTLS:
     return HopTLS(OldLevel.BROKEN, why, names=base.names, trust=base.trust)
 
 
-def _unknown() -> HopTLS:
+def _unknown(spoken: str) -> HopTLS:
     why = "the Service is not in the input, and its annotations and appProtocol decide whether TLS was used"
+    if spoken == OLD:
+        why = f"the Service has annotations {_OLD_PROTOCOL}*, which only an old Contour read"
     return HopTLS(OldLevel.UNKNOWN, why, was_plaintext=True)

@@ -19,7 +19,7 @@ from lasthop_import.model import (
     SecretCertificate,
     keys_of,
 )
-from lasthop_import.notes import Category, Note, SourceRef
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
 from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.contour.backend_tls import ContourBackends
@@ -71,7 +71,7 @@ class IngressReader:
         for at in paths:
             if at.host and not is_host(at.host):
                 text = f"{at.host[:100]} cannot be the hostname of a listener; it is left out"
-                self._inputs.notes.append(Note(Category.CANNOT, "host", text, at.source))
+                self._inputs.notes.append(Note(Category.CANNOT, "host", text, at.source, severity=NoteSeverity.HIGH))
             else:
                 self._path(ingress, at, annotated, secrets.get(at.host))
 

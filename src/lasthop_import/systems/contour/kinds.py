@@ -14,8 +14,9 @@ from lasthop_import.documents import Document, mapping, texts
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import ObjectName
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
-from lasthop_import.reader import FieldReader
+from lasthop_import.reader import UNREAD, FieldReader
 from lasthop_import.settings import ImportSettings
+from lasthop_import.unread import may_restrict
 
 GROUP = "projectcontour.io"
 HTTP_PROXY: Final = Kind("HTTPProxy", GROUP, ("v1",), "httpproxies", Object)
@@ -28,6 +29,24 @@ CLASS_ANNOTATIONS: Final = ("projectcontour.io/ingress.class", "kubernetes.io/in
 
 CHECKS: Final = ("globalExtAuth", "rateLimitService")
 """Settings by which the controller checks every request."""
+_SPEC: Final = (
+    *("xdsServer", "ingress", "debug", "health", "gateway", "httpproxy", "enableExternalNameService", "policy", "metrics"),
+    *("tracing", "featureFlags"),
+)
+_ENVOY: Final = (
+    *("listener", "service", "http", "https", "health", "metrics", "logging", "defaultHTTPVersions", "timeouts", "network"),
+    "omEnforcedHealth",
+)
+_FILE: Final = frozenset(
+    (
+        *("accesslog-format", "accesslog-format-string", "accesslog-level", "json-fields", "debug", "default-http-versions"),
+        *("disablePermitInsecure", "disableAllowChunkedLength", "disableMergeSlashes", "serverHeaderTransformation"),
+        *("enableExternalNameService", "gateway", "incluster", "ingress-status-address", "kubeconfig", "leaderelection"),
+        *("listener", "metrics", "network", "policy", "server", "timeouts", "tracing", "featureFlags", "useEndpointSlices"),
+        *("globalCircuitBreakerDefaults", "omEnforcedHealthListener", "compression", "socket-options"),
+    )
+)
+"""Settings of contour.yaml that are not carried over and restrict nothing."""
 
 
 def class_of(document: Document) -> str:
@@ -73,8 +92,13 @@ class ContourConfig(msgspec.Struct, frozen=True):
 def read_config(inputs: Inputs, settings: ImportSettings) -> ContourConfig:
     """Returns the configuration: of the file that is given, of the ConfigMap `contour`, or of a ContourConfiguration."""
     content, source = _config_file(inputs, settings)
-    parsed = parse(content).documents if content else []
-    found = _of_file(inputs, parsed[0], source) if parsed and isinstance(parsed[0], dict) else ContourConfig()
+    parsed = parse(content) if content else None
+    found = ContourConfig()
+    if parsed and len(parsed.documents) == 1 and isinstance(parsed.documents[0], dict) and not parsed.mistakes:
+        found = _of_file(inputs, parsed.documents[0], source)
+    elif parsed:
+        text = "contour.yaml cannot be read; it may restrict access to all routes"
+        inputs.notes.append(Note(Category.ACCESS_CONTROL, "configuration-unreadable", text, source, everywhere=True))
     for document in inputs.of(CONFIGURATION):
         found = _of_object(inputs.open(document).child("spec"), found)
     return found
@@ -99,13 +123,11 @@ def _of_object(spec: FieldReader, before: ContourConfig) -> ContourConfig:
     name, namespace = certificate.text("name"), certificate.text("namespace")
     options = _options(tls.text("minimumProtocolVersion"), tls.text("maximumProtocolVersion"), tls.texts("cipherSuites"))
     tls.cannot("ecdhCurves", "curves are the new gateway's own")
-    for key in sorted({*envoy.value} - {"clientCertificate", "cluster"}):
-        envoy.cannot(key, "a setting of the whole controller that has no equivalent")
-    for key in sorted({*spec.value} - {"envoy"}):
-        if key in CHECKS:
-            spec.access_control(key, "checked every request; nothing does now")
-        else:
-            spec.cannot(key, "a setting of the whole controller that has no equivalent")
+    for key in CHECKS:
+        spec.access_control(key, "checked every request; nothing does now")
+    for reader, known in ((envoy, _ENVOY), (spec, _SPEC)):
+        for key in known:
+            reader.cannot(key, "a setting of the whole controller that has no equivalent")
     return ContourConfig(ObjectName(namespace, name) if name else before.client, options)
 
 
@@ -116,10 +138,14 @@ def _of_file(inputs: Inputs, values: dict[str, Any], source: SourceRef | None) -
         if values.get(key):
             text = f"{key} of contour.yaml checked every request; nothing does now"
             inputs.notes.append(Note(Category.ACCESS_CONTROL, key, text, source))
-    others = sorted({*values} - {"tls", "cluster", *CHECKS})
+    others = sorted({*map(str, values)} - {"tls", "cluster", *CHECKS})
     if others:
-        text = f"settings of the whole controller are not carried over: {', '.join(map(str, others))[:200]}"
+        text = f"settings of the whole controller are not carried over: {', '.join(others)[:200]}"
         inputs.notes.append(Note(Category.CANNOT, "controller-settings", text, source, severity=NoteSeverity.INFO))
+    for key in sorted({*others} - _FILE):
+        category = Category.ACCESS_CONTROL if may_restrict(key) else Category.UNKNOWN
+        text = f"this importer does not know {key[:60]} of contour.yaml"
+        inputs.notes.append(Note(category, UNREAD, text, source, severity=NoteSeverity.HIGH, everywhere=True))
     name, namespace = certificate.get("name"), certificate.get("namespace")
     client = ObjectName(namespace, name) if isinstance(name, str) and isinstance(namespace, str) and name else None
     versions = [str(upstream.get(f"{which}-protocol-version", "")) for which in ("minimum", "maximum")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -66,6 +67,13 @@ class Root(NamedTuple):
     cors: tuple[HTTPRouteFilter, ...]
 
 
+CONTEXT_LOST: Final = "the authorization server decided by this, and does not get it any more"
+
+
+def _fqdn(spec: FieldReader) -> str:
+    return spec.child("virtualhost").text("fqdn").lower()
+
+
 class ProxyReader:
     def __init__(self, inputs: Inputs, settings: ImportSettings, delegations: Delegations, backends: ContourBackends) -> None:
         self._inputs = inputs
@@ -87,8 +95,15 @@ class ProxyReader:
             reader = self._inputs.open(document)
             reader.annotations().ignore(*CLASS_ANNOTATIONS)
             reader.child("spec").ignore("ingressClassName")
-            if "virtualhost" in reader.child("spec"):
-                self._root(reader.child("spec"))
+        roots = [spec for each in found if "virtualhost" in (spec := self._inputs.open(each).child("spec"))]
+        owners = Counter(_fqdn(each) for each in roots)
+        for spec in roots:
+            if owners[_fqdn(spec)] == 1:
+                self._root(spec)
+            else:
+                text = f"another HTTPProxy has the fqdn {_fqdn(spec)[:100]}, too; Contour serves none of them"
+                spec.note(Category.CANNOT, "fqdn-conflict", text, severity=NoteSeverity.HIGH)
+                self._inputs.open(spec.document).ignore("spec")
         for document in found:
             spec = self._inputs.open(document).child("spec")
             if "virtualhost" not in spec and document not in self._included:
@@ -99,7 +114,7 @@ class ProxyReader:
 
     def _root(self, spec: FieldReader) -> None:
         host = spec.child("virtualhost")
-        fqdn = host.text("fqdn").lower()
+        fqdn = _fqdn(spec)
         if not is_host(fqdn):
             text = f"{fqdn[:100]!r} cannot be the hostname of a listener; the HTTPProxy is left out"
             host.note(Category.CANNOT, "host", text, "fqdn", severity=NoteSeverity.HIGH)
@@ -135,10 +150,6 @@ class ProxyReader:
         if passed:
             return ImportedListener(tls.source(), HTTPS, "TLS", fqdn, passthrough=True)
         certificate = self._certificate(tls, named)
-        if stream and clients is not None:
-            text = "clients are verified on HTTPS listeners only; connections of this one need no certificate any more"
-            tls.note(Category.ACCESS_CONTROL, "client-certificates", text, "clientValidation")
-            clients = None
         return ImportedListener(tls.source(), HTTPS, "TLS" if stream else "HTTPS", fqdn, (certificate,), clients=clients)
 
     def _certificate(self, tls: FieldReader, named: str) -> Certificate:
@@ -184,7 +195,7 @@ class ProxyReader:
         if reader.boolean("failOpen"):
             text = "let requests through when the server did not answer; they are refused now"
             reader.note(Category.TIGHTENED, "fail-open", text, "failOpen")
-        reader.child("authPolicy").cannot("context", "the server gets no further data about a route")
+        reader.child("authPolicy").access_control("context", CONTEXT_LOST)
         reader.child("authPolicy").ignore("disabled")
         if hop is None:
             text = "the ExtensionService is not in the input, or names no Service; requests are not authorized now"
@@ -222,8 +233,11 @@ class ProxyReader:
             route.cannot(key, text)
         route.ignore("enableWebsockets")
         insecure = route.boolean("permitInsecure")
-        auth = None if route.child("authPolicy").boolean("disabled") else root.auth
-        route.child("authPolicy").cannot("context", "the server gets no further data about a route")
+        policy = route.child("authPolicy")
+        auth = None if policy.boolean("disabled") else root.auth
+        if auth:
+            policy.access_control("context", CONTEXT_LOST)
+        policy.ignore("context")
         rule = self._rule(route, root, conditions.match)
         if conditions.problems:
             problems = ", and ".join(conditions.problems)

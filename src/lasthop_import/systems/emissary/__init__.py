@@ -46,6 +46,7 @@ def _claims(document: Document) -> bool:
 
 SYSTEM: Final = System(
     name="emissary",
+    gateway_controller="getambassador.io/gateway-controller",
     title="Emissary-ingress (Ambassador)",
     kinds=KINDS,
     read=read,

@@ -55,6 +55,23 @@ _INSTANCE: Final = ("ambassadorId", "ambassador_id")
 _READ: Final = ("use_ambassador_namespace_for_service_resolution", "cluster_request_timeout_ms")
 
 
+_HARMLESS: Final = frozenset(
+    (
+        *("add_linkerd_headers", "admin_port", "buffer_limit_bytes", "circuit_breakers", "cluster_idle_timeout_ms"),
+        *("cluster_max_connection_lifetime_ms", "cors", "debug_mode", "default_label_domain", "default_labels", "diagnostics"),
+        *("docs", "enable_grpc_http11_bridge", "enable_grpc_web", "enable_http10", "enable_ipv4", "enable_ipv6"),
+        *("envoy_log_format", "envoy_log_path", "envoy_log_type", "envoy_validation_timeout", "error_response_overrides"),
+        *("grpc_stats", "gzip", "header_case_overrides", "headers_with_underscores_action", "keepalive"),
+        *("listener_idle_timeout_ms", "liveness_probe", "load_balancer", "max_request_headers_kb", "merge_slashes"),
+        *("preserve_external_request_id", "proper_case", "prune_unreachable_routes", "readiness_probe", "regex_max_size"),
+        *("regex_type", "reject_requests_with_escaped_slashes", "resolver", "retry_policy", "server_name", "service_port"),
+        *("statsd", "strip_matching_host_port", "suppress_envoy_headers", "use_remote_address", "xff_num_trusted_hops"),
+        "allow_chunked_length",
+    )
+)
+"""Settings of a Module that restrict nothing and lose no request."""
+
+
 class ModuleSettings(NamedTuple):
     """The settings of the Module for the whole instance."""
 
@@ -97,7 +114,7 @@ class EmissaryObjects:
                 if may_restrict(each) and each != "allow_chunked_length":
                     config.access_control(each, text)
                     continue
-                severity = NoteSeverity.HIGH if each == "defaults" else None
+                severity = None if each in _HARMLESS else NoteSeverity.HIGH
                 config.note(Category.CANNOT, "module", text, each, severity=severity)
         return found
 

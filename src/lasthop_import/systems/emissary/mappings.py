@@ -44,7 +44,6 @@ CANNOT: Final = {
     "cluster_idle_timeout_ms": "idle timeouts are the new gateway's own",
     "cluster_max_connection_lifetime_ms": "connections have no longest lifetime",
     "add_linkerd_headers": "headers of Linkerd are not added",
-    "auth_context_extensions": "the authorization server gets no further data about a route",
     "modules": "settings of modules by route have no equivalent",
     "priority": "requests have no priority",
 }
@@ -276,6 +275,7 @@ def _settle(spec: FieldReader, first: FieldReader) -> None:
     for key, text in HIGH.items():
         if key in spec:
             spec.note(Category.CANNOT, key, text, key, severity=NoteSeverity.HIGH)
+    spec.access_control("auth_context_extensions", "the authorization server decided by this, and does not get it any more")
     spec.access_control("labels", "requests with these labels were limited by a RateLimitService; they are not any more")
     spec.ignore(*IGNORED, "grpc", "resolver", "tls", "weight", "shadow", "host_redirect", "service", "auto_host_rewrite")
     if spec.document is first.document:

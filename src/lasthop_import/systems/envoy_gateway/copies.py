@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import msgspec
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS
-from lasthop_import.copies import copied
+from lasthop_import.copies import copied, terminates_tls
 from lasthop_import.documents import Document, mapping, mappings
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
@@ -26,6 +27,15 @@ from lasthop_import.systems.envoy_gateway.policies import Effect, Place, PolicyE
 
 _API = "gateway.networking.k8s.io/v1"
 _MOST_WEIGHT = 1_000_000
+
+
+class RulePlaces(NamedTuple):
+    """Holds the possible targets of a rule's policies."""
+
+    own: list[Place]
+    """The rule and its route, whose policies go before all others."""
+    attached: list[list[Place]]
+    """Each listener that the route is attached to, and what contains it."""
 
 
 class GatewayPolicies(NamedTuple):
@@ -75,6 +85,8 @@ class Copies:
             else:
                 self._inputs.skip(document, "not-needed", "it is about kinds of Envoy Gateway only")
         self._list_filters()
+        for each in self._policies:
+            each.note_unused()
 
     # --- Gateways ----------------------------------------------------------------------------------------------------
 
@@ -92,17 +104,40 @@ class Copies:
         namespace = str(reference.get("namespace") or document.namespace)
         if client := self._certificates.get((namespace, str(reference.get("name") or ""))):
             self._show_certificate(spec, document, client)
-        self._verify_clients(spec, key)
+        self._note_missing(document, namespace, reference)
+        self._verify_clients(document, spec, key)
         if self._keep(document, spec):
             self.gateways[key] = spec
             if len(self.gateways) == 1:
                 self.objects.append((SourceRef(document), self._gateway_class()))
 
-    def _verify_clients(self, spec: Json, key: ObjectName) -> None:
-        effect = self._policies.clients.find([("Gateway", *key, "")])
-        tls = spec.setdefault("tls", {}) if effect is not None and effect.frontend else None
-        if effect is not None and isinstance(tls, dict):
-            tls.setdefault("frontend", {"default": {"validation": effect.frontend}})
+    def _note_missing(self, document: Document, namespace: str, reference: Json) -> None:
+        """Lists an EnvoyProxy that is not in the input."""
+        kind, name = str(reference.get("kind")), str(reference.get("name"))
+        if kind in OWN and self._inputs.find(kind, namespace, name, GROUP) is None:
+            text = f"{kind} {namespace}/{name} is not in the input; it may set a client certificate and versions of TLS"
+            note = Note(Category.TODO, "proxy-missing", text, SourceRef(document), remedy="Add it to the input.")
+            self._inputs.notes.append(note)
+
+    def _verify_clients(self, document: Document, spec: Json, key: ObjectName) -> None:
+        """Adds the verification of clients. Policies may be about one listener; a Gateway verifies clients of a port alike."""
+        whole = self._policies.clients.find([("Gateway", *key, "")]) or Effect()
+        ports: dict[Any, list[Json]] = {}
+        for listener in mappings(spec.get("listeners")):
+            if listener.get("protocol") in ("HTTPS", "TLS"):
+                place = ("Gateway", *key, str(listener.get("name")))
+                effect = self._policies.clients.find([place]) or whole
+                ports.setdefault(listener.get("port"), []).append(effect.frontend)
+        frontend: Json = {"default": {"validation": whole.frontend} if whole.frontend else {}}
+        wanted = {port: found[0] for port, found in ports.items() if found[0] != whole.frontend}
+        if any(each != found[0] for found in ports.values() for each in found) or not all(wanted.values()):
+            text = "listeners of a port, or of one policy, verify clients differently, which a Gateway cannot do"
+            self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "clientValidation", text, SourceRef(document)))
+        elif wanted:
+            frontend["perPort"] = [{"port": port, "tls": {"validation": wanted[port]}} for port in sorted(wanted)]
+        tls = spec.setdefault("tls", {}) if whole.frontend or wanted else None
+        if isinstance(tls, dict):
+            tls.setdefault("frontend", frontend)
 
     def _gateway_class(self) -> Json:
         metadata, spec = {"name": self._settings.gateway_class}, {"controllerName": CONTROLLER_NAME}
@@ -171,7 +206,7 @@ class Copies:
     def _passes_through(self, document: Document, parents: list[Json]) -> bool:
         """Returns whether the listeners of a TLSRoute pass TLS through; unknown listeners count as such."""
         return not any(
-            _terminates(listener, parent.get("sectionName"))
+            terminates_tls(listener, parent.get("sectionName"))
             for parent in parents
             for listener in self._listeners_of(_parent(document, parent), str(parent.get("kind")))
         )
@@ -181,14 +216,25 @@ class Copies:
             return self._listeners.get(name, ())
         return self.gateways.get(name, {}).get("listeners") or ()
 
-    def _places(self, document: Document, rule: Json, names: list[ObjectName], parents: list[Json]) -> list[Place]:
+    def _places(self, document: Document, rule: Json, names: list[ObjectName], parents: list[Json]) -> RulePlaces:
         own = (document.kind, document.namespace, document.bare_name)
         sections = [(*own, str(rule["name"]))] if rule.get("name") else []
-        listeners = [("Gateway", *name, str(ref.get("sectionName") or "")) for name, ref in zip(names, parents, strict=True)]
-        return [*sections, (*own, ""), *listeners, *(("Gateway", *name, "") for name in names)]
+        attached = [places for name, ref in zip(names, parents, strict=True) for places in self._attached(document, name, ref)]
+        return RulePlaces([*sections, (*own, "")], attached)
+
+    def _attached(self, document: Document, gateway: ObjectName, parent: Json) -> list[list[Place]]:
+        """Returns the places of each listener that a parentRef leads to; without a section, these are several."""
+        name, kind = _parent(document, parent), "ListenerSet" if parent.get("kind") == "ListenerSet" else "Gateway"
+        whole: list[Place] = [(kind, *name, ""), *([("Gateway", *gateway, "")] if kind == "ListenerSet" else [])]
+        if section := str(parent.get("sectionName") or ""):
+            return [[(kind, *name, section), *whole]]
+        listeners = mappings(self._listeners_of(name, kind))
+        found = [str(each.get("name")) for each in listeners if parent.get("port") in (None, each.get("port"))]
+        sections = found or self._policies.security.sections(kind, name)
+        return [[(kind, *name, each), *whole] for each in sections] or [whole]
 
     def _rule(
-        self, document: Document, rule: Json, source: SourceRef, hosts: tuple[str, ...], places: list[Place], passthrough: bool
+        self, document: Document, rule: Json, source: SourceRef, hosts: tuple[str, ...], places: RulePlaces, passthrough: bool
     ) -> bool:
         """Changes a rule; returns False if it cannot be kept."""
         if not self._filters(document, rule, source, hosts):
@@ -224,6 +270,8 @@ class Copies:
                 targets = targets[:1]
             if not self._backends.is_own(ref):
                 written.append((ref, 1))
+                if not targets:
+                    self._note_kind(ref, source.below(number))
             elif targets:
                 rest = {key: value for key, value in ref.items() if key not in ("group", "kind", "name", "port")}
                 written += [({**each.reference, **rest}, len(targets)) for each in targets]
@@ -232,6 +280,12 @@ class Copies:
             if document.kind != "UDPRoute":
                 self.hops += [_hop(each.hop, passthrough) for each in targets]
         return _scaled(written)
+
+    def _note_kind(self, ref: Json, source: SourceRef) -> None:
+        text = (
+            f"the import does not read backends of kind {str(ref.get('kind'))[:60]}, so it is not known whether TLS was used"
+        )
+        self._inputs.notes.append(Note(Category.CANNOT, "backend-kind", text, source, severity=NoteSeverity.HIGH))
 
     def _note_lost(self, source: SourceRef) -> None:
         text = "the Backend is not in the input, or has no endpoint that can be written; the reference is left out"
@@ -290,9 +344,9 @@ class Copies:
                     Category.CANNOT, "route-filter", "has no equivalent, and is not applied", key, severity=NoteSeverity.HIGH
                 )
 
-    def _apply(self, document: Document, rule: Json, places: list[Place]) -> None:
-        traffic = self._policies.traffic.find(places) or Effect()
-        effect = self._policies.security.find(places) or Effect()
+    def _apply(self, document: Document, rule: Json, places: RulePlaces) -> None:
+        traffic = self._policies.traffic.find([*places.own, *itertools.chain(*places.attached)]) or Effect()
+        effect = self._security(document, places)
         http, alone = document.kind == "HTTPRoute", len(rule.get("backendRefs") or ()) == 1
         for key, value in traffic.rule.items():
             if alone if key == "sessionPersistence" else http:
@@ -304,6 +358,19 @@ class Copies:
             filters += self._auth(document, effect)
         if filters:
             rule["filters"] = filters
+
+    def _security(self, document: Document, places: RulePlaces) -> Effect:
+        """Returns the policy that holds for a rule. If only some of its listeners have an authorization server, all get it."""
+        security = self._policies.security
+        if own := security.find(places.own):
+            return own
+        found = [effect for each in places.attached if (effect := security.find(each))]
+        authorized = [each for each in found if each.auth]
+        if any(each is not authorized[0] for each in authorized):
+            text = "its listeners have different authorization servers, and a rule has one; requests are not authorized now"
+            self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "extAuth", text, SourceRef(document)))
+            return Effect()
+        return next(iter((*authorized, *found)), Effect())
 
     def _auth(self, document: Document, effect: Effect) -> list[Json]:
         auth = effect.auth
@@ -346,13 +413,6 @@ def _take_parameters(spec: Json) -> Json | None:
     if not infrastructure:
         spec.pop("infrastructure", None)
     return found if isinstance(found, dict) else None
-
-
-def _terminates(listener: Any, section: object) -> bool:
-    """Returns whether a listener, of this name if one is given, ends TLS itself."""
-    if not isinstance(listener, dict) or section not in (None, listener.get("name")):
-        return False
-    return listener.get("protocol") == "TLS" and (listener.get("tls") or {}).get("mode") != "Passthrough"
 
 
 def _hop(hop: ImportedHop, passthrough: bool) -> ImportedHop:

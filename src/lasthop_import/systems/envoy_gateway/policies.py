@@ -9,9 +9,10 @@ import msgspec
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import plain
-from lasthop_import.documents import mappings
+from lasthop_import.documents import Document, mappings
 from lasthop_import.inputs import Inputs
-from lasthop_import.notes import Category, NoteSeverity, SourceRef
+from lasthop_import.model import ObjectName
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
 from lasthop_import.systems.envoy_gateway.kinds import OWN
 from lasthop_import.values import TOKEN, cors, duration, milliseconds
@@ -19,6 +20,18 @@ from lasthop_import.values import TOKEN, cors, duration, milliseconds
 Place = tuple[str, str, str, str]
 """Kind, namespace, name and section."""
 _TARGETS: Final = ("targetRef", "targetRefs", "targetSelectors", "mergeType")
+_TRAFFIC: Final = (
+    *("proxyProtocol", "tcpKeepalive", "healthCheck", "circuitBreaker", "connection", "dns", "http2", "faultInjection"),
+    *("useClientProtocol", "compression", "compressor", "responseOverride", "httpUpgrade", "requestBuffer", "telemetry"),
+    *("routingType", "admissionControl", "bandwidthLimit"),
+)
+_CLIENT_TLS: Final = (
+    *("minVersion", "maxVersion", "ciphers", "ecdhCurves", "signatureAlgorithms", "alpnProtocols", "session", "fingerprints"),
+)
+_CLIENTS: Final = (
+    *("tcpKeepalive", "enableProxyProtocol", "proxyProtocol", "clientIPDetection", "headers", "timeout", "connection", "path"),
+    *("http1", "http2", "http3", "healthCheck", "scheme"),
+)
 
 
 class SecurityPolicyAuth(NamedTuple):
@@ -36,6 +49,11 @@ class Effect(msgspec.Struct, frozen=True):
     auth: SecurityPolicyAuth | None = None
     frontend: Json = {}
 
+    @property
+    def restricts(self) -> tuple[tuple[str, ...], ...]:
+        """Returns the fields that restrict access."""
+        return (*((("extAuth",),) if self.auth else ()), *((("tls", "clientValidation"),) if self.frontend else ()))
+
 
 class PolicyEffects:
     """The effects of all policies of one kind."""
@@ -43,6 +61,9 @@ class PolicyEffects:
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
         self._by_place: dict[Place, Effect] = {}
+        self._effects: dict[Document, Effect] = {}
+        self._used: set[int] = set()
+        """Ids of the effects that something has."""
 
     def add(self, reader: FieldReader, effect: Effect) -> None:
         spec = reader.child("spec")
@@ -58,6 +79,7 @@ class PolicyEffects:
             if place in self._by_place:
                 each.note(Category.SKIPPED, "conflicted", "an older policy has the same target", None)
             self._by_place.setdefault(place, effect)
+        self._effects[reader.document] = effect
 
     def _place(self, target: FieldReader, namespace: str) -> Place:
         target.ignore("group")
@@ -75,7 +97,31 @@ class PolicyEffects:
         ]
 
     def find(self, places: Iterable[Place]) -> Effect | None:
-        return next((self._by_place[each] for each in places if each in self._by_place), None)
+        found = next((self._by_place[each] for each in places if each in self._by_place), None)
+        if found is not None:
+            self._used.add(id(found))
+        return found
+
+    def sections(self, kind: str, name: ObjectName) -> list[str]:
+        """Returns the sections of an object that policies name."""
+        return [place[3] for place in self._by_place if place[:3] == (kind, *name) and place[3]]
+
+    def note_unused(self) -> None:
+        """Lists the policies that hold for nothing that is imported; restrictions among them are lost."""
+        listed = {note.source.document for note in self._inputs.notes if note.source}
+        for document, effect in self._effects.items():
+            if id(effect) in self._used:
+                continue
+            for field in effect.restricts:
+                text = "holds for nothing that is imported: its target is not in the input, or has no such section"
+                source = SourceRef(document, ("spec", *field))
+                self._inputs.notes.append(Note(Category.ACCESS_CONTROL, field[-1], text, source))
+            if not effect.restricts and document not in listed:
+                self._inputs.skip(
+                    document,
+                    "unused",
+                    "holds for nothing that is imported: other policies are more specific, or its target is missing",
+                )
 
 
 def _matches(expression: Json, labels: Json) -> bool:
@@ -110,11 +156,9 @@ def read_traffic(inputs: Inputs) -> PolicyEffects:
             rule["retry"] = _retry(spec.child("retry"))
         if "loadBalancer" in spec and (session := _session(spec.child("loadBalancer"))):
             rule["sessionPersistence"] = session
-        for key in sorted(spec.value):
-            if key == "rateLimit":
-                spec.access_control(key, "requests were limited")
-            elif key not in ("timeout", "retry", "loadBalancer", *_TARGETS):
-                spec.cannot(key, "has no equivalent")
+        spec.access_control("rateLimit", "requests were limited")
+        for key in _TRAFFIC:
+            spec.cannot(key, "has no equivalent")
         found.add(reader, Effect(rule))
     return found
 
@@ -197,8 +241,10 @@ def _external_auth(reader: FieldReader) -> SecurityPolicyAuth | None:
     key, references = _auth_references(server)
     settings = _auth_settings(reader, server, protocol)
     size = reader.child("bodyToExtAuth").integer("maxRequestBytes") or 0
-    for field in ("timeout", "recomputeRoute", "statusOnError", "contextExtensions", "includeTLSPeerCertificate"):
+    for field in ("timeout", "recomputeRoute", "statusOnError"):
         reader.cannot(field, "has no equivalent in the request to the authorization server")
+    for field in ("contextExtensions", "includeTLSPeerCertificate"):
+        reader.access_control(field, "the authorization server decided by this, and does not get it any more")
     server.cannot("backendSettings", "settings of the connection to the authorization server are not carried over")
     if reader.boolean("failOpen"):
         text = "requests were let in when the authorization server failed; they are refused now"
@@ -241,12 +287,10 @@ def read_clients(inputs: Inputs) -> PolicyEffects:
         spec = reader.child("spec")
         tls = spec.child("tls")
         frontend = _validation(tls.child("clientValidation"), reader.namespace) if "clientValidation" in tls else {}
-        for key in sorted(tls.value):
-            if key != "clientValidation":
-                tls.cannot(key, "TLS for clients is the gateway's own")
-        for key in sorted(spec.value):
-            if key not in ("tls", *_TARGETS):
-                spec.cannot(key, "connections of clients are treated in the gateway's own way")
+        for key in _CLIENT_TLS:
+            tls.cannot(key, "TLS for clients is the gateway's own")
+        for key in _CLIENTS:
+            spec.cannot(key, "connections of clients are treated in the gateway's own way")
         found.add(reader, Effect(frontend=frontend))
     return found
 

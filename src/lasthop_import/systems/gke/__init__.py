@@ -21,7 +21,6 @@ from lasthop_import.settings import ImportSettings, System
 from lasthop_import.systems.gke.gateways import is_gke, read_gateways
 from lasthop_import.systems.gke.ingresses import CLASSES, CONTROLLER, PREFIXES, read_ingresses
 from lasthop_import.systems.gke.kinds import (
-    AUTHZ_POLICY,
     BACKEND_CONFIG,
     BACKEND_POLICY,
     CLOUD_GROUP,
@@ -30,6 +29,7 @@ from lasthop_import.systems.gke.kinds import (
     GROUP,
     MULTI_CLUSTER,
     OWN_KINDS,
+    RESTRICTING,
 )
 
 
@@ -60,5 +60,5 @@ SYSTEM: Final = System(
     claims=_claims,
     controllers=(CONTROLLER,),
     annotations=("networking.gke.io/", "cloud.google.com/", "ingress.gcp.kubernetes.io/"),
-    restricting=frozenset((BACKEND_CONFIG.kind, BACKEND_POLICY.kind, AUTHZ_POLICY.kind)),
+    restricting=frozenset(each.kind for each in (BACKEND_CONFIG, BACKEND_POLICY, *RESTRICTING)),
 )

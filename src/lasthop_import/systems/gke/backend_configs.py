@@ -39,14 +39,23 @@ class BackendConfigs:
         }
 
     def of(self, backend: ServiceBackend, source: SourceRef) -> BackendConfig:
+        service = f"{backend.namespace}/{backend.name}"
+        if self._inputs.ports(backend.namespace, backend.name) is None:
+            absent = self._inputs.absence("Service", backend.namespace, backend.name)
+            message = f"Service {service} {absent}, and its BackendConfig may restrict access"
+            note = Note(
+                Category.ACCESS_CONTROL, "backend-config-unknown", message, source, remedy="Add the Service to the input."
+            )
+            self._inputs.notes.append(note)
+            return BackendConfig()
         annotations = self._inputs.annotations("Service", backend.namespace, backend.name)
         text = next((annotations[each] for each in ANNOTATIONS if annotations.get(each)), "")
         if not text:
             return BackendConfig()
         name = self._name(text, backend)
         if name is None:
-            message = f"annotation {ANNOTATIONS[0]} of Service {backend.namespace}/{backend.name} is not JSON that GKE reads"
-            self._inputs.notes.append(Note(Category.CANNOT, "backend-config", message, source))
+            message = f"annotation {ANNOTATIONS[0]} of Service {service} is not JSON that GKE reads; it may restrict access"
+            self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "backend-config", message, source))
             return BackendConfig()
         found = self._read.get((backend.namespace, name))
         if name and found is None:

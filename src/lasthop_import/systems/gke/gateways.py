@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import CONTROLLER_NAME, GATEWAY_API
-from lasthop_import.copies import OLD, copied
+from lasthop_import.copies import OLD, copied, terminates_tls
 from lasthop_import.documents import Document, mapping, mappings
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
@@ -33,8 +33,9 @@ def is_gke(document: Document) -> bool:
 
 def read_gateways(inputs: Inputs, settings: ImportSettings) -> Imported:
     policies = GKEPolicies(inputs)
-    copier = _Copier(inputs, settings, policies)
-    return copier.read()
+    imported = _Copier(inputs, settings, policies).read()
+    policies.skip_unused(inputs)
+    return imported
 
 
 class _Copier:
@@ -42,7 +43,8 @@ class _Copier:
         self._inputs = inputs
         self._settings = settings
         self._policies = policies
-        self._gateways: set[ObjectName] = set()
+        self._gateways: dict[ObjectName, Json] = {}
+        """Copied Gateways, with their new spec."""
         self._grants = [each for each in inputs.of(GRANT)]
         self._objects: list[tuple[SourceRef, Json]] = []
         self._hops: list[ImportedHop] = []
@@ -89,7 +91,7 @@ class _Copier:
             text = "the addresses are Google's; give the Gateway one of its own"
             self._inputs.notes.append(Note(Category.CANNOT, "addresses", text, SourceRef(document, ("spec", "addresses"))))
         if self._copy(document, spec):
-            self._gateways.add(ObjectName(document.namespace, document.bare_name))
+            self._gateways[ObjectName(document.namespace, document.bare_name)] = spec
             name = self._settings.gateway_class
             class_ = {"apiVersion": f"{GATEWAY_API}/v1", "kind": "GatewayClass", "metadata": {"name": name}}
             self._objects.append((SourceRef(document), {**class_, "spec": {"controllerName": CONTROLLER_NAME}}))
@@ -120,8 +122,7 @@ class _Copier:
 
     def _is_attached(self, document: Document) -> bool:
         return any(
-            each.get("kind", "Gateway") == "Gateway"
-            and ObjectName(str(each.get("namespace") or document.namespace), str(each.get("name"))) in self._gateways
+            each.get("kind", "Gateway") == "Gateway" and _parent(document, each) in self._gateways
             for each in mappings(document.spec.get("parentRefs"))
         )
 
@@ -174,14 +175,25 @@ class _Copier:
             return
         number = ref.get("port")
         backend = ServiceBackend(namespace, name, number if isinstance(number, int) else None)
-        if document.kind == "TLSRoute":
+        if document.kind == "TLSRoute" and not self._terminates(document):
             yield ImportedHop(source, backend, HopTLS(OldLevel.PASSTHROUGH, "a TLSRoute"))
             return
         tls = self._policies.tls(self._inputs, backend)
         yield ImportedHop(source, backend, tls or unread_policy(self._inputs, backend) or gateway_tls(self._inputs, backend))
 
+    def _terminates(self, route: Document) -> bool:
+        return any(
+            terminates_tls(listener, parent.get("sectionName"))
+            for parent in mappings(route.spec.get("parentRefs"))
+            for listener in self._gateways.get(_parent(route, parent), {}).get("listeners") or ()
+        )
+
     def _is_granted(self, route: Document, namespace: str, name: str) -> bool:
         return any(_grants(grant, route, name) for grant in self._grants if grant.namespace == namespace)
+
+
+def _parent(route: Document, reference: Json) -> ObjectName:
+    return ObjectName(str(reference.get("namespace") or route.namespace), str(reference.get("name")))
 
 
 def _grants(grant: Document, route: Document, service: str) -> bool:

@@ -21,13 +21,20 @@ FRONTEND_CONFIG: Final = Kind("FrontendConfig", GROUP, ("v1beta1",), "frontendco
 MANAGED_CERTIFICATE: Final = Kind("ManagedCertificate", GROUP, ("v1", "v1beta2", "v1beta1"), "managedcertificates", Object)
 CLIENT_TLS: Final = Kind("GCPClientTLSPolicy", GROUP, ("v1", "v1alpha1"), "gcpclienttlspolicies", Object)
 BACKEND_POLICY: Final = Kind("GCPBackendPolicy", GROUP, ("v1",), "gcpbackendpolicies", Object)
-AUTHZ_POLICY: Final = Kind("GCPAuthzPolicy", GROUP, ("v1",), "gcpauthzpolicies", Object)
+RESTRICTING: Final = tuple(
+    Kind(name, GROUP, ("v1", "v1alpha1"), plural, Object)
+    for name, plural in (
+        ("GCPAuthzPolicy", "gcpauthzpolicies"),
+        ("GCPServerTLSPolicy", "gcpservertlspolicies"),
+        ("GCPRoutingExtension", "gcproutingextensions"),
+        ("GCPTrafficExtension", "gcptrafficextensions"),
+        ("GCPEdgeExtension", "gcpedgeextensions"),
+    )
+)
+"""Policies that may refuse requests or clients. Extensions call a server about each request."""
 OTHER_POLICIES: Final = tuple(
     Kind(name, GROUP, ("v1", "v1alpha1"), f"{name.lower()}s", Object)
-    for name in (
-        *("GCPGatewayPolicy", "HealthCheckPolicy", "GCPSessionAffinityPolicy", "GCPTrafficDistributionPolicy"),
-        *("GCPRoutingExtension", "GCPTrafficExtension", "GCPServerTLSPolicy"),
-    )
+    for name in ("GCPGatewayPolicy", "HealthCheckPolicy", "GCPSessionAffinityPolicy", "GCPTrafficDistributionPolicy")
 )
 """Policies without an equivalent."""
 GATEWAY: Final = KINDS["Gateway"]
@@ -36,7 +43,7 @@ TLS_POLICY: Final = KINDS["BackendTLSPolicy"]
 GRANT: Final = KINDS["ReferenceGrant"]
 OWN_KINDS: Final = (
     *MULTI_CLUSTER,
-    *(BACKEND_CONFIG, FRONTEND_CONFIG, MANAGED_CERTIFICATE, CLIENT_TLS, BACKEND_POLICY, AUTHZ_POLICY),
+    *(BACKEND_CONFIG, FRONTEND_CONFIG, MANAGED_CERTIFICATE, CLIENT_TLS, BACKEND_POLICY, *RESTRICTING),
     *OTHER_POLICIES,
 )
 GATEWAY_KINDS: Final = (GATEWAY, *ROUTES, TLS_POLICY, GRANT)

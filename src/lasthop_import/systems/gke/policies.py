@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import msgspec
+from typing import NamedTuple
 
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, MissingTrust, Name, NameKind, ServiceBackend, SystemTrust, Trust, TrustRef
-from lasthop_import.notes import Category
+from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
 from lasthop_import.rule_hops import unseen_policies
-from lasthop_import.systems.gke.kinds import AUTHZ_POLICY, BACKEND_POLICY, CLIENT_TLS, OTHER_POLICIES, TLS_POLICY
+from lasthop_import.systems.gke.kinds import BACKEND_POLICY, CLIENT_TLS, OTHER_POLICIES, RESTRICTING, TLS_POLICY
 
 
-class _Target(msgspec.Struct, frozen=True, order=True):
+class _Target(NamedTuple):
     namespace: str
     kind: str
     name: str
@@ -28,18 +28,23 @@ class GKEPolicies:
         self._tls: dict[_Target, HopTLS] = {}
         self._mesh: dict[_Target, HopTLS | None] = {}
         self._timeouts: dict[tuple[str, str], int] = {}
+        self._owners: dict[_Target, Document] = {}
+        self._used: set[Document] = set()
         for document in inputs.of(TLS_POLICY):
             spec = inputs.open(document).child("spec")
             tls = _tls(spec, document)
             for target in _targets(spec, document):
                 self._tls.setdefault(target, tls)
+                self._owners.setdefault(target, document)
         for document in inputs.of(CLIENT_TLS):
             self._client_tls(inputs.open(document).child("spec"), document)
         for document in inputs.of(BACKEND_POLICY):
             self._backend(inputs.open(document).child("spec"), document)
-        for document in inputs.of(AUTHZ_POLICY):
-            reader = inputs.open(document)
-            reader.access_control("spec", "some requests were refused; all are let in now")
+        for kind in RESTRICTING:
+            for document in inputs.of(kind):
+                reader = inputs.open(document)
+                text = "some requests, or clients, may have been refused; all are let in now"
+                reader.note(Category.ACCESS_CONTROL, "policy-lost", text, "spec")
         for kind in OTHER_POLICIES:
             for document in inputs.of(kind):
                 inputs.open(document).cannot("spec", f"a {kind.kind} has no equivalent")
@@ -55,15 +60,23 @@ class GKEPolicies:
             if (target.namespace, target.kind, target.name) == (namespace, "Service", service)
         )
         if unseen := unseen_policies(inputs, backend, by_section):
+            self._used |= {self._owners[each] for each in self._tls if each[:3] == (namespace, "Service", service)}
             return unseen
         places = [_Target(namespace, "Service", service, section) for section in (port, "")]
         for target in places if port else places[1:]:
             if target in self._tls:
+                self._used.add(self._owners[target])
                 return self._tls[target]
         for target in (*places, _Target(namespace, "Namespace", namespace, "")):
             if target in self._mesh:
                 return self._mesh[target]
         return None
+
+    def skip_unused(self, inputs: Inputs) -> None:
+        """Lists the BackendTLSPolicies of ports to which no route leads: they are not written."""
+        for document in inputs.of(TLS_POLICY):
+            if document not in self._used:
+                inputs.skip(document, "unused", "no route that is imported leads to what it is about; it is not written")
 
     def timeout(self, namespace: str, service: str) -> int:
         """Returns the timeout of a GCPBackendPolicy in seconds; 0: not set."""
@@ -101,7 +114,7 @@ def _targets(spec: FieldReader, document: Document) -> list[_Target]:
         if kind in ("Service", "Namespace"):
             found.append(_Target(document.namespace, kind, name, section))
         else:
-            each.note(Category.CANNOT, "target", f"a {kind} cannot be a target", "kind")
+            each.note(Category.CANNOT, "target", f"a {kind} cannot be a target", "kind", severity=NoteSeverity.HIGH)
     return found
 
 

@@ -37,7 +37,7 @@ SYSTEM: Final = System(
     read=read,
     claims=_claims,
     controllers=(CONTROLLER,),
-    annotations=(f"{PREFIX}/",),
+    annotations=(f"{PREFIX}/", "ingress.kubernetes.io/"),
     flags=(
         Flag("--ingress-nginx-prefix", "The controller's --annotations-prefix.", "PREFIX", default=PREFIX),
         Flag("--ingress-nginx-configmap", "The controller's ConfigMap.", "NS/NAME"),

@@ -9,10 +9,14 @@ import msgspec
 from lasthop_import.documents import Document
 from lasthop_import.ingresses import FALSE, TRUE
 from lasthop_import.inputs import Inputs
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.reader import FieldReader
 from lasthop_import.settings import ImportSettings
 from lasthop_import.unread import may_restrict
 
 CONFIG_MAP: Final = "ingress-nginx-controller"
+_CONFIG_MAPS: Final = (CONFIG_MAP, "nginx-configuration")
+_STREAMS: Final = ("tcp-services", "udp-services", "ingress-nginx-tcp", "ingress-nginx-udp")
 _READ: Final = (
     "ssl-redirect",
     "force-ssl-redirect",
@@ -66,16 +70,12 @@ class ControllerConfig(msgspec.Struct, frozen=True):
 
 def read_config(inputs: Inputs, settings: ImportSettings) -> ControllerConfig:
     """Returns the controller's settings; those without an equivalent are listed one by one."""
-    document = _config_map(inputs, settings)
-    if document is None:
-        return ControllerConfig()
-    data = inputs.open(document).child("data")
-    values = {key: data.text(key).strip() for key in _READ if key in data}
-    for key in sorted(data.value):
-        if key in _ACCESS or (may_restrict(key) and key not in _HARMLESS):
-            data.access_control(key, "a setting of the whole controller that is not carried over")
-        elif key not in _READ:
-            data.cannot(key, "a setting of the whole controller that has no equivalent")
+    _note_streams(inputs)
+    values: dict[str, str] = {}
+    for document in _config_maps(inputs, settings):
+        data = inputs.open(document).child("data")
+        values = {key: data.text(key).strip() for key in _READ if key in data} | values
+        _note_settings(data)
     code = values.get("http-redirect-code", "")
     return ControllerConfig(
         ssl_redirect=_boolean(values, "ssl-redirect", True),
@@ -86,6 +86,14 @@ def read_config(inputs: Inputs, settings: ImportSettings) -> ControllerConfig:
         cross_namespace=_boolean(values, "allow-cross-namespace-resources", False),
         body_size=values.get("proxy-body-size") or "1m",
     )
+
+
+def _note_settings(data: FieldReader) -> None:
+    for key in sorted(data.value):
+        if key in _ACCESS or (may_restrict(key) and key not in _HARMLESS):
+            data.access_control(key, "a setting of the whole controller that is not carried over")
+        elif key not in _READ:
+            data.cannot(key, "a setting of the whole controller that has no equivalent")
 
 
 def _boolean(values: dict[str, str], key: str, default: bool) -> bool:
@@ -100,10 +108,25 @@ def _hsts(values: dict[str, str]) -> str:
     return "; ".join(parts)
 
 
-def _config_map(inputs: Inputs, settings: ImportSettings) -> Document | None:
+def _config_maps(inputs: Inputs, settings: ImportSettings) -> list[Document]:
+    """Returns the ConfigMap that the option names, else those that have the names of the manifests and of the Helm chart."""
     named = str(settings.flags.get("ingress-nginx-configmap") or "")
-    if named:
-        namespace, _, name = named.rpartition("/")
-        return inputs.find("ConfigMap", namespace or "default", name)
-    found = [each for each in inputs.documents if each.kind == "ConfigMap" and each.bare_name == CONFIG_MAP]
-    return found[0] if found else inputs.find("ConfigMap", "ingress-nginx", CONFIG_MAP)
+    namespace, _, name = named.rpartition("/") if named else ("ingress-nginx", "", CONFIG_MAP)
+    found = inputs.find("ConfigMap", namespace or "default", name)
+    likely = () if named else (each for each in _maps(inputs) if each.bare_name.endswith(_CONFIG_MAPS))
+    return list(dict.fromkeys((*((found,) if found else ()), *likely)))
+
+
+def _maps(inputs: Inputs) -> list[Document]:
+    return [each for each in inputs.documents if each.kind == "ConfigMap"]
+
+
+def _note_streams(inputs: Inputs) -> None:
+    """Lists the ConfigMaps by which the controller passes on ports for TCP and UDP."""
+    for document in _maps(inputs):
+        if document.bare_name.endswith(_STREAMS) and document.value.get("data"):
+            text = "the controller passed these ports on for TCP or UDP; the new gateway does not"
+            remedy = "Write TCPRoutes or UDPRoutes."
+            source = SourceRef(document, ("data",))
+            note = Note(Category.CANNOT, "stream-services", text, source, remedy=remedy, severity=NoteSeverity.HIGH)
+            inputs.notes.append(note)

@@ -107,7 +107,8 @@ def redirect(annotations: Annotations) -> list[HTTPRouteFilter]:
             if found.path is not None:
                 note_query(annotations, name)
             return [HTTPRouteFilter("RequestRedirect", request_redirect=found)]
-        annotations.note(Category.CANNOT, name, "the address has variables, a query or no host, and cannot be written", name)
+        text = "the address has variables, a query or no host, and cannot be written; requests go to the backend"
+        annotations.note(Category.CANNOT, name, text, name, severity=NoteSeverity.HIGH)
     return []
 
 

@@ -165,7 +165,10 @@ class _IngressImporter:
         listener = ImportedListener(annotations.source("ssl-passthrough"), HTTPS, "TLS", host.name, passthrough=True)
         self.listeners.append(listener)
         text = "the controller passes TLS through only if it runs with --enable-ssl-passthrough; otherwise it terminates it"
-        annotations.note(Category.CHANGED, "ssl-passthrough", text, "ssl-passthrough")
+        remedy = "If it does, pass --accept ssl-passthrough; otherwise remove the annotation."
+        annotations.note(
+            Category.CHANGED, "ssl-passthrough", text, "ssl-passthrough", remedy=remedy, severity=NoteSeverity.HIGH
+        )
         if len(host.locations) > 1:
             text = f"{host.name} is passed through, so only its first path has a meaning"
             annotations.note(Category.CHANGED, "paths-ignored", text, "ssl-passthrough")

@@ -65,6 +65,7 @@ def _claims(document: Document) -> bool:
 
 SYSTEM: Final = System(
     name="istio",
+    gateway_controller="istio.io/gateway-controller",
     restricting=frozenset((*LOST, *OLD_RESTRICTIONS)),
     other_groups=OLD_GROUPS,
     title="Istio (gateways, not sidecars)",

@@ -63,11 +63,12 @@ class MergedRule(FieldReader):
         *,
         remedy: str = "",
         severity: NoteSeverity | None = None,
+        everywhere: bool = False,
     ) -> None:
         if key is not None and self._inherits(key):
-            self._root.note(category, reason, text, key, remedy=remedy, severity=severity)
+            self._root.note(category, reason, text, key, remedy=remedy, severity=severity, everywhere=everywhere)
         else:
-            super().note(category, reason, text, key, remedy=remedy, severity=severity)
+            super().note(category, reason, text, key, remedy=remedy, severity=severity, everywhere=everywhere)
 
     def _typed(self, key: str, wanted: type[T], default: D) -> T | D:
         return self._root._typed(key, wanted, default) if self._inherits(key) else super()._typed(key, wanted, default)

@@ -281,10 +281,11 @@ def _tls(reader: FieldReader) -> ClientTLS:
 
 
 def unread_rule(inputs: Inputs, host: str) -> HopTLS | None:
-    """Returns the TLS of a hop to a host of a DestinationRule whose version is not read; None without such a rule."""
-    for document in inputs.unread_versions(DESTINATION_RULE):
+    """Returns the TLS of a hop if a DestinationRule without a host, or of a version that is not read, may be about it."""
+    unread = inputs.unread_versions(DESTINATION_RULE)
+    for document in (*unread, *inputs.of(DESTINATION_RULE)):
         name = document.spec.get("host")
-        if not isinstance(name, str) or _covers(fqdn(name, document.namespace), host):
-            why = f"{document.name} is of version {document.api_version}, which is not read"
-            return HopTLS(OldLevel.UNKNOWN, why, was_plaintext=True)
+        if not isinstance(name, str) or (document in unread and _covers(fqdn(name, document.namespace), host)):
+            why = f"is of version {document.api_version}, which is not read" if document in unread else "names no host"
+            return HopTLS(OldLevel.UNKNOWN, f"{document.name} {why}", was_plaintext=True)
     return None

@@ -157,7 +157,8 @@ def _servers(inputs: Inputs, reader: FieldReader, gateway: ObjectName, namespace
     shape = _shape(reader, tls, protocol, mode)
     if shape is None or not is_port(number):
         if shape is not None:
-            reader.note(Category.CANNOT, "no-port", "the server has no valid port.number, and is left out", "port")
+            text = "the server has no valid port.number, and is left out"
+            reader.note(Category.CANNOT, "no-port", text, "port", severity=NoteSeverity.HIGH)
         tls.ignore(*_TERMINATION)
         return []
     kind, passthrough = shape
@@ -170,13 +171,8 @@ def _servers(inputs: Inputs, reader: FieldReader, gateway: ObjectName, namespace
 
 def _terminating(inputs: Inputs, base: ImportedListener, tls: FieldReader, namespace: str, mode: str) -> ImportedListener:
     """Returns a listener with its certificates, and with the clients that it verifies."""
-    base = msgspec.structs.replace(base, certificates=_certificates(inputs, tls, namespace))
-    if base.protocol == "HTTPS":
-        return msgspec.structs.replace(base, clients=_clients(inputs, tls, namespace, mode))
-    if mode != "SIMPLE":
-        text = "clients are verified on HTTPS listeners only; connections of this one need no certificate any more"
-        tls.note(Category.ACCESS_CONTROL, "client-certificates", text, "mode")
-    return base
+    certificates, clients = _certificates(inputs, tls, namespace), _clients(inputs, tls, namespace, mode)
+    return msgspec.structs.replace(base, certificates=certificates, clients=clients)
 
 
 def _hosts(reader: FieldReader, base: ImportedListener, hosts: Sequence[str]) -> Iterator[tuple[ImportedListener, str]]:
@@ -185,7 +181,8 @@ def _hosts(reader: FieldReader, base: ImportedListener, hosts: Sequence[str]) ->
         owner, _, name = host.rpartition("/")
         name = "" if name == "*" else name.lower()
         if name and not is_host(name):
-            reader.note(Category.CANNOT, "host", f"{name[:100]} cannot be the hostname of a listener, and is left out")
+            text = f"{name[:100]} cannot be the hostname of a listener, and is left out"
+            reader.note(Category.CANNOT, "host", text, severity=NoteSeverity.HIGH)
             continue
         if base.protocol == "TCP" and name:
             reader.note(Category.CHANGED, "tcp-host", "a TCP listener has no hostname", "hosts", severity=NoteSeverity.INFO)

@@ -127,12 +127,13 @@ def read_mesh(inputs: Inputs, settings: ImportSettings) -> Mesh:
 
 
 def _strict_namespaces(inputs: Inputs) -> Iterator[str]:
-    """Yields the namespaces whose Pods accept mesh mTLS alone, and lists all PeerAuthentications."""
+    """Yields the namespaces with Pods, or ports of Pods, that accept mesh mTLS alone, and lists all PeerAuthentications."""
     for document in inputs.of(PEER_AUTHENTICATION):
         reader = inputs.open(document)
         spec = reader.child("spec")
-        strict = mapping(spec.value.get("mtls")).get("mode") == "STRICT"
-        if strict and "selector" not in spec:
+        modes = (spec.value.get("mtls"), *mapping(spec.value.get("portLevelMtls")).values())
+        strict = any(mapping(each).get("mode") == "STRICT" for each in modes)
+        if strict:
             yield document.namespace
         text = "configures how Pods with a sidecar accept connections; the new gateway is not part of the mesh"
         severity = NoteSeverity.HIGH if strict else None

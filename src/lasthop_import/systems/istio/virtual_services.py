@@ -9,7 +9,7 @@ import msgspec
 
 from lasthop.base.api.routes import HTTPRouteFilter
 from lasthop.engine.resolve.routing.hostnames import intersection
-from lasthop_import.documents import mappings, texts
+from lasthop_import.documents import mapping, mappings, texts
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
     ForeignCertificate,
@@ -30,7 +30,6 @@ from lasthop_import.systems.istio.kinds import VIRTUAL_SERVICE, Mesh, exported, 
 from lasthop_import.systems.istio.matches import HTTPMatch, read_gateway_names, read_match
 from lasthop_import.values import is_host, is_port
 
-_LOST: Final = {"fault": "faults are not injected"}
 _ANSWERS: Final = ("directResponse", "delegate")
 _STREAM_CONDITIONS: Final = ("destinationSubnets", "sourceSubnet", "sourceLabels", "sourceNamespace")
 NOWHERE: Final = "invalid.invalid"
@@ -131,7 +130,8 @@ class VirtualServiceReader:
         found = tuple(fqdn(each, spec.namespace) if each != "*" else "" for each in spec.texts("hosts"))
         for each in found:
             if each and not is_host(each):
-                spec.note(Category.CANNOT, "host", f"{each[:100]} cannot be the hostname of a route, and is left out", "hosts")
+                text = f"{each[:100]} cannot be the hostname of a route, and is left out"
+                spec.note(Category.CANNOT, "host", text, "hosts", severity=NoteSeverity.HIGH)
         return () if "" in found else tuple(each for each in found if is_host(each)) or (NOWHERE,)
 
     def _assumed(self, spec: FieldReader, name: str, hosts: tuple[str, ...]) -> GatewayOf:
@@ -172,8 +172,7 @@ class VirtualServiceReader:
 
     def _http(self, bound: Bound, route: FieldReader) -> Iterator[ImportedRule]:
         route.ignore("name")
-        for key, text in _LOST.items():
-            route.cannot(key, text)
+        _note_faults(route)
         _note_answers(route)
         edits = filters.headers(route.child("headers"))
         steps = (*edits.filters, *(filters.cors_filter(route.child("corsPolicy")) if "corsPolicy" in route else ()))
@@ -280,6 +279,15 @@ def _of_protocol(servers: Sequence[GatewayServer], protocol: str) -> list[Import
 def _rule_of(bound: Bound, route: FieldReader, listeners: Sequence[ImportedListener], hosts: tuple[str, ...]) -> ImportedRule:
     owner = bound.spec.document
     return ImportedRule(route.source(), owner.namespace, owner.bare_name, keys_of(listeners), hosts)
+
+
+def _note_faults(route: FieldReader) -> None:
+    """Lists faults. One that aborts all requests is a way to refuse them."""
+    abort = mapping(route.mapping("fault").get("abort"))
+    if abort and mapping(abort.get("percentage")).get("value", 100) == 100:
+        route.access_control("fault", "all requests were refused")
+    else:
+        route.cannot("fault", "faults are not injected")
 
 
 def _note_answers(route: FieldReader) -> None:

@@ -84,7 +84,8 @@ def _listener(spec: FieldReader, host: str, named: CustomListeners) -> ImportedL
     if name == PASSTHROUGH:
         if host:
             return ImportedListener(at.source(), 443, "TLS", host, passthrough=True)
-        spec.note(Category.CANNOT, "no-host", "TLS is passed through by host, and there is none", "listener")
+        text = "TLS is passed through by host, and there is none"
+        spec.note(Category.CANNOT, "no-host", text, "listener", severity=NoteSeverity.HIGH)
         return None
     known = named.find(name)
     if known is None or not is_port(known.port):

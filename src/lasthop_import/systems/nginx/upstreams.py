@@ -8,12 +8,11 @@ import msgspec
 
 from lasthop.base.api.routes import SessionPersistence
 from lasthop_import.model import ServiceBackend
-from lasthop_import.notes import Category, SourceRef
+from lasthop_import.notes import Category, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
 from lasthop_import.values import TOKEN, cookie_sessions, duration, milliseconds
 
 CANNOT: Final = {
-    "subselector": "only some of the Service's Pods were used; all are now",
     "lb-method": "the new gateway balances in its own way",
     "fail-timeout": "nginx left out a Pod that failed; write a health check of your own",
     "max-fails": "nginx left out a Pod that failed",
@@ -54,6 +53,10 @@ def _upstream(reader: FieldReader) -> Upstream:
     kind = reader.text("type", "http")
     for key, text in CANNOT.items():
         reader.cannot(key, text)
+    if "subselector" in reader:
+        text = "only some of the Service's Pods were used; all are now"
+        remedy = "Create a Service for these Pods."
+        reader.note(Category.CANNOT, "subselector", text, "subselector", remedy=remedy, severity=NoteSeverity.HIGH)
     if "client-max-body-size" in reader:
         text = "larger requests were refused with 413, and are passed on now"
         reader.note(Category.LOOSENED, "body-limit-dropped", text, "client-max-body-size")

@@ -60,6 +60,7 @@ def _claims(document: Document) -> bool:
 
 SYSTEM: Final = System(
     name="traefik",
+    gateway_controller="traefik.io/gateway-controller",
     title="Traefik",
     kinds=KINDS,
     read=read,

@@ -95,7 +95,7 @@ class EntryPointListeners:
         if kept != found:
             text = "is served on all default entry points; the input does not show that one has TLS, so that one is left out"
             remedy = "Give --traefik-static or --traefik-entrypoint."
-            reader.note(Category.CHANGED, "default-entrypoints", text, None, remedy=remedy)
+            reader.note(Category.CHANGED, "default-entrypoints", text, None, remedy=remedy, severity=NoteSeverity.HIGH)
         return kept
 
     def http(
@@ -190,16 +190,17 @@ class EntryPointListeners:
             spec.cannot(key, text)
         auth = spec.child("clientAuth")
         secrets, mode = auth.texts("secretNames"), auth.text("clientAuthType") or "NoClientCert"
+        everywhere = reader.document.bare_name == "default"
         if mode == "NoClientCert":
             return None
         if mode not in ("RequireAndVerifyClientCert", "VerifyClientCertIfGiven"):
             text = "clients had to show a certificate that Traefik did not verify; the new gateway does not request one"
-            auth.note(Category.ACCESS_CONTROL, "clientAuth", text, "clientAuthType")
+            auth.note(Category.ACCESS_CONTROL, "clientAuth", text, "clientAuthType", everywhere=everywhere)
             return None
         trust = self._client_cas(auth, secrets)
         if not trust:
             text = "no CA is named, so which clients are accepted is unknown; the new gateway does not request a certificate"
-            auth.note(Category.ACCESS_CONTROL, "clientAuth", text, None)
+            auth.note(Category.ACCESS_CONTROL, "clientAuth", text, None, everywhere=everywhere)
             return None
         if mode == "VerifyClientCertIfGiven":
             text = "clients with an invalid certificate were refused; they are let in as those without one"

@@ -30,7 +30,6 @@ _CANNOT: Final = {
     "isDevelopment": "turned off host checks and redirects, which are not there now either",
     "hostsProxyHeaders": "belongs to allowedHosts",
     "sslProxyHeaders": "belongs to sslRedirect",
-    "sslRedirect": "requests without TLS were redirected, and are served now",
     "sslTemporaryRedirect": "belongs to sslRedirect",
     "sslHost": "belongs to sslRedirect",
     "sslForceHost": "belongs to sslRedirect",
@@ -79,6 +78,9 @@ def read_headers(reader: FieldReader) -> HeadersMiddleware:
     _note_refused(reader, "customResponseHeaders", responses)
     for key, text in _CANNOT.items():
         reader.cannot(key, text)
+    if reader.boolean("sslRedirect"):
+        text = "requests without TLS were redirected, and are served now"
+        reader.note(Category.LOOSENED, "redirect-lost", text, "sslRedirect", remedy="Redirect with redirectScheme.")
     reader.access_control("allowedHosts", "requests for other hosts were refused")
     forced, security = reader.boolean("forceSTSHeader"), _transport_security(reader)
     if forced and security:

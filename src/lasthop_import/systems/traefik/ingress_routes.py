@@ -9,7 +9,6 @@ from lasthop_import.ingresses import CLASS_ANNOTATION, of_classes
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
 from lasthop_import.model import (
-    Certificate,
     HopTLS,
     HostBackend,
     ImportedHop,
@@ -23,7 +22,7 @@ from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
 from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.traefik.backend_tls import hop_tls
-from lasthop_import.systems.traefik.front import EntryPointListeners
+from lasthop_import.systems.traefik.front import EntryPointListeners, Termination
 from lasthop_import.systems.traefik.kinds import OLD_GROUP, TraefikObjects
 from lasthop_import.systems.traefik.matches import Alternative, Unwritable, alternatives, server_names
 from lasthop_import.systems.traefik.middlewares import Middlewares
@@ -111,9 +110,8 @@ def read_connections(context: TraefikContext) -> tuple[ImportedRule, ...]:
         points = context.front.points(spec, spec.texts("entryPoints"), "entryPoints", tls=tls)
         passthrough = spec.child("tls").boolean("passthrough")
         termination = context.front.termination(spec.child("tls"), spec.namespace) if tls else None
-        certificates = () if passthrough or termination is None else (termination.certificate,)
         for route in spec.children("routes"):
-            rules.append(_connection(context, route, points, certificates, tls=tls, passthrough=passthrough))
+            rules.append(_connection(context, route, points, termination, passthrough=passthrough))
     for document in chosen(context, "IngressRouteUDP"):
         spec = _opened(context, document).child("spec")
         points = context.front.udp_points(spec)
@@ -148,12 +146,14 @@ def _connection(
     context: TraefikContext,
     route: FieldReader,
     points: tuple[EntryPoint, ...],
-    certificates: tuple[Certificate, ...],
+    termination: Termination | None,
     *,
-    tls: bool,
     passthrough: bool,
 ) -> ImportedRule:
     """Returns the rule of a route of connections, and adds its listeners; refused if it cannot be written."""
+    tls = termination is not None
+    certificates = (termination.certificate,) if termination and not passthrough else ()
+    clients = termination.clients if termination and not passthrough else None
     hops = _stream_hops(context, route.children("services"), route.namespace, passthrough)
     route.ignore("priority", "syntax")
     _list_middlewares(context, route, route.namespace)
@@ -169,8 +169,9 @@ def _connection(
         for host in hosts or ("",):
             if context.front.taken(point.port, host, protocol):
                 refused = f"other routes use the entry point {point.name} in a way that a Gateway cannot tell apart"
-            listener = ImportedListener(route.source(), point.port, protocol, host, certificates, tls and passthrough)
-            listeners.append(listener)
+            listeners.append(
+                ImportedListener(route.source(), point.port, protocol, host, certificates, tls and passthrough, clients)
+            )
     if refused:
         return msgspec.structs.replace(rule, refused=refused)
     context.front.listeners += listeners

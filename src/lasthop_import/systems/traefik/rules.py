@@ -112,7 +112,7 @@ class TraefikRules:
             if not rule.hostnames and named & {key.port for key in rule.listeners}:
                 text = "applied to requests for any host; now not to those for hosts that have rules of their own"
                 remedy = "Add the hostnames for which it is wanted."
-                self._inputs.notes.append(Note(Category.CHANGED, "catch-all-host", text, rule.source, remedy=remedy))
+                self._inputs.notes.append(Note(Category.LOOSENED, "catch-all-host", text, rule.source, remedy=remedy))
 
     def _rank(self, router: Router, rule: ImportedRule) -> None:
         self._ranked.append(((-router.priority, *router.source.order, len(self._ranked)), rule))

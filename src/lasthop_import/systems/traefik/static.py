@@ -75,6 +75,9 @@ def read_static(inputs: Inputs, settings: ImportSettings) -> Static:
         if named := texts(mapping(mapping(point).get("http")).get("middlewares")):
             message = f"entry point {name} applies {', '.join(named)[:100]} to all of its routes, and it may restrict access"
             inputs.notes.append(Note(Category.ACCESS_CONTROL, "entrypoint-middlewares", message))
+        if options := mapping(mapping(mapping(point).get("http")).get("tls")).get("options"):
+            message = f"entry point {name} applies TLSOption {options} to its routes, which may require client certificates"
+            inputs.notes.append(Note(Category.ACCESS_CONTROL, "entrypoint-tls-options", message))
     transport = mapping(value.get("serversTransport"))
     providers = [mapping(mapping(value.get("providers")).get(name)) for name in ("kubernetesCRD", "kubernetesIngress")]
     skip = bool(settings.flags.get("traefik-insecure-skip-verify"))

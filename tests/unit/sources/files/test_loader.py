@@ -181,6 +181,30 @@ def test_a_file_deleted_while_nobody_looked_is_forgotten_at_the_next_start(tmp_p
     assert SERVICE not in reload(Loader(files, StateDirectory(state))).changes
 
 
+def test_edits_while_nothing_ran_are_known_at_the_next_start(tmp_path: Path) -> None:
+    files, state = tmp_path / "files", tmp_path / "state"
+    files.mkdir()
+    write(files, same=service("same"), changed=service("changed", 80), gone=service("gone"), moved=service("moved"))
+    write(files, both=service("kept") + "---\n" + service("dropped"))
+    (files / "ca.pem").write_text("one")
+    annotations = "annotations: {lasthop.dev/file.ca.crt: ca.pem}"
+    write(files, ca=f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: ca, namespace: shop, {annotations}}}\n")
+    first = Loader(files, StateDirectory(state))
+    assert reload(first).edited == {}, "at the first start nothing is known of the time before"
+    assert reload(Loader(files, StateDirectory(state))).edited == {}
+    for path in ("gone", "moved"):
+        (files / f"{path}.yaml").unlink()
+    write(files, changed=service("changed", 81), new=service("new") + "---\n" + service("moved"), both=service("kept"))
+    (files / "ca.pem").write_text("two")
+    again = Loader(files, StateDirectory(state))
+    found = {each.name: existed for each, existed in reload(again).edited.items()}
+    assert found == {"changed": True, "gone": True, "dropped": True, "new": False, "ca": True}
+    edited_in = {name: again.edited_in(Key("Service", "shop", name)) for name in ("changed", "gone", "new", "same", "moved")}
+    expected = {name: files / f"{name}.yaml" for name in ("changed", "gone", "new")}
+    assert edited_in == {**expected, "same": None, "moved": None}
+    assert again.edited_in(Key("ConfigMap", "shop", "ca")) == files / "ca.pem"
+
+
 def test_a_file_that_was_emptied_keeps_its_objects_and_one_commented_out_does_not(tmp_path: Path) -> None:
     write(tmp_path, a=service())
     loader = Loader(tmp_path)

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from lasthop.base.api.meta import Key
+from lasthop.base.api.meta import Key, Object
 from lasthop.base.api.policies import RejectedPolicy
 from lasthop.edge.admission.chain import AdmittedObject, admit, admitted, admitted_again, kind_of
 from lasthop.edge.admission.foreign import embedded_policy, foreign_kind, may_embed_policy
@@ -45,6 +45,10 @@ class FileContent(msgspec.Struct, frozen=True):
     entries: tuple[ObjectEntry, ...]
     others: tuple[str, ...] = ()
     """Foreign documents, as `Deployment (apps/v1)`; they are skipped."""
+
+    @property
+    def objects(self) -> dict[Key, Object]:
+        return {entry.admitted.key: entry.admitted.object for entry in self.entries}
 
     @property
     def keys(self) -> set[Key]:

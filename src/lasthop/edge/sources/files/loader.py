@@ -73,6 +73,17 @@ class _Postponed(NamedTuple):
         return {team_of(path) for path in self.later}
 
 
+class _EarlierObject(NamedTuple):
+    """An object in a file that was edited while Lasthop was not running."""
+
+    path: Path
+    object: Object | None
+    """None: it did not exist."""
+
+    def differs(self, chosen: tuple[str, ObjectEntry] | None) -> bool:
+        return self.object != (chosen[1].admitted.object if chosen else None)
+
+
 class Loader:
     def __init__(self, directory: Path, state: NoState | None = None, allowed: Iterable[Path] = ()) -> None:
         """Local files may be below the folder or below `allowed`."""
@@ -259,12 +270,15 @@ class Loader:
 
     def _apply(self, readings: Readings) -> Batch | None:
         self._lost, self._pending = readings.lost, readings.large
+        earlier = self._earlier(readings) if self._published is None else {}
         touched = self._apply_files(readings)
         if self._published:
             self._edited |= touched
         while len(self._edited) > MOST_EDITED:
             del self._edited[next(iter(self._edited))]
-        changes = self._objects.put({key: self._filled(key, chosen) for key, chosen in self._objects.choose(touched).items()})
+        selected = self._objects.choose(touched)
+        edited = {} if self._published else self._edited_while_stopped(earlier, selected)
+        changes = self._objects.put({key: self._filled(key, chosen) for key, chosen in selected.items()})
         changes |= self._reject()
         refused = {
             path: report.not_applied(self._shown(path), broken, self._files.get(path)) for path, broken in self._files.broken
@@ -275,11 +289,47 @@ class Loader:
             unknown=self._unknown(),
             not_applied=(*refused.values(), *(pair for _, pair in sorted(self._older_pairs.items()))),
             complete=not self._pending,
+            edited=edited,
         )
         previous, self._published = self._published, batch
-        if previous and not changes and batch == msgspec.structs.replace(previous, changes=changes):
+        if previous and not changes and batch == msgspec.structs.replace(previous, changes=changes, edited={}):
             return None
         return batch
+
+    def _earlier(self, readings: Readings) -> dict[Key, _EarlierObject]:
+        """Returns the objects of files that were edited while Lasthop was not running, as they were before. Empty at the first
+        start."""
+        found: dict[Key, _EarlierObject] = {}
+        if not self._remembered():
+            return found
+        # Deleted files first: an object that has moved is edited in the file that has it now.
+        for path, reading in sorted(readings.files.items(), key=lambda each: each[1].result is not None):
+            was, now = self._edited_content(path, reading)
+            for key in was.keys() | now:
+                moved = found[key].object if key in found else None
+                found[key] = _EarlierObject(self.root / path, was.get(key, moved))
+        return found
+
+    def _edited_while_stopped(
+        self, earlier: Mapping[Key, _EarlierObject], selected: Mapping[Key, tuple[str, ObjectEntry] | None]
+    ) -> dict[Key, bool]:
+        """Records the objects that differ from those of the earlier process, and returns whether each existed."""
+        edited = {key: was.object is not None for key, was in earlier.items() if was.differs(selected.get(key))}
+        local = self._local.edited_while_stopped()
+        self._edited |= {key: earlier[key].path for key in edited} | local
+        return edited | dict.fromkeys(local, True)
+
+    def _edited_content(self, path: str, reading: FileReading) -> tuple[dict[Key, Object], set[Key]]:
+        """Returns the objects that an earlier process saved of a file, and the keys of the present ones. Empty if the file is
+        unchanged, or is broken, because then its last good content stays."""
+        now = reading.result
+        if isinstance(now, BrokenFile) or (now and reading.stored is None):
+            return {}, set()
+        saved = self._saved(path)
+        if now and saved and now.digest == saved.digest:
+            return {}, set()
+        before = self._before(path)
+        return before.good.objects if before and before.good else {}, now.keys if now else set()
 
     def _unknown(self) -> tuple[Unknown, ...]:
         """Returns the parts that may contain an unread policy, whether or not an older text of them is in force."""

@@ -171,6 +171,13 @@ class LocalFiles:
             self.unsaved[path] = None
         self.pairs.keep_only(self._files.keys())
 
+    def edited_while_stopped(self) -> dict[Key, Path]:
+        """Returns the objects whose local files differ from those that an earlier process saved."""
+        saved = {path: self._state.local_file(path) for path in self._files}
+        edited = {path for path, content in saved.items() if content is not None and content != self._files[path].content}
+        used = (item for keys in self._used.values() for item in keys.items())
+        return {key: Path(path) for key, paths in used for path in paths if path in edited}
+
     def filled(self, file: str, entry: ObjectEntry) -> FilledObject:
         """Returns the object of an entry with the content of its local files, and problems of these files."""
         older = self._older(file, entry)

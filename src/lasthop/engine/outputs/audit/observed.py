@@ -11,6 +11,7 @@ import msgspec
 from lasthop.engine.outputs.audit.certificates import CertificateReport, Role, distinct_certificates
 from lasthop.engine.outputs.audit.hops import HopReport, Observed
 from lasthop.engine.plan.observation import MAX_CERTIFICATES, EndpointSeen, HopSeen, LeafCertificate
+from lasthop.engine.plan.reasons import REF_NOT_PERMITTED
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.hops.observed import port_states, present_endpoints, seen_now
@@ -18,7 +19,10 @@ from lasthop.engine.store.graph import Graph
 
 
 def hops_of(report: HopReport) -> list[Hop]:
-    """Returns the hops that share a row: all protocols that policies apply to."""
+    """Returns the hops that share a row: all protocols that policies apply to. References without a ReferenceGrant have none:
+    other routes may use the hop."""
+    if report.reason == REF_NOT_PERMITTED:
+        return []
     protocols = [report.outside] if report.outside else [protocol for protocol in Protocol if protocol.policed]
     return [Hop(report.gateway, report.backend, report.port, protocol) for protocol in protocols]
 

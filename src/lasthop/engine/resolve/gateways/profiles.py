@@ -106,6 +106,24 @@ def backend_rules(g: Graph, gateway: Key) -> BackendRules:
     )
 
 
+# Most hops depend on these parts of the rules alone, so an edit of others is neither computed for them nor named as a cause.
+
+
+@query
+def plaintext_rule(g: Graph, gateway: Key) -> PlaintextBackends:
+    return backend_rules(g, gateway).plaintext
+
+
+@query
+def lowest_version(g: Graph, gateway: Key) -> str:
+    return backend_rules(g, gateway).min_version
+
+
+@query
+def acknowledgements(g: Graph, gateway: Key) -> tuple[Acknowledgement, ...]:
+    return backend_rules(g, gateway).acknowledged
+
+
 def _acknowledged(key: Key, profile: profiles.BackendTLSProfile) -> Iterator[Acknowledgement]:
     """Yields the valid acknowledgements. Without a reason an entry does not count, even if no admission has refused it."""
     for entry in profile.acknowledged[:MAX_ACKNOWLEDGED]:

@@ -33,6 +33,7 @@ from lasthop.engine.resolve.policies.judgement import judgement
 from lasthop.engine.resolve.policies.permissions import permitted_tls, plaintext_problem
 from lasthop.engine.resolve.policies.targets import missed_target_text, missed_targets, port_winner
 from lasthop.engine.resolve.settings import ABSENCE_PROVEN, POLICIES_UNKNOWN, settings
+from lasthop.engine.resolve.trust.certificates import KeyPair, key_pair
 from lasthop.engine.resolve.trust.client_certificates import chain_digest, shown_certificate
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.node import Crash
@@ -134,7 +135,10 @@ def _port_tls(g: Graph, gateway: Key, backend: Key, number: int) -> HopTLS:
 
 
 def _showing(g: Graph, tls: BackendTLS, certificate: Key) -> BackendTLS:
-    return msgspec.structs.replace(tls, client_certificate=certificate, client_digest=chain_digest(g, certificate))
+    pair = key_pair(g, certificate)
+    sha256 = pair.sha256 if isinstance(pair, KeyPair) else ""
+    digest = chain_digest(g, certificate)
+    return msgspec.structs.replace(tls, client_certificate=certificate, client_digest=digest, client_sha256=sha256)
 
 
 def _permitted(g: Graph, gateway: Key, source: Key) -> BackendTLS | Refused:

@@ -31,7 +31,7 @@ from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.plan.verdict import HopVerification, Verdict, refused, verification_of, weakest
 from lasthop.engine.resolve.backends.app_protocols import is_plaintext
 from lasthop.engine.resolve.backends.reach import HOPS, PORTS
-from lasthop.engine.resolve.gateways.profiles import backend_rules
+from lasthop.engine.resolve.gateways.profiles import acknowledgements
 from lasthop.engine.resolve.hops.hops import hop_tls, policies_unknown
 from lasthop.engine.resolve.policies.judgement import judgement, validation_of
 from lasthop.engine.resolve.policies.targets import port_winner
@@ -135,7 +135,7 @@ def _acknowledged(g: Graph, hop: Hop, port: ServicePort | None, tls: HopTLS, now
     owner = now.source or hop.backend
     if owner.kind in ("BackendTLSPolicy", XBACKEND) and _annotated(g, owner) == now.strength.label:
         return f"annotation {ACKNOWLEDGED} of {owner}"
-    for entry in backend_rules(g, hop.gateway).acknowledged:
+    for entry in acknowledgements(g, hop.gateway):
         named = (entry.kind, entry.namespace, entry.name)
         if named == hop.backend and entry.port in (0, hop.port) and entry.verification == now.strength.label:
             return f'{entry.by}: "{entry.reason}"'

@@ -19,7 +19,7 @@ from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import Anchors, BackendTLS, Waiver
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.backends import declares_plaintext
-from lasthop.engine.resolve.gateways.profiles import backend_rules, limits
+from lasthop.engine.resolve.gateways.profiles import backend_rules, limits, lowest_version, plaintext_rule
 from lasthop.engine.resolve.policies.judgement import judgement
 from lasthop.engine.resolve.policies.targets import misaimed
 from lasthop.engine.resolve.trust.certificates import too_large
@@ -36,25 +36,25 @@ def permitted_tls(g: Graph, gateway: Key, source: Key) -> BackendTLS | Problem |
     wanted = judged.tls if judged else None
     if wanted is None:
         return None
-    rules = backend_rules(g, gateway)
-    if wanted.waiver and (problem := _waiver_problem(g, rules, wanted.waiver)):
+    if wanted.waiver and (problem := _waiver_problem(g, backend_rules(g, gateway), wanted.waiver)):
         return problem
-    if wanted.strength is Strength.PINNED_ONLY and not rules.pinned_only:
+    if wanted.strength is Strength.PINNED_ONLY and not (rules := backend_rules(g, gateway)).pinned_only:
         message = f"pins without CAs check neither names nor dates, which is denied here ({rules.by})"
         remedy = "add CAs or the certificate itself to the PinSet (`lasthop pin`)"
         return Problem(reasons.PINNED_ONLY_NOT_PERMITTED, message, remedy=remedy)
     if isinstance(wanted.trust, Anchors):
-        if wanted.trust.weak and not rules.weak:
+        if wanted.trust.weak and not (rules := backend_rules(g, gateway)).weak:
             message = f"{wanted.trust.weak}, but weak certificates are denied here ({rules.by})"
             remedy = "use a CA or certificate with an RSA key of 2048 bits, or on P-256, and a SHA-256 signature"
             return Problem(reasons.WEAK_CERTIFICATE_NOT_PERMITTED, message, remedy=remedy)
         if message := too_large(wanted.trust, limits(g, gateway)):
             return invalid(message)
     # The profile's minimum applies to policies that set none.
-    lowest = wanted.options.min_version or max(wanted.options.lowest, rules.min_version)
-    if lowest < rules.min_version or wanted.options.max_version < rules.min_version:
-        name = "min" if lowest < rules.min_version else "max"
-        message = f"at least TLS {rules.min_version} is required here ({rules.by})"
+    minimum = lowest_version(g, gateway)
+    lowest = wanted.options.min_version or max(wanted.options.lowest, minimum)
+    if lowest < minimum or wanted.options.max_version < minimum:
+        name = "min" if lowest < minimum else "max"
+        message = f"at least TLS {minimum} is required here ({backend_rules(g, gateway).by})"
         remedy = f"correct option {PREFIX}{name}-tls-version or remove it"
         return Problem(reasons.TLS_VERSION_NOT_PERMITTED, message, remedy=remedy)
     if lowest == wanted.options.lowest:
@@ -87,10 +87,11 @@ def _waiver_problem(g: Graph, rules: BackendRules, waiver: Waiver) -> Problem | 
 
 def plaintext_problem(g: Graph, hop: Hop) -> Problem | None:
     """Returns why a Gateway may not reach a backend in plaintext."""
-    rules = backend_rules(g, hop.gateway)
-    declared = rules.plaintext is PlaintextBackends.DECLARED
-    if rules.plaintext is PlaintextBackends.ALLOW or (declared and declares_plaintext(g, hop.backend, hop.port, hop.protocol)):
+    allowed = plaintext_rule(g, hop.gateway)
+    declared = allowed is PlaintextBackends.DECLARED
+    if allowed is PlaintextBackends.ALLOW or (declared and declares_plaintext(g, hop.backend, hop.port, hop.protocol)):
         return None
+    rules = backend_rules(g, hop.gateway)
     denied = "plaintext is only allowed to ports that declare it" if declared else "plaintext backends are denied"
     rule = f"{denied} here ({rules.by})" if rules.profiles else "no GatewayProfile that allows plaintext can be read"
     declare = "set a plaintext protocol as appProtocol of the port" if declared else ""

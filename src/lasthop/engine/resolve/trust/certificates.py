@@ -157,6 +157,8 @@ class KeyPair(msgspec.Struct, frozen=True):
     not_before: float
     not_after: float
     must_staple: bool = False
+    sha256: str = ""
+    """Fingerprint of the certificate, in hexadecimal digits."""
 
 
 @query
@@ -192,7 +194,7 @@ def _check_pair(chain: bytes, key: bytes) -> KeyPair:
     if not leaf.signs and private.key.startswith("EC "):
         message = "the keyUsage of tls.crt has no digitalSignature, without which its key cannot sign a handshake"
         raise BadCertificate(message, "use a certificate that is made for servers or clients")
-    return KeyPair(leaf.common_name, leaf.not_before, leaf.not_after, leaf.must_staple)
+    return KeyPair(leaf.common_name, leaf.not_before, leaf.not_after, leaf.must_staple, leaf.sha256.hex())
 
 
 def _check_kind(key: PrivateKey) -> None:
