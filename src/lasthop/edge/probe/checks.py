@@ -10,6 +10,7 @@ import contextlib
 import re
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -19,7 +20,7 @@ from lasthop.base.api.addresses import is_ip, with_port
 from lasthop.base.pki import parse
 from lasthop.edge.probe.certificate_view import CertificateInfo, describe
 from lasthop.edge.probe.handshake import Expectation, Handshake, NoHandshake, UnsupportedSettings, fetch, handshake
-from lasthop.edge.probe.result import CLIENT_CERTIFICATE, LISTED, STRENGTH, Check, CheckOutcome, EndpointResult
+from lasthop.edge.probe.result import CLIENT_CERTIFICATE, LISTED, STRENGTH, Check, CheckOutcome, EndpointResult, listed
 from lasthop.edge.probe.trust import check_trust
 from lasthop.engine.outputs.envoy.tls import dns_regex
 from lasthop.engine.plan.tls import BackendTLS, San, SanType
@@ -36,6 +37,7 @@ SIGNED_WITH: Final = {
 restrict its offer to Envoy's."""
 ENVOY_KEYS: Final = ("RSA ", "EC secp256r1", "EC secp384r1")
 """Prefixes of the keys whose signatures Envoy accepts unless a policy names others."""
+HOSTS: Final = Path("/etc/hosts")
 NIST: Final = {"P-256": ec.SECP256R1(), "P-384": ec.SECP384R1(), "P-521": ec.SECP521R1()}
 CURVES: Final = {
     "x25519mlkem768": "X25519MLKEM768",
@@ -50,7 +52,9 @@ ENVOY_CURVES: Final = ("X25519MLKEM768", "X25519", "P-256")
 RSA_KEY_EXCHANGE: Final = "AES"
 """Prefix of the cipher suites with RSA key exchange: the backend's key decrypts the client's secret, and signs nothing."""
 SPEAK_TLS: Final = "Enable TLS on this port of the backend, or point the Service to the port that has it."
+FEWER_CERTIFICATES: Final = "Let the backend send only its own certificate and the intermediates, with fewer names."
 ISSUE_ANEW: Final = "Reissue the backend's certificate, from a CA that follows RFC 5280."
+TOO_LARGE: Final = "it sends certificates of more than 100 KiB, which Envoy refuses"
 CLOSES: Final = "the backend closes the connection right after the handshake, without a reason"
 CHOOSE_ALPN: Final = (
     "Offer what the backend speaks: option lasthop.dev/alpn of the policy, or appProtocol of the Service's port."
@@ -63,13 +67,31 @@ def addresses(host: str, port: int) -> list[tuple[str, int]]:
     if is_ip(host):
         return [(host, port)]
     try:
-        resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        resolved = _in_hosts(host, HOSTS.read_text(errors="replace") if HOSTS.is_file() else "")
+        resolved = resolved or [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except (OSError, UnicodeError):  # UnicodeError: a label is longer than 63 characters
         if host == "localhost":  # RFC 6761, 6.3: Envoy resolves it without /etc/hosts, the C library does not
             return [("127.0.0.1", port)]
         raise NoHandshake(f"{host} is not found in DNS") from None
-    preferred = [entry for entry in resolved if entry[0] is socket.AF_INET] or resolved
-    return list(dict.fromkeys((str(entry[4][0]), port) for entry in preferred))
+    preferred = [address for address in resolved if ":" not in address] or resolved
+    return [(address, port) for address in dict.fromkeys(preferred)]
+
+
+def _in_hosts(host: str, text: str) -> list[str]:
+    """Looks a name up in a hosts file as Envoy's resolver c-ares does, which merges lines with the same address or name. The C
+    library does not: after `127.0.0.1 localhost`, it ignores the second of `127.0.0.9 api` and `127.0.0.1 api`."""
+    by_address: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        address, *names = line.partition("#")[0].lower().split() or [""]
+        if not (names and is_ip(address)):
+            continue
+        known = by_address.get(address) or next((by_name[name] for name in names if name in by_name), [])
+        known += [] if address in known else [address]
+        by_address.setdefault(address, known)
+        for name in names:
+            by_name.setdefault(name, known)
+    return by_name.get(host.lower(), [])
 
 
 def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, timeout: float) -> EndpointResult:
@@ -193,9 +215,11 @@ def _no_chain(address: tuple[str, int], expected: Expectation, seen: Handshake, 
         return Check(
             "chain", CheckOutcome.FAIL, f"it presents something that is not a certificate ({seen.failure})", ISSUE_ANEW
         )
+    if seen.too_large:
+        return Check("chain", CheckOutcome.FAIL, TOO_LARGE, FEWER_CERTIFICATES)
     if seen.plaintext:
         return Check("tls", CheckOutcome.FAIL, f"it does not speak TLS on this port ({seen.failure})", SPEAK_TLS)
-    if "unrecognized name" in seen.failure:
+    if seen.unknown_name:
         remedy = "Correct the hostname of the policy, which is sent as SNI, or let the backend serve that name."
         return Check("sni", CheckOutcome.FAIL, f"it does not serve {expected.tls.sni} ({seen.failure})", remedy)
     if "application protocol" in seen.failure:
@@ -281,19 +305,18 @@ def _picks_h2(address: tuple[str, int], expected: Expectation, timeout: float) -
 
 
 def _names(leaf: CertificateInfo, extensions: parse.Extensions, tls: BackendTLS) -> Check:
-    names = ", ".join(leaf.names[:LISTED]) or f"no subjectAltName ({leaf.subject} does not count)"
-    more = f" and {len(leaf.names) - LISTED} more" if len(leaf.names) > LISTED else ""
+    names = listed(leaf.names) or f"no subjectAltName ({leaf.subject} does not count)"
     if not tls.names:
         why = f"waived by {tls.waiver.key}" if tls.waiver else "not checked: the pinned hash is the identity"
-        return Check("names", CheckOutcome.SKIP, f"{why}; certificate has {names}{more}")
+        return Check("names", CheckOutcome.SKIP, f"{why}; certificate has {names}")
     required = " or ".join(str(name) for name in tls.names)
     if any(holds_name(name, extensions) for name in tls.names):
-        return Check("names", CheckOutcome.PASS, f"{names}{more}; wanted: {required}")
+        return Check("names", CheckOutcome.PASS, f"{names}; wanted: {required}")
     remedy = f"Have the certificate issued for {required} (as subjectAltName)"
     if leaf.names:
         remedy += ", or list its names in hostname or subjectAltNames of the policy"
     remedy += "."
-    return Check("names", CheckOutcome.FAIL, f"certificate has {names}{more}; wanted: {required}", remedy)
+    return Check("names", CheckOutcome.FAIL, f"certificate has {names}; wanted: {required}", remedy)
 
 
 def holds_name(san: San, extensions: parse.Extensions) -> bool:

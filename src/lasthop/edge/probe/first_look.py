@@ -30,6 +30,10 @@ class Speaks(StrEnum):
     """The backend accepts the connection and does not respond."""
     ALERT = "alert"
     """The backend responds with a TLS alert and presents no certificate."""
+    TOO_LARGE = "too large"
+    """The backend presents more certificates than Envoy reads."""
+    BROKEN = "broken"
+    """The backend answers with something that resembles TLS."""
     CLOSED = "closed"
     """The backend ends the connection without a TLS alert."""
     UNREACHABLE = "unreachable"
@@ -43,6 +47,8 @@ class BackendLook(NamedTuple):
     """The reason why no certificate was received."""
     chain: tuple[CertificateInfo, ...] = ()
     version: str = ""
+    unknown_name: bool = False
+    """The backend's alert rejects the SNI."""
 
     @property
     def leaf(self) -> CertificateInfo | None:
@@ -76,7 +82,7 @@ def _look(host: str, port: int, name: str, seconds: float) -> BackendLook:
     speaks = _speaks(seen)
     if speaks in (Speaks.NOTHING, Speaks.OTHER) and _answers_http(address, port, seconds):
         speaks = Speaks.PLAINTEXT
-    return BackendLook(speaks, address, seen.failure, _readable(seen.chain), seen.version)
+    return BackendLook(speaks, address, seen.failure, _readable(seen.chain), seen.version, seen.unknown_name)
 
 
 def _speaks(seen: Handshake) -> Speaks:
@@ -86,7 +92,9 @@ def _speaks(seen: Handshake) -> Speaks:
         return Speaks.NOTHING
     if seen.plaintext:
         return Speaks.OTHER
-    return Speaks.CLOSED if seen.aborted else Speaks.ALERT
+    if seen.aborted:
+        return Speaks.CLOSED
+    return Speaks.TOO_LARGE if seen.too_large else Speaks.ALERT if seen.alerted else Speaks.BROKEN
 
 
 def _answers_http(address: str, port: int, seconds: float) -> bool:

@@ -44,6 +44,8 @@ SKIPPED_FOR_ANCHORS: Final = (Codes.ERR_INVALID_CA, Codes.ERR_PATH_LENGTH_EXCEED
 """BoringSSL checks these extensions only in certificates below the anchor, OpenSSL also in the anchor."""
 NO_TLS: Final = ("wrong version number", "record layer", "http request", "packet length")
 NO_CERTIFICATE: Final = ("asn1 lib", "cert length mismatch")
+TOO_LARGE: Final = "excessive message size"
+"""A chain of more than 100 KiB, which BoringSSL refuses too."""
 
 Identity = Callable[[SSL.Context], None]
 """Adds the Gateway's own certificate to a context. It is a function, so that no printable value contains the key."""
@@ -94,6 +96,21 @@ class Handshake(msgspec.Struct, frozen=True):
         return self.failure in NO_CERTIFICATE
 
     @property
+    def alerted(self) -> bool:
+        """Returns whether the backend ended the handshake with a TLS alert."""
+        return "alert" in self.failure or self.unknown_name
+
+    @property
+    def unknown_name(self) -> bool:
+        """Returns whether the backend's alert rejects the SNI."""
+        return "unrecognized name" in self.failure
+
+    @property
+    def too_large(self) -> bool:
+        """Returns whether the chain is larger than OpenSSL and Envoy's BoringSSL accept."""
+        return self.failure == TOO_LARGE
+
+    @property
     def client_certificate(self) -> str:
         """Returns `requested` or `required`, for a client without a certificate."""
         return "" if not self.requested else "required" if self.failure else "requested"
@@ -136,11 +153,13 @@ def handshake(
 
 
 def glance(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT) -> Handshake:
-    """Performs a handshake that accepts any certificate, version and cipher. `server_name` is sent as SNI.
+    """Performs a handshake that accepts any certificate, version and cipher with a certificate. `server_name` is sent as SNI.
 
     Raises `NoHandshake` if the connection is not accepted.
     """
-    return _handshake((host, port), server_name, _context("ALL", ("h2", "http/1.1"), VERSIONS[0], VERSIONS[-1]), timeout)
+    return _handshake(
+        (host, port), server_name, _context("ALL:!aNULL", ("h2", "http/1.1"), VERSIONS[0], VERSIONS[-1]), timeout
+    )
 
 
 def fetch(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT) -> Handshake:
@@ -158,7 +177,7 @@ def fetch(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT)
     if seen.aborted:
         hint = "it may not speak TLS" if server_name else "perhaps it needs a server name: --server-name NAME"
         raise NoHandshake(f"{at} closes the connection during the handshake", hint)
-    if "unrecognized name" in failure:
+    if seen.unknown_name:
         client = server_name or "a client that sends no name"
         raise NoHandshake(f"{at} has no certificate for {client}", "give --server-name NAME")
     raise NoHandshake(f"{at}: the handshake failed: {failure}")

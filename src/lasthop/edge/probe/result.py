@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -11,7 +12,12 @@ CLIENT_CERTIFICATE: Final = "client certificate"
 STRENGTH: Final = "strength"
 """The check for weak keys and signatures that Envoy accepts."""
 LISTED: Final = 5
-"""CAs and names that a check lists; more would hide the result."""
+"""CAs and names in a list; more would hide the result."""
+
+
+def listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return f"{', '.join(names[:LISTED])}{more}"
 
 
 class CheckOutcome(StrEnum):

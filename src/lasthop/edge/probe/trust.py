@@ -6,7 +6,7 @@ from typing import Final
 
 from lasthop.edge.probe.certificate_view import CertificateInfo, is_expired, is_valid, validity
 from lasthop.edge.probe.handshake import Codes
-from lasthop.edge.probe.result import LISTED, Check, CheckOutcome
+from lasthop.edge.probe.result import Check, CheckOutcome, listed
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import Anchors, BackendTLS
 from lasthop.engine.resolve.trust.certificates import parse_bundle
@@ -55,9 +55,7 @@ def _skipped(tls: BackendTLS) -> str:
 def _anchors(tls: BackendTLS) -> str:
     if not isinstance(tls.trust, Anchors):
         return f"the system store of this machine ({tls.trust.path})" if tls.trust else "nothing"
-    subjects = [anchor.subject for anchor in parse_bundle(tls.trust.pem).anchors]
-    more = f" and {len(subjects) - LISTED} more" if len(subjects) > LISTED else ""
-    return f"{', '.join(subjects[:LISTED])}{more}"
+    return listed([anchor.subject for anchor in parse_bundle(tls.trust.pem).anchors])
 
 
 def _chain_remedy(chain: list[CertificateInfo], error: int) -> str:

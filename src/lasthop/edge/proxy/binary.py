@@ -78,7 +78,14 @@ def _version(path: Path, _mtime_ns: int, _size: int) -> tuple[int, int, int]:
     """Runs `--version` once for each content of the file. The arguments besides `path` are only the cache's key."""
     try:
         process = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, errors="replace", timeout=VERSION_SECONDS, check=False
+            [path, "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=VERSION_SECONDS,
+            check=False,
+            # Ctrl-C ends Lasthop, which would otherwise report that this binary does not work.
+            start_new_session=True,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         reason = error.strerror if isinstance(error, OSError) else f"no answer to `--version` within {VERSION_SECONDS} s"

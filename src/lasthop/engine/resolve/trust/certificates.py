@@ -16,7 +16,7 @@ import msgspec
 from lasthop.base.api.core import Secret
 from lasthop.base.api.meta import Key
 from lasthop.base.pki import parse, revocation
-from lasthop.base.pki.parse import Anchor, Certificate, PrivateKey, Unreadable
+from lasthop.base.pki.parse import RSA_PSS, Anchor, Certificate, PrivateKey, Unreadable
 from lasthop.base.pki.revocation import RevocationList
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.limits import Limits, over
@@ -190,6 +190,9 @@ def _check_pair(chain: bytes, key: bytes) -> KeyPair:
     if private.spki != leaf.spki:
         raise BadCertificate("tls.key does not belong to the first certificate of tls.crt")
     _check_kind(private)
+    if leaf.key.startswith(RSA_PSS):
+        message = f"the key in tls.crt is of the kind {RSA_PSS}, which the proxy does not accept"
+        raise BadCertificate(message, f"use {KNOWN_KEYS}")
     if not leaf.signs and private.key.startswith("EC "):
         message = "the keyUsage of tls.crt has no digitalSignature, without which its key cannot sign a handshake"
         raise BadCertificate(message, "use a certificate that is made for servers or clients")
