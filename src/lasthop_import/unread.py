@@ -43,7 +43,6 @@ ROUTES: Final = frozenset(
 )
 """Kinds of routes in all systems: `--only` applies to their objects."""
 _POLICY_TARGETS: Final = frozenset((*RouteKind, "Gateway", "ListenerSet"))
-_GATEWAYS: Final = ("GatewayClass", "Gateway")
 _NARROWS: Final = frozenset(("match", "matches", "conditions"))
 
 
@@ -110,18 +109,19 @@ def unread_objects(systems: Sequence[System], documents: Sequence[Document]) -> 
     return [*notes, *(note for _, unread in sorted(unread_kinds.items()) for note in _unread_kind(systems, unread))]
 
 
+def _of_gateway_api(kind: str, documents: Sequence[Document]) -> list[Document]:
+    return [document for document in documents if (document.group, document.kind) == (GATEWAY_API, kind)]
+
+
 def _unread_gateways(systems: Sequence[System], documents: Sequence[Document]) -> Iterator[Note]:
     """Yields the Gateways of Gateway API that a system served and that the import does not read."""
-    of_kind = {
-        kind: [document for document in documents if (document.group, document.kind) == (GATEWAY_API, kind)]
-        for kind in _GATEWAYS
-    }
     controllers = {
-        gateway_class.bare_name: str(gateway_class.spec.get("controllerName")) for gateway_class in of_kind["GatewayClass"]
+        gateway_class.bare_name: str(gateway_class.spec.get("controllerName"))
+        for gateway_class in _of_gateway_api("GatewayClass", documents)
     }
     by_controller = {system.gateway_controller: system for system in systems if system.gateway_controller}
     by_name = {system.name: controller for controller, system in by_controller.items()}
-    for document in of_kind["Gateway"]:
+    for document in _of_gateway_api("Gateway", documents):
         name = str(document.spec.get("gatewayClassName"))
         if system := by_controller.get(controllers.get(name) or by_name.get(name, "")):
             text = f"is {system.title}'s by its class {name}; the import reads neither it nor its routes"

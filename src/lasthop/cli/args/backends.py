@@ -117,10 +117,13 @@ class GroupedCommand(click.Command):
             raise click.UsageError(f"there is no option {error.option_name}; {HABITS[error.option_name]}", ctx) from None
 
 
+def _options_by_name(command: click.Command) -> dict[str, click.Option]:
+    options = (parameter for parameter in command.params if isinstance(parameter, click.Option))
+    return {name: option for option in options for name in option.opts}
+
+
 def _tokens(command: click.Command, args: Sequence[str]) -> Iterator[Token]:
-    by_name = {
-        name: parameter for parameter in command.params if isinstance(parameter, click.Option) for name in parameter.opts
-    }
+    by_name = _options_by_name(command)
     words, number = iter(args), -1
     for word in words:
         name, equals, _ = word.partition("=")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -97,13 +97,18 @@ def _with_lists(bundle: Bundle, crl: bytes) -> Bundle:
     roots: set[bytes] = set()
     covered: set[Certificate] = set()
     for revocation_list in lists:
-        issuers = revocation.issuers(revocation_list, certificates)
-        if issuers and not any(revocation.signed_by(revocation_list, issuer) for issuer in issuers):
-            raise BadRevocationList(f"has a list that {revocation_list.issuer} has not signed")
+        issuers = _issuers(revocation_list, certificates)
         covered.update(issuers)
         roots |= {revocation_list.name for issuer in issuers if issuer.self_issued}
     uncovered = tuple(certificate.common_name for certificate in certificates if certificate not in covered)
     return msgspec.structs.replace(bundle, crls=lists, roots=frozenset(roots), uncovered=uncovered)
+
+
+def _issuers(revocation_list: RevocationList, certificates: Sequence[Certificate]) -> Sequence[Certificate]:
+    issuers = revocation.issuers(revocation_list, certificates)
+    if issuers and not any(revocation.signed_by(revocation_list, issuer) for issuer in issuers):
+        raise BadRevocationList(f"has a list that {revocation_list.issuer} has not signed")
+    return issuers
 
 
 _BUNDLES: weakref.WeakValueDictionary[tuple[bytes, ...], Bundle] = weakref.WeakValueDictionary()
