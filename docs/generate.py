@@ -94,8 +94,8 @@ def limits() -> Iterator[str]:
     yield from ("| `spec.limits` | default | at most | meaning and reason |", "|---|---|---|---|")
     for name, field in FIELDS.items():
         yield f"| `{field.encode_name}` | {field.default:,} | {ceiling(name):,} | {reason(name)} |"
-    yield f"| (fixed) | {MAX_ENDPOINTS:,} | | Endpoints of a Service port or an XBackend that Lasthop uses; a finding reports more. |"
-    yield f"| (fixed) | {MESSAGE_LENGTH:,} | | Characters in a condition's message; a longer message has a count of the omitted parts. |"
+    yield f"| (fixed) | {MAX_ENDPOINTS:,} | | Endpoints of a Service port or an XBackend in use; a finding reports more. |"
+    yield f"| (fixed) | {MESSAGE_LENGTH:,} | | Characters in a condition's message; longer messages count the omitted parts. |"
     yield ""
 
 
