@@ -71,8 +71,8 @@ class Lasthop(Adapter):
             kind, spec = "PinSet", _pins(issuer, extension)
         else:
             kind, spec = "VerificationWaiver", {"waives": self._waives[extension], "reason": "lasthop judge"}
-        made = {"apiVersion": self._api, "kind": kind, "metadata": {"name": name}, "spec": spec}
-        return ExtensionObjects((made,), ({"group": "lasthop.dev", "kind": kind, "name": name},))
+        manifest = {"apiVersion": self._api, "kind": kind, "metadata": {"name": name}, "spec": spec}
+        return ExtensionObjects((manifest,), ({"group": "lasthop.dev", "kind": kind, "name": name},))
 
     def permission(self, gateway: str, permitted: bool) -> Permission:
         spec = {"backendTLS": {"waivers": "Allow" if permitted else "Deny"}}
@@ -82,10 +82,10 @@ class Lasthop(Adapter):
 
 
 def _pins(issuer: Issuer, pins: PinnedCertificates) -> Json:
-    issued = [issuer.issue(each) for each in pins.certificates]
+    issued = [issuer.issue(recipe) for recipe in pins.certificates]
     if pins.by == "key":
-        return {"pins": [{"type": "SPKI", "value": each.key_hash} for each in issued]}
-    return {"pins": [{"type": "Certificate", "value": each.certificate_hash} for each in issued]}
+        return {"pins": [{"type": "SPKI", "value": certificate.key_hash} for certificate in issued]}
+    return {"pins": [{"type": "Certificate", "value": certificate.certificate_hash} for certificate in issued]}
 
 
 class EnvoyGateway(Adapter):
@@ -102,12 +102,17 @@ class EnvoyGateway(Adapter):
         if extension is not SkippedChecks.ALL:
             return None
         spec = {"endpoints": [{"ip": {"address": address, "port": port}}], "tls": {"insecureSkipVerify": True}}
-        made = {"apiVersion": "gateway.envoyproxy.io/v1alpha1", "kind": "Backend", "metadata": {"name": name}, "spec": spec}
-        return ExtensionObjects((made,), backend={"group": "gateway.envoyproxy.io", "kind": "Backend", "name": name})
+        manifest = {
+            "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+            "kind": "Backend",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        return ExtensionObjects((manifest,), backend={"group": "gateway.envoyproxy.io", "kind": "Backend", "name": name})
 
 
-ADAPTERS: Final[dict[str, Adapter]] = {each.name: each for each in (Adapter(), Lasthop(), EnvoyGateway())}
+ADAPTERS: Final[dict[str, Adapter]] = {adapter.name: adapter for adapter in (Adapter(), Lasthop(), EnvoyGateway())}
 
 
 def adapter_of(controller: str) -> Adapter:
-    return next((each for each in ADAPTERS.values() if controller in each.controllers), ADAPTERS["none"])
+    return next((adapter for adapter in ADAPTERS.values() if controller in adapter.controllers), ADAPTERS["none"])

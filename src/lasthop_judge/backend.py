@@ -9,7 +9,7 @@ It runs in any image with Python 3.9 or newer, so nothing here may import anythi
 with port 0 for a free one. Once it listens it prints {"control": PORT, "ports": {KEY: PORT}} in one line. The control port:
 
     GET  /records/KEY    the connections to that port
-    POST /serve/KEY      what the port serves from now on (a serving); its open connections end
+    POST /serve/KEY      sets what the port serves (a serving), and ends its open connections
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class ServedPort:
 
     def hello(self, _socket: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int | None:
         self.local.record["sni"] = name
-        wanted = self.serving.get("only_sni")
-        return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME if wanted and name != wanted else None
+        only_sni = self.serving.get("only_sni")
+        return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME if only_sni and name != only_sni else None
 
     def accepted(self, connection: socket.socket) -> None:
         record: Json = {"at": next(self.clock), "first": "", "tls": None, "sni": None, "requests": []}
@@ -133,7 +133,7 @@ class ServedPort:
             )
 
     def http2(self, stream: socket.socket, record: Json) -> None:
-        """As little of RFC 9113 as answers a request or a unary call."""
+        """Speaks the part of RFC 9113 that is needed to answer a request or a unary call."""
         with stream.makefile("rb") as reading:
             reading.read(len(PREFACE))
             stream.sendall(frame(SETTINGS, 0, 0, b""))
@@ -167,7 +167,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def literal(name: bytes, value: bytes) -> bytes:
-    """A header field of RFC 7541, never indexed and not compressed."""
+    """Encodes a header field (RFC 7541), never indexed and not compressed."""
     return b"\x00" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
@@ -231,7 +231,7 @@ def main(path: str) -> None:
     with open(path) as file:
         config = json.load(file)
     host, clock = config["host"], itertools.count(1)
-    ports = {key: ServedPort(key, host, each["port"], each["serving"], clock) for key, each in config["ports"].items()}
+    ports = {key: ServedPort(key, host, entry["port"], entry["serving"], clock) for key, entry in config["ports"].items()}
     Control.ports = ports
     control = ThreadingHTTPServer((host, config["control"]), Control)
     control.daemon_threads = True

@@ -1,4 +1,4 @@
-"""Certificates by recipe: a frozen description, issued once a run."""
+"""Issues certificates from recipes, each once per run."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ OTHER_CA: Final = Recipe("judge other CA", ca=True)
 
 
 def leaf(*names: str, **settings: Any) -> Recipe:
-    """A server's certificate for DNS names, or SANs with a prefix, by default of the case's CA."""
+    """Returns a server certificate for DNS names, or for SANs with a prefix, by default issued by the case's CA."""
     sans = tuple(name if name.partition(":")[0] in ("dns", "uri", "ip", "mail", "raw") else f"dns:{name}" for name in names)
     return Recipe(**{"cn": "backend", "issuer": CA, **settings, "sans": sans})
 
@@ -79,7 +79,7 @@ class Issued:
 
     @property
     def key_hash(self) -> str:
-        """As pins have it: base64 of the SHA-256 of the SubjectPublicKeyInfo."""
+        """Returns base64 of the SHA-256 of the SubjectPublicKeyInfo, as in pins."""
         spki = self.key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
         return base64.b64encode(hashlib.sha256(spki).digest()).decode()
 
@@ -89,14 +89,14 @@ class Issued:
 
 
 class Issuer:
-    """Issues by recipe; the same recipe gives the same certificate."""
+    """Issues certificates; the same recipe gives the same certificate."""
 
     def __init__(self) -> None:
         self._now = datetime.datetime.now(datetime.UTC)
         self.issue = functools.cache(self._issue)
 
     def chain(self, recipe: Recipe, above: tuple[Recipe, ...]) -> str:
-        return "".join(self.issue(each).pem for each in (recipe, *above))
+        return "".join(self.issue(link).pem for link in (recipe, *above))
 
     def _issue(self, recipe: Recipe) -> Issued:
         key = _key(recipe.key)
@@ -142,26 +142,26 @@ def _key(kind: str) -> Any:
 
 
 def _extensions(recipe: Recipe, key: Any, signer: Any) -> list[tuple[x509.ExtensionType, bool]]:
-    found: list[tuple[x509.ExtensionType, bool]] = [
+    extensions: list[tuple[x509.ExtensionType, bool]] = [
         (x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False),
         (x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), False),
     ]
     if recipe.basic:
-        found.append((x509.BasicConstraints(ca=recipe.ca, path_length=recipe.path_length), True))
+        extensions.append((x509.BasicConstraints(ca=recipe.ca, path_length=recipe.path_length), True))
     if any(name.startswith("raw:") for name in recipe.sans):
-        found.append((x509.UnrecognizedExtension(SAN, _raw_sans(recipe.sans)), False))
+        extensions.append((x509.UnrecognizedExtension(SAN, _raw_sans(recipe.sans)), False))
     elif recipe.sans:
-        found.append((x509.SubjectAlternativeName([_general_name(name) for name in recipe.sans]), False))
+        extensions.append((x509.SubjectAlternativeName([_general_name(name) for name in recipe.sans]), False))
     if not recipe.ca and recipe.purposes:
-        found.append((x509.ExtendedKeyUsage([PURPOSES[each] for each in recipe.purposes]), False))
+        extensions.append((x509.ExtendedKeyUsage([PURPOSES[purpose] for purpose in recipe.purposes]), False))
     if recipe.usages:
-        found.append((x509.KeyUsage(**{name: name in recipe.usages for name in KEY_USAGES}), True))
+        extensions.append((x509.KeyUsage(**{name: name in recipe.usages for name in KEY_USAGES}), True))
     if recipe.permitted or recipe.excluded:
         permitted, excluded = ([x509.DNSName(name) for name in names] for names in (recipe.permitted, recipe.excluded))
-        found.append((x509.NameConstraints(permitted or None, excluded or None), True))
+        extensions.append((x509.NameConstraints(permitted or None, excluded or None), True))
     if recipe.critical:
-        found.append((x509.UnrecognizedExtension(PRIVATE, b"\x05\x00"), True))
-    return found
+        extensions.append((x509.UnrecognizedExtension(PRIVATE, b"\x05\x00"), True))
+    return extensions
 
 
 def _general_name(name: str) -> x509.GeneralName:
@@ -177,7 +177,7 @@ def _general_name(name: str) -> x509.GeneralName:
 
 
 def _raw_sans(names: tuple[str, ...]) -> bytes:
-    """DER of GeneralNames, all of them dNSName: names that no builder takes."""
+    """Returns the DER of GeneralNames with dNSNames that the builder of cryptography rejects."""
     values = b"".join(_der(0x82, name.partition(":")[2].encode("latin-1")) for name in names)
     return _der(0x30, values)
 
@@ -188,7 +188,7 @@ def _der(tag: int, content: bytes) -> bytes:
 
 
 def _weakly_signed(certificate: x509.Certificate, signer: Any, digest: str) -> x509.Certificate:
-    """cryptography makes no such signatures."""
+    """Signs with pyOpenSSL, because cryptography does not create such signatures."""
     from OpenSSL import crypto
 
     weak = crypto.X509.from_cryptography(certificate)

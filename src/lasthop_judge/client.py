@@ -17,14 +17,14 @@ from lasthop_judge.objects import CANARY_METHOD
 TIMEOUT = 15.0
 """Seconds for a request, however slowly the gateway sends."""
 LIMIT = 65536
-"""Bytes of a response that are read."""
+"""Maximum bytes read from a response."""
 
 
 class ClientResponse(NamedTuple):
     """The response that a client received."""
 
     status: int | None
-    """Of HTTP, and of gRPC 200 or 503; None: no answer."""
+    """The HTTP status; for gRPC 200 or 503; None: no answer."""
     backend: str
     """The key of the backend port that answered; empty: the gateway itself, or nothing."""
     text: str
@@ -35,7 +35,7 @@ class ClientResponse(NamedTuple):
 
 
 def accepts(address: tuple[str, int]) -> bool:
-    """Returns whether something listens there."""
+    """Returns whether the address accepts connections."""
     try:
         socket.create_connection(address, timeout=TIMEOUT).close()
     except OSError:
@@ -44,7 +44,7 @@ def accepts(address: tuple[str, int]) -> bool:
 
 
 def ask(via: RouteType, address: tuple[str, int], hostname: str, path: str) -> ClientResponse:
-    """Sends one request on a connection of its own. `path` is for HTTP; for gRPC, the canary's path means its method."""
+    """Sends one request on a new connection. `path` is for HTTP; for gRPC, the canary's path selects its method."""
     try:
         match via:
             case RouteType.GRPC:
@@ -73,7 +73,7 @@ def _printable(text: str) -> str:
 
 
 def _context() -> ssl.SSLContext:
-    """The gateway's own certificate is not what is judged."""
+    """Returns a context without verification: the judge does not judge the gateway's own certificate."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
@@ -81,7 +81,7 @@ def _context() -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def _connected(address: tuple[str, int], hostname: str, tls: bool) -> Iterator[socket.socket]:
-    """A connection that ends after TIMEOUT: the timeout of a socket starts again with each byte."""
+    """Opens a connection that ends after TIMEOUT. The timeout of a socket would start again with each byte."""
     with contextlib.ExitStack() as opened:
         stream = opened.enter_context(socket.create_connection(address, timeout=TIMEOUT))
         if tls:
@@ -95,7 +95,7 @@ def _connected(address: tuple[str, int], hostname: str, tls: bool) -> Iterator[s
 
 def _end(stream: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        socket.socket.shutdown(stream, socket.SHUT_RDWR)  # not that of an SSLSocket, which another thread is reading
+        socket.socket.shutdown(stream, socket.SHUT_RDWR)  # not SSLSocket.shutdown, because another thread is reading
 
 
 def _http(address: tuple[str, int], hostname: str, path: str, tls: bool) -> ClientResponse:
@@ -107,9 +107,11 @@ def _http(address: tuple[str, int], hostname: str, path: str, tls: bool) -> Clie
 
 
 def _websocket(address: tuple[str, int], hostname: str, path: str) -> ClientResponse:
-    wants = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZQ==\r\n"
+    upgrade = (
+        "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZQ==\r\n"
+    )
     with _connected(address, hostname, False) as stream:
-        stream.sendall(f"GET {path} HTTP/1.1\r\nhost: {hostname}\r\n{wants}\r\n".encode())
+        stream.sendall(f"GET {path} HTTP/1.1\r\nhost: {hostname}\r\n{upgrade}\r\n".encode())
         head, _, body = _until(stream, b"\r\n\r\n").partition(b"\r\n\r\n")
         status = int(head.split()[1])
         if status == 101 and not body:
@@ -118,7 +120,7 @@ def _websocket(address: tuple[str, int], hostname: str, path: str) -> ClientResp
 
 
 def _stream(address: tuple[str, int], hostname: str, tls: bool) -> ClientResponse:
-    """A connection that is forwarded as it is; HTTP is what is spoken over it."""
+    """Sends an HTTP request over a connection that the gateway forwards as a stream."""
     with _connected(address, hostname, tls) as stream:
         stream.sendall(f"GET / HTTP/1.1\r\nhost: {hostname}\r\nconnection: close\r\n\r\n".encode())
         received = _until(stream, b"}")

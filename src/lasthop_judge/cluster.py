@@ -1,4 +1,5 @@
-"""A gateway of a cluster: one namespace holds the objects and the backend's Pod, which the API server's proxy reaches."""
+"""Judges a gateway in a cluster. One namespace holds the objects and the backend's Pod. The judge reaches the Pod through the
+API server's proxy."""
 
 from __future__ import annotations
 
@@ -48,28 +49,28 @@ LISTENER_PORTS: Final = {"http": 80, "https": 443, "tls": 8443}
 T = TypeVar("T")
 
 
-def listener_ports(wanted: Iterable[tuple[GatewayRole, str]]) -> Listeners:
-    """Returns a port for each listener; no two have the same, so that Gateways may share an address."""
-    rest, tcp = itertools.count(8401), itertools.count(9401)
-    found: dict[tuple[GatewayRole, str], int] = {}
-    for role, name in wanted:
+def listener_ports(listeners: Iterable[tuple[GatewayRole, str]]) -> Listeners:
+    """Returns a distinct port for each listener, so that Gateways may share an address."""
+    other, tcp = itertools.count(8401), itertools.count(9401)
+    ports: dict[tuple[GatewayRole, str], int] = {}
+    for role, name in listeners:
         if role is GatewayRole.PLAIN and name in LISTENER_PORTS:
-            found[role, name] = LISTENER_PORTS[name]
+            ports[role, name] = LISTENER_PORTS[name]
         else:
-            found[role, name] = next(tcp if name.startswith(("tcp-", "udp-")) else rest)
-    return found
+            ports[role, name] = next(tcp if name.startswith(("tcp-", "udp-")) else other)
+    return ports
 
 
 async def gateway_class(client: Client, name: str) -> tuple[str, list[str]]:
     """Returns the controllerName of a GatewayClass, and the features that it claims."""
     try:
-        found = await client.get(kubernetes.path_of(GATEWAY, "v1", "gatewayclasses", name=name))
+        document = await client.get(kubernetes.path_of(GATEWAY, "v1", "gatewayclasses", name=name))
     except ApiError as error:
         if error.not_found:
             raise JudgeError(f"GatewayClass {name} does not exist; see: kubectl get gatewayclasses") from None
         raise
-    features = [each["name"] for each in found.get("status", {}).get("supportedFeatures") or ()]
-    return found["spec"]["controllerName"], features
+    features = [feature["name"] for feature in document.get("status", {}).get("supportedFeatures") or ()]
+    return document["spec"]["controllerName"], features
 
 
 @contextlib.asynccontextmanager
@@ -91,7 +92,7 @@ async def namespace(client: Client, name: str, keep: bool, say: Callable[[str], 
             say(f"Deleting namespace {name}")
             try:
                 await asyncio.shield(client.delete(f"/api/v1/namespaces/{name}"))
-            except ApiError as error:  # the results are worth more
+            except ApiError as error:  # the results are reported all the same
                 say(f"Cannot delete it ({error}); delete it with: kubectl delete namespace {name}")
 
 
@@ -112,7 +113,9 @@ class ClusterTestbed:
     async def start(self, cases: Sequence[Case], progress: Progress) -> None:
         common, backend = self.settings.common(cases), self._backend(cases)
         owned = [(case, document) for case in cases for document in self.settings.documents(case)]
-        await self._discover({document["apiVersion"] for document in (*backend, *common, *(own for _, own in owned))})
+        await self._discover(
+            {document["apiVersion"] for document in (*backend, *common, *(document for _, document in owned))}
+        )
         await self._apply(backend)
         for document in common:
             await self._create([case for case in cases if self._uses(case, document)], document)
@@ -164,22 +167,22 @@ class ClusterTestbed:
         for number in range(len(ages) + 2):
             if 1 < number <= len(ages):
                 await asyncio.sleep(TICK)
-            now = (pair for pair in owned if turn(pair[1]) == number)
-            groups = [[*group] for _, group in itertools.groupby(now, lambda pair: pair[0].id)]
-            for some in (groups[start : start + AT_ONCE] for start in range(0, len(groups), AT_ONCE)):
-                await asyncio.gather(*map(self._create_in_order, some))
-                done += sum(map(len, some))
+            current = (pair for pair in owned if turn(pair[1]) == number)
+            groups = [[*group] for _, group in itertools.groupby(current, lambda pair: pair[0].id)]
+            for batch in (groups[start : start + AT_ONCE] for start in range(0, len(groups), AT_ONCE)):
+                await asyncio.gather(*map(self._create_in_order, batch))
+                done += sum(map(len, batch))
                 progress("Creating objects", done, len(owned))
 
     async def _create_in_order(self, group: Sequence[tuple[Case, Json]]) -> None:
-        """The second of two policies of one age is never the older one."""
+        """Creates objects in order, so that the second of two policies of one age is never the older one."""
         for case, document in group:
             await self._create([case], document)
 
     def _backend(self, cases: Sequence[Case]) -> list[Json]:
         config = backend_config(servings(cases), self.settings.issuer, "0.0.0.0", CONTROL, FIRST_PORT)
         files = {"backend.py": Path(backend.__file__).read_text(), "config.json": json.dumps(config)}
-        data = {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}
+        data = {name: base64.b64encode(content.encode()).decode() for name, content in files.items()}
         container = {
             "name": "backend",
             "image": self._image,
@@ -210,7 +213,7 @@ class ClusterTestbed:
         selector = {"labelSelector": ",".join(f"{key}={value}" for key, value in LABEL.items())}
         while True:
             path = self._path("v1", "Pod", "")
-            pods = (await _sent("the backend's Pod", functools.partial(self._client.get, path, selector)))["items"]
+            pods = (await _send("the backend's Pod", functools.partial(self._client.get, path, selector)))["items"]
             for pod in pods:
                 if _is_true(pod["status"], "Ready"):
                     self._pod = pod["metadata"]["name"]
@@ -254,7 +257,7 @@ class ClusterTestbed:
             api, kind, name = document["apiVersion"], document["kind"], document["metadata"]["name"]
             if (api, _plural(kind)) not in self._served:
                 raise JudgeError(f"the cluster does not serve {kind} of {api}", absent=True)
-            await _sent(f"{kind} {name}", lambda: self._client.apply(self._path(api, kind, name), document))
+            await _send(f"{kind} {name}", lambda: self._client.apply(self._path(api, kind, name), document))
 
         await asyncio.gather(*(applied(document) for document in documents))
 
@@ -265,13 +268,13 @@ class ClusterTestbed:
         for document in documents:
             kind, name = document["kind"], document["metadata"]["name"]
             path = self._path(document["apiVersion"], kind, name)
-            await _sent(f"{kind} {name}", functools.partial(self._client.delete, path))
+            await _send(f"{kind} {name}", functools.partial(self._client.delete, path))
 
     async def status(self, kind: str, name: str) -> Json:
         path = self._path(f"{GATEWAY}/v1", kind, name)
-        return await _sent(f"{kind} {name}", lambda: self._found(path))
+        return await _send(f"{kind} {name}", lambda: self._get_or_empty(path))
 
-    async def _found(self, path: str) -> Json:
+    async def _get_or_empty(self, path: str) -> Json:
         try:
             return await self._client.get(path)
         except ApiError as error:
@@ -291,7 +294,7 @@ class ClusterTestbed:
                 raise
             return True
 
-        return await _sent(f"the status of {kind} {name}", written)
+        return await _send(f"the status of {kind} {name}", written)
 
     # --- the backend --------------------------------------------------------------------------------------------------
 
@@ -300,12 +303,12 @@ class ClusterTestbed:
 
     async def records(self, key: str) -> list[Json]:
         path = self._control(f"/records/{key}")
-        records: list[Json] = json.loads(await _sent("the backend's record", lambda: self._client.request("GET", path)))
+        records: list[Json] = json.loads(await _send("the backend's record", lambda: self._client.request("GET", path)))
         return records
 
     async def serve(self, key: str, serving: Json) -> None:
         path = self._control(f"/serve/{key}")
-        await _sent("a change of the backend", lambda: self._client.request("POST", path, body=serving))
+        await _send("a change of the backend", lambda: self._client.request("POST", path, body=serving))
 
     def address(self, role: GatewayRole, listener: str) -> tuple[str, int]:
         return self._addresses[role], self.settings.listeners[role, listener]
@@ -313,17 +316,17 @@ class ClusterTestbed:
     def repeat(self, case: Case, policy: Policy | None, service: str) -> tuple[str, ...]:
         port = self.settings.ports.get(backend_key(case, service, case.port), 0)
         kubectl = f"kubectl -n {self.settings.namespace}"
-        asked = curl(case, self.address(self.settings.gateway_of(case), listener_of(case)), path_of(service, case.port))
+        request = curl(case, self.address(self.settings.gateway_of(case), listener_of(case)), path_of(service, case.port))
         forward = (f"{kubectl} port-forward deployment/{BACKEND} {port} & sleep 3",) if port and policy else ()
 
         def anchors(bundle: CABundle) -> str:
             get = f"{kubectl} get {bundle.kind.lower()} {case.slug}-{bundle.name} -o jsonpath='{{.data.ca\\.crt}}'"
             return f"{get} | base64 -d" if bundle.kind == "Secret" else get
 
-        return (*asked, *forward, *openssl(case, policy, port, anchors))
+        return (*request, *forward, *openssl(case, policy, port, anchors))
 
 
-async def _sent(subject: str, request: Callable[[], Awaitable[T]]) -> T:
+async def _send(subject: str, request: Callable[[], Awaitable[T]]) -> T:
     """Sends a request. Repeats it if the API server does not answer or is overloaded."""
     attempt = 1
     while True:
@@ -337,7 +340,7 @@ async def _sent(subject: str, request: Callable[[], Awaitable[T]]) -> T:
 
 
 def _is_true(status: Json, condition: str) -> bool:
-    return any(each["type"] == condition and each["status"] == "True" for each in status.get("conditions") or ())
+    return any(entry["type"] == condition and entry["status"] == "True" for entry in status.get("conditions") or ())
 
 
 def _plural(kind: str) -> str:

@@ -1,4 +1,4 @@
-"""A gateway outside a cluster: objects are files in a folder, the backend is a child process, and only traffic is judged."""
+"""Judges a gateway outside a cluster: objects are files in a folder, the backend is a child process, only traffic counts."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _line(output: IO[str] | None) -> str:
 
 
 class FilesTestbed:
-    """One file for each case; a change rewrites it."""
+    """Writes one file per case; a change rewrites the file."""
 
     has_status = False
     rejected: Mapping[str, JudgeError] = MappingProxyType({})
@@ -113,18 +113,18 @@ class FilesTestbed:
             owner = self._owners.setdefault(key, file)
             self._files.setdefault(owner, {})[key] = document
             touched.add(owner)
-        for each in touched:
-            self._save(each)
+        for changed in touched:
+            self._save(changed)
 
     def _save(self, file: str) -> None:
-        """At once: a gateway never reads half a file."""
+        """Replaces a file atomically, so that a gateway never reads half of it."""
         path = self.folder / file
         new = path.with_name(f".{file}.new")
         new.write_text(as_yaml([*self._files[file].values()]))
         new.rename(path)
 
     async def put(self, case: Case, documents: Sequence[Json]) -> None:
-        with _failing():
+        with _as_judge_errors():
             self._add(_file(case), documents)
 
     async def remove(self, case: Case, documents: Sequence[Json]) -> None:
@@ -132,7 +132,7 @@ class FilesTestbed:
             key = (document["kind"], document["metadata"]["name"])
             owner = self._owners.pop(key)
             del self._files[owner][key]
-            with _failing():
+            with _as_judge_errors():
                 self._save(owner)
 
     async def status(self, kind: str, name: str) -> Json:
@@ -142,15 +142,15 @@ class FilesTestbed:
         return False
 
     async def records(self, key: str) -> list[Json]:
-        found: list[Json] = await asyncio.to_thread(self._call, "GET", f"/records/{key}", None)
-        return found
+        records: list[Json] = await asyncio.to_thread(self._call, "GET", f"/records/{key}", None)
+        return records
 
     async def serve(self, key: str, serving: Json) -> None:
         await asyncio.to_thread(self._call, "POST", f"/serve/{key}", serving)
 
     def _call(self, method: str, path: str, body: Json | None) -> list[Json]:
         connection = http.client.HTTPConnection(LOOPBACK, self._control, timeout=30)
-        with contextlib.closing(connection), _failing():
+        with contextlib.closing(connection), _as_judge_errors():
             connection.request(method, path, None if body is None else json.dumps(body))
             response = connection.getresponse()
             content = json.loads(response.read())
@@ -164,19 +164,19 @@ class FilesTestbed:
     def repeat(self, case: Case, policy: Policy | None, service: str) -> tuple[str, ...]:
         address = self.address(self.settings.gateway_of(case), listener_of(case))
         port = self.settings.ports.get(backend_key(case, service, case.port), 0)
-        found = self.folder.absolute() / _file(case)
+        file = self.folder.absolute() / _file(case)
 
         def anchors(bundle: CABundle) -> str:
             document = f"/^  name: {case.slug}-{bundle.name}$/,/^---$/"
             if bundle.kind == "Secret":
-                return f"sed -n '{document}s/^  ca.crt: //p' {found} | base64 -d"
-            return f"sed -n '{document}{{s/^ *//;/BEGIN CERT/,/END CERT/p}}' {found}"
+                return f"sed -n '{document}s/^  ca.crt: //p' {file} | base64 -d"
+            return f"sed -n '{document}{{s/^ *//;/BEGIN CERT/,/END CERT/p}}' {file}"
 
         return (*curl(case, address, path_of(service, case.port)), *openssl(case, policy, port, anchors))
 
 
 @contextlib.contextmanager
-def _failing() -> Iterator[None]:
+def _as_judge_errors() -> Iterator[None]:
     try:
         yield
     except (OSError, http.client.HTTPException) as error:
@@ -188,7 +188,7 @@ def _file(case: Case) -> str:
 
 
 def curl(case: Case, address: tuple[str, int], path: str) -> tuple[str, ...]:
-    """Commands that send the case's request."""
+    """Returns commands that send the case's request."""
     host, port = address
     name = hostname_of(case)
     match case.via:
@@ -213,14 +213,17 @@ def curl(case: Case, address: tuple[str, int], path: str) -> tuple[str, ...]:
 
 
 def openssl(case: Case, policy: Policy | None, port: int, anchors: Callable[[CABundle], str]) -> tuple[str, ...]:
-    """Commands that verify the backend by the policy. `anchors` returns a command that prints a CA bundle."""
+    """Returns commands that verify the backend by the policy. `anchors` returns a command that prints a CA bundle."""
     if not policy or not port:
         return ()
-    names = [each for each in policy.sans if "://" not in each] if policy.sans else [policy.hostname]
+    names = [name for name in policy.sans if "://" not in name] if policy.sans else [policy.hostname]
     checked = f" -verify_hostname {names[0]}" if names else ""
     parts = (*case.bundles, *(part for step in case.steps for part in step.put))
     bundles = {part.name: part for part in parts if isinstance(part, CABundle) and part.key == "ca.crt"}
-    found = [anchors(bundles[ref.name]) for ref in policy.refs if ref.name in bundles]
-    given = " -CAfile ca.crt" if found else ""
-    shown = f"openssl s_client -connect {LOOPBACK}:{port} -servername {policy.hostname}{checked}{given}"
-    return (*([f"({'; '.join(found)}) > ca.crt"] if found else []), f"{shown} -verify_return_error -showcerts </dev/null")
+    commands = [anchors(bundles[ref.name]) for ref in policy.refs if ref.name in bundles]
+    ca_option = " -CAfile ca.crt" if commands else ""
+    shown = f"openssl s_client -connect {LOOPBACK}:{port} -servername {policy.hostname}{checked}{ca_option}"
+    return (
+        *([f"({'; '.join(commands)}) > ca.crt"] if commands else []),
+        f"{shown} -verify_return_error -showcerts </dev/null",
+    )

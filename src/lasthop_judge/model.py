@@ -63,7 +63,7 @@ class RouteType(StrEnum):
 
     @property
     def stream(self) -> bool:
-        """Nothing of HTTP, so that no path leads to another backend."""
+        """Whether the route forwards a stream without HTTP, so that no path can select another backend."""
         return self in (RouteType.TLS, RouteType.TCP, RouteType.UDP)
 
 
@@ -73,7 +73,7 @@ class GatewayRole(StrEnum):
     PLAIN = "judge"
     MTLS = "judge-client-certificate"
     PERMITTING = "judge-permitting"
-    """The operator permits what GEP-4152 adds."""
+    """The operator permits the options of GEP-4152."""
     WITHDRAWING = "judge-withdrawing"
     """The same, until a step withdraws the permission."""
 
@@ -142,11 +142,11 @@ class SkippedChecks(StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class PinnedCertificates:
-    """Any one of these certificates, by the hash of its key or of itself (GEP-4152)."""
+    """Pins: the policy trusts any one of these certificates, by the hash of its key or of itself (GEP-4152)."""
 
     certificates: tuple[Recipe, ...]
     by: str = "key"
-    """Or `certificate`."""
+    """`key` or `certificate`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,7 +176,7 @@ class CABundle:
     key: str = "ca.crt"
     """Empty: the ConfigMap has no data."""
     text: str | None = None
-    """Instead of the certificates; objects.py fills in {ca} and its like."""
+    """Instead of the certificates; objects.py replaces {ca} and similar placeholders."""
     beside: tuple[tuple[str, Recipe], ...] = ()
     """Further keys."""
     kind: str = "ConfigMap"
@@ -241,7 +241,7 @@ class Step:
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        return tuple(each for each in self.put if isinstance(each, Policy))
+        return tuple(part for part in self.put if isinstance(part, Policy))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -295,17 +295,17 @@ class Case:
             RouteType.UDP: ("UDPRoute",),
         }
         mirror = ("HTTPRouteRequestMirror",) if self.via is RouteType.MIRROR else ()
-        sans = ("BackendTLSPolicySANValidation",) if any(each.sans for each in self._all_policies) else ()
+        sans = ("BackendTLSPolicySANValidation",) if any(policy.sans for policy in self._all_policies) else ()
         mtls = ("GatewayBackendClientCertificate",) if self.role is GatewayRole.MTLS else ()
         return ("BackendTLSPolicy", *kind.get(self.via, ("HTTPRoute",)), *mirror, *sans, *mtls, *self.features)
 
     @property
     def _all_policies(self) -> tuple[Policy, ...]:
-        return (*self.policies, *(each for step in self.steps for each in step.policies))
+        return (*self.policies, *(policy for step in self.steps for policy in step.policies))
 
     @property
     def extensions(self) -> tuple[SkippedChecks | PinnedCertificates, ...]:
-        return tuple(each.extension for each in self._all_policies if each.extension)
+        return tuple(policy.extension for policy in self._all_policies if policy.extension)
 
     @property
     def all_services(self) -> tuple[CaseService, ...]:
@@ -315,7 +315,7 @@ class Case:
     def only_refuses(self) -> bool:
         """Whether a gateway that refuses everything would pass."""
         expected = {self.expect, *(step.expect for step in self.steps)} - {Expected.IGNORED}
-        return bool(expected) and all(each.refused for each in expected)
+        return bool(expected) and all(expectation.refused for expectation in expected)
 
     @property
     def severities(self) -> tuple[FaultSeverity, ...]:
@@ -324,11 +324,11 @@ class Case:
         conditions = self.conditions or any(step.conditions for step in self.steps)
         possible = {
             FaultSeverity.PLAINTEXT: expected & {Expected.PASSES, Expected.REFUSED, Expected.REFUSED_5XX},
-            FaultSeverity.OPEN: any(each.refused for each in expected),
+            FaultSeverity.OPEN: any(expectation.refused for expectation in expected),
             FaultSeverity.CLOSED: expected & {Expected.PASSES, Expected.PLAINTEXT},
             FaultSeverity.STATUS: conditions or self.checks or Expected.REFUSED_5XX in expected,
         }
-        return tuple(severity for severity, found in possible.items() if found)
+        return tuple(severity for severity, is_possible in possible.items() if is_possible)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -344,13 +344,13 @@ class CaseVerdict:
     outcome: Outcome
     faults: tuple[Fault, ...] = ()
     why: str = ""
-    """Of `not claimed` and `not run`."""
+    """The reason of `not claimed` and `not run`."""
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     repeat: tuple[str, ...] = ()
     """Commands that repeat a failing case by hand."""
     objects: tuple[Json, ...] = ()
-    """Of a failing case."""
+    """The objects of a failing case."""
     unserved: bool = False
     """Not run because the gateway did not serve the route or accepted no valid certificate, or because the environment
     failed."""

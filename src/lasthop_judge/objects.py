@@ -50,24 +50,24 @@ def backend_key(case: Case, service: str, port: str) -> str:
 
 
 def servings(cases: Sequence[Case]) -> dict[str, Serving]:
-    """Returns what the backend serves, by key."""
-    found = dict(CANARIES)
+    """Returns the behaviour of each backend port, by key."""
+    by_key = dict(CANARIES)
     for case in cases:
         for service in case.all_services:
-            found |= {backend_key(case, service.name, port.name): port.serving for port in service.ports if port.serving}
-    return found
+            by_key |= {backend_key(case, service.name, port.name): port.serving for port in service.ports if port.serving}
+    return by_key
 
 
 def serving_document(serving: Serving, issuer: Issuer) -> Json:
-    """As backend.py reads it."""
-    found: Json = {"alpn": list(serving.alpn), "both": serving.both, "grpc": serving.grpc}
-    found |= {"only_sni": serving.only_sni, "version": serving.version}
+    """Returns a serving in the format of backend.py."""
+    document: Json = {"alpn": list(serving.alpn), "both": serving.both, "grpc": serving.grpc}
+    document |= {"only_sni": serving.only_sni, "version": serving.version}
     if serving.certificate:
         issued = issuer.issue(serving.certificate)
-        found |= {"certificate": issuer.chain(serving.certificate, serving.chain), "key": issued.key_pem}
+        document |= {"certificate": issuer.chain(serving.certificate, serving.chain), "key": issued.key_pem}
     if serving.client_ca:
-        found["client_ca"] = issuer.issue(serving.client_ca).pem
-    return found
+        document["client_ca"] = issuer.issue(serving.client_ca).pem
+    return document
 
 
 def listener_of(case: Case) -> str:
@@ -98,7 +98,7 @@ def path_of(service: str, port: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class RunSettings:
-    """The settings of a run that objects depend on besides the case."""
+    """The settings of a run from which objects are built, together with a case."""
 
     namespace: str
     gateway_class: str
@@ -151,22 +151,22 @@ class RunSettings:
         if role in (GatewayRole.PERMITTING, GatewayRole.WITHDRAWING) and (
             permission := self.adapter.permission(str(role), True)
         ):
-            yield from map(self.own, permission.objects)
+            yield from map(self.namespaced, permission.objects)
             spec |= permission.spec
         yield self.mk(API, "Gateway", role, spec=spec)
 
     def _listener(self, role: GatewayRole, name: str) -> Json:
-        found: Json = {"name": name, "port": self.listeners[role, name], "allowedRoutes": {"namespaces": {"from": "Same"}}}
+        listener: Json = {"name": name, "port": self.listeners[role, name], "allowedRoutes": {"namespaces": {"from": "Same"}}}
         certificate = {"certificateRefs": [{"group": "", "kind": "Secret", "name": LISTENER_CERTIFICATE}]}
         match name:
             case "http":
-                return {**found, "protocol": "HTTP"}
+                return {**listener, "protocol": "HTTP"}
             case "https":
-                return {**found, "protocol": "HTTPS", "hostname": f"*.https.{DOMAIN}", "tls": certificate}
+                return {**listener, "protocol": "HTTPS", "hostname": f"*.https.{DOMAIN}", "tls": certificate}
             case "tls":
                 terminate = {**certificate, "mode": "Terminate"}
-                return {**found, "protocol": "TLS", "hostname": f"*.tls.{DOMAIN}", "tls": terminate}
-        return {**found, "protocol": "UDP" if name.startswith("udp-") else "TCP"}
+                return {**listener, "protocol": "TLS", "hostname": f"*.tls.{DOMAIN}", "tls": terminate}
+        return {**listener, "protocol": "UDP" if name.startswith("udp-") else "TCP"}
 
     def _key_pair(self, name: str, recipe: Recipe) -> Json:
         issued = self.issuer.issue(recipe)
@@ -176,7 +176,7 @@ class RunSettings:
     # --- of a case ----------------------------------------------------------------------------------------------------
 
     def documents(self, case: Case) -> list[Json]:
-        """In the order in which they are created: a policy never comes after the route that leads to its target."""
+        """Returns the objects in the order of creation: a policy never comes after the route that leads to its target."""
         parts: tuple[Policy | CABundle | CaseService, ...] = (
             *case.bundles,
             *case.all_services,
@@ -193,7 +193,7 @@ class RunSettings:
         return self._policy(case, part)
 
     def _bundle(self, case: Case, bundle: CABundle) -> Json:
-        whole = "".join(self.issuer.issue(each).pem for each in bundle.certificates)
+        whole = "".join(self.issuer.issue(recipe).pem for recipe in bundle.certificates)
         text = whole if bundle.text is None else _filled(bundle.text, self.issuer)
         data = {bundle.key: text} if bundle.key else {}
         data |= {key: self.issuer.issue(recipe).pem for key, recipe in bundle.beside}
@@ -213,9 +213,9 @@ class RunSettings:
             for port in ports
         ]
         spec: Json = {"ports": listed, **({} if self.endpoint else {"selector": LABEL})}
-        found = [self.mk("v1", "Service", name, spec=spec)]
+        documents = [self.mk("v1", "Service", name, spec=spec)]
         if self.endpoint:
-            served = [{"name": each["name"], "port": each["targetPort"], "protocol": each["protocol"]} for each in listed]
+            served = [{"name": entry["name"], "port": entry["targetPort"], "protocol": entry["protocol"]} for entry in listed]
             endpoints = self.mk(
                 "discovery.k8s.io/v1",
                 "EndpointSlice",
@@ -225,13 +225,13 @@ class RunSettings:
                 ports=served,
             )
             endpoints["metadata"]["labels"] = {"kubernetes.io/service-name": name}
-            found.append(endpoints)
-        return found
+            documents.append(endpoints)
+        return documents
 
     def _policy(self, case: Case, policy: Policy) -> list[Json]:
         extension = self._extension(case, policy)
         if extension and extension.backend:
-            return [self.own(each) for each in extension.objects]
+            return [self.namespaced(document) for document in extension.objects]
         validation: Json = {"hostname": policy.hostname}
         prefix = f"{case.slug}-"
         refs: list[Json] = [
@@ -249,22 +249,22 @@ class RunSettings:
         if policy.section:
             target["sectionName"] = policy.section
         spec: Json = {"targetRefs": [target], "validation": validation}
-        made = self.mk(API, "BackendTLSPolicy", prefix + policy.name, spec=spec)
+        manifest = self.mk(API, "BackendTLSPolicy", prefix + policy.name, spec=spec)
         if self.dated:
-            made["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{policy.born:02}Z"
-        return [*(self.own(each) for each in (extension.objects if extension else ())), made]
+            manifest["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{policy.born:02}Z"
+        return [*(self.namespaced(document) for document in (extension.objects if extension else ())), manifest]
 
     def _extension(self, case: Case, policy: Policy) -> Any:
         if not policy.extension:
             return None
-        service = next(each for each in case.all_services if each.name == policy.target)
+        service = next(candidate for candidate in case.all_services if candidate.name == policy.target)
         port = self.ports.get(backend_key(case, service.name, service.ports[0].name), 0)
         return self.adapter.extension_objects(
             f"{case.slug}-{policy.name}", policy.extension, self.pod or self.endpoint, port, self.issuer
         )
 
     def supports(self, case: Case) -> bool:
-        """Whether the adapter can write the case."""
+        """Returns whether the adapter can write the case."""
         if any(self._extension(case, policy) is None for policy in case.policies if policy.extension):
             return False
         permission = self.adapter.permission(str(case.role), True) is not None
@@ -273,7 +273,7 @@ class RunSettings:
                 return permission or self.adapter.permits_everywhere
             case GatewayRole.WITHDRAWING:
                 return permission
-        denied = any(isinstance(each, SkippedChecks) for each in case.extensions)
+        denied = any(isinstance(extension, SkippedChecks) for extension in case.extensions)
         return permission or not denied
 
     def route(self, case: Case) -> Json:
@@ -282,18 +282,18 @@ class RunSettings:
         if case.via not in (RouteType.TCP, RouteType.UDP):
             spec["hostnames"] = [hostname_of(case)]
         every = [(service, port) for service in case.all_services for port in service.ports]
-        asked = [(service, port) for service, port in every if port.serving] or every
+        served = [(service, port) for service, port in every if port.serving] or every
         match case.via:
             case RouteType.GRPC:
                 canary = {"matches": [{"method": {"service": CANARY_METHOD}}], "backendRefs": [{"name": CANARY, "port": 81}]}
-                rules = [canary, {"backendRefs": [self._backend(case, *asked[0])]}]
+                rules = [canary, {"backendRefs": [self._backend(case, *served[0])]}]
                 return self.mk(API, "GRPCRoute", case.slug, spec={**spec, "rules": rules})
             case RouteType.TLS | RouteType.TCP | RouteType.UDP:
-                rules = [{"backendRefs": [self._backend(case, *asked[0])]}]
+                rules = [{"backendRefs": [self._backend(case, *served[0])]}]
                 kind = {RouteType.TLS: "TLSRoute", RouteType.TCP: "TCPRoute"}.get(case.via, "UDPRoute")
                 return self.mk(API, kind, case.slug, spec={**spec, "rules": rules})
         rules = [_rule(CANARY_PATH, {"name": CANARY, "port": 80})]
-        for service, port in asked:
+        for service, port in served:
             path, backend = path_of(service.name, port.name), self._backend(case, service, port)
             if case.via is RouteType.MIRROR:
                 mirror = {"type": "RequestMirror", "requestMirror": {"backendRef": backend}}
@@ -309,7 +309,7 @@ class RunSettings:
                 return {**extension.backend, "port": port.number}
         return {"name": f"{case.slug}-{service.name}", "port": port.number}
 
-    def own(self, document: Json) -> Json:
+    def namespaced(self, document: Json) -> Json:
         return {**document, "metadata": {**document["metadata"], "namespace": self.namespace}}
 
     def mk(self, api: str, kind: str, name: str, **body: Any) -> Json:
@@ -338,10 +338,10 @@ def gateways(settings: RunSettings, cases: Sequence[Case]) -> list[GatewayRole]:
 
 def wanted_listeners(cases: Sequence[Case], used: Sequence[GatewayRole]) -> list[tuple[GatewayRole, str]]:
     """Returns the listeners that these cases use. All Gateways have an HTTP listener."""
-    found = [(role, "http") for role in used]
+    http = [(role, "http") for role in used]
     canaries = [(GatewayRole.PLAIN, listener) for listener in _stream_canaries(cases).values()]
     streams = [(GatewayRole.PLAIN, listener_of(case)) for case in cases if listener_of(case) != "http"]
-    return [*found, *dict.fromkeys((*canaries, *streams))]
+    return [*http, *dict.fromkeys((*canaries, *streams))]
 
 
 def _stream_canaries(cases: Sequence[Case]) -> dict[RouteType, str]:

@@ -21,7 +21,7 @@ Progress = Callable[[str, int, int], None]
 @dataclasses.dataclass(frozen=True)
 class CaseSelection:
     cases: tuple[Case, ...]
-    """To be tried."""
+    """The cases to run."""
     left_out: tuple[CaseVerdict, ...]
 
 
@@ -29,8 +29,8 @@ def with_controls(cases: Sequence[Case]) -> tuple[Case, ...]:
     """Adds a case with a valid certificate for each kind of route and Gateway that has only cases of refusals."""
     missing = {_control_key(case) for case in cases if case.only_refuses}
     missing -= {_control_key(case) for case in cases if _is_control(case)}
-    found = {_control_key(case): case for case in reversed(ALL) if _is_control(case)}
-    return (*cases, *(case for key, case in found.items() if key in missing))
+    controls = {_control_key(case): case for case in reversed(ALL) if _is_control(case)}
+    return (*cases, *(case for key, case in controls.items() if key in missing))
 
 
 def _is_control(case: Case) -> bool:
@@ -41,14 +41,14 @@ def _control_key(case: Case) -> tuple[RouteType, GatewayRole]:
     return case.via, case.role
 
 
-def _controlled(verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
+def _without_unproven(verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
     """Withdraws refusals that prove nothing: a gateway that refuses valid certificates too has verified nothing."""
-    accepting = {_control_key(each.case) for each in verdicts if _is_control(each.case) and each.accepted}
+    accepting = {_control_key(verdict.case) for verdict in verdicts if _is_control(verdict.case) and verdict.accepted}
     return [
-        dataclasses.replace(each, outcome=Outcome.NOT_RUN, why=_proves_nothing(each.case), unserved=True)
-        if each.outcome is Outcome.PASS and each.case.only_refuses and _control_key(each.case) not in accepting
-        else each
-        for each in verdicts
+        dataclasses.replace(verdict, outcome=Outcome.NOT_RUN, why=_proves_nothing(verdict.case), unserved=True)
+        if verdict.outcome is Outcome.PASS and verdict.case.only_refuses and _control_key(verdict.case) not in accepting
+        else verdict
+        for verdict in verdicts
     ]
 
 
@@ -57,7 +57,7 @@ def _proves_nothing(case: Case) -> str:
 
 
 def choose(cases: Sequence[Case], claimed: Collection[str] | None, settings: RunSettings) -> CaseSelection:
-    """`claimed` are the features of the GatewayClass; None: they are not known, and every one counts as claimed."""
+    """Selects the cases to run. `claimed`: features of the GatewayClass; None: unknown, so that all count as claimed."""
     tried, left_out = [], []
     for case in cases:
         missing = [] if claimed is None else [name for name in case.needs if name not in claimed]
@@ -89,4 +89,4 @@ async def judge(
 
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(tried(case)) for case in chosen.cases]
-    return [*_controlled([task.result() for task in running]), *chosen.left_out]
+    return [*_without_unproven([task.result() for task in running]), *chosen.left_out]

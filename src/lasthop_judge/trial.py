@@ -45,10 +45,10 @@ REFUSALS: Final = 3
 PASSES: Final = 2
 PAUSE: Final = 0.15
 UNCONNECTED: Final = 2.0
-"""Seconds for which a backend must be refused that sees no connection: a gateway that does not know the endpoints yet refuses
-everything."""
+"""Seconds for which requests must be refused if the backend sees no connection: a gateway that does not know the endpoints yet
+refuses everything."""
 MIRROR_WAIT: Final = 1.5
-"""Seconds within which a mirrored request has to arrive, or not to."""
+"""Seconds to wait for a mirrored request."""
 STREAM_SETTLE: Final = 2.0
 FOREIGN: Final = "judge.invalid/another-controller"
 EDITED: Final = "edited.example"
@@ -62,7 +62,7 @@ class Patience:
     """Until a route is served."""
     passes: float = 30.0
     refused: float = 10.0
-    """Until traffic that must be refused is; the report notes how long it passed."""
+    """Until traffic that must be refused is refused; the report notes how long it passed."""
     change: float = 60.0
     """After a change at run time."""
     status: float = 20.0
@@ -72,7 +72,7 @@ class Patience:
 
 
 class JudgeError(Exception):
-    """The environment cannot do what a case needs, so that nothing is known of the gateway."""
+    """The environment cannot do what a case needs, so the result shows nothing about the gateway."""
 
     def __init__(self, message: str, *, absent: bool = False) -> None:
         """`absent`: the cluster does not serve the kind of an object."""
@@ -125,12 +125,12 @@ class _Unjudged(Exception):
 
 
 class _Unserved(_Unjudged):
-    """The gateway does not serve the route at all, so that nothing is known of the last hop."""
+    """The gateway does not serve the route at all, so the result shows nothing about the last hop."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Phase:
-    """A request, and the response that is required."""
+    """A request and the required response."""
 
     expect: Expected
     title: str = ""
@@ -142,14 +142,14 @@ class _Phase:
     port: str = "https"
     seconds: float = 30.0
     after_plaintext: bool = False
-    """Plaintext was right before the change, so that it may go on for a while."""
+    """Plaintext was correct before the change, so it may continue for a while."""
 
 
 class Trial:
     def __init__(
         self, testbed: Testbed, settings: RunSettings, case: Case, patience: Patience, unserved: set[RouteType]
     ) -> None:
-        """`unserved` are the kinds of routes that another trial has waited for in vain; all trials of a run share it."""
+        """`unserved`: kinds of routes for which another trial has waited without success. All trials of a run share it."""
         self.testbed, self.settings, self.case, self.patience = testbed, settings, case, patience
         self._unserved = unserved
         self._policy_now = next(iter(case.policies), None)
@@ -171,18 +171,18 @@ class Trial:
         try:
             if rejected := self.testbed.rejected.get(case.id):
                 raise rejected
-            await self._served()
+            await self._wait_served()
             for phase, change in self._phases():
                 step, self._service = phase.title, phase.service
                 if change:
                     await self._change(change)
-                await self._judge(phase)
+                await self._judge_phase(phase)
             for check in case.checks:
                 await self._check(check)
         except _Failed as failed:
             faults.append(Fault(failed.severity, failed.seen, step))
             outcome = Outcome.FAIL
-            if case.optional and failed.severity is FaultSeverity.CLOSED and not await self._claims():
+            if case.optional and failed.severity is FaultSeverity.CLOSED and not await self._claims_support():
                 outcome, why = Outcome.NOT_CLAIMED, f"implementation-specific; refused: {failed.seen}"
                 faults = []
         except _Unjudged as unjudged:
@@ -211,9 +211,9 @@ class Trial:
         seconds = patience.refused if case.expect.refused else patience.passes
         service = case.all_services[0].name
         first = _Phase(case.expect, "", case.sni, case.alpn, case.client, case.conditions, service, case.port, seconds)
-        found: list[tuple[_Phase, Step | None]] = [(first, None)]
+        phases: list[tuple[_Phase, Step | None]] = [(first, None)]
         for step in case.steps:
-            before = found[-1][0]
+            before = phases[-1][0]
             phase = _Phase(
                 step.expect,
                 step.title,
@@ -224,12 +224,12 @@ class Trial:
                 seconds=patience.change,
                 after_plaintext=before.expect is Expected.PLAINTEXT or bool(step.service and step.service != before.service),
             )
-            found.append((phase, step))
-        return found
+            phases.append((phase, step))
+        return phases
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    async def _served(self) -> None:
+    async def _wait_served(self) -> None:
         """Waits until the gateway serves the case's route, and until its status is of the present generation."""
         case = self.case
         deadline = time.monotonic() + (0 if case.via in self._unserved else self.patience.first)
@@ -240,20 +240,20 @@ class Trial:
             await asyncio.sleep(PAUSE)
         self._unserved.discard(case.via)
         if case.via.stream:
-            await self._listening()
+            await self._wait_listening()
             await asyncio.sleep(STREAM_SETTLE)
         if not self.testbed.has_status:
             return
         deadline = time.monotonic() + min(self.patience.first, self.patience.refused)
         for policy in self.case.policies:
-            while not await self._current(policy.name):
+            while not await self._is_current(policy.name):
                 if time.monotonic() > deadline:
                     return  # an implementation without status is judged by traffic
                 await asyncio.sleep(PAUSE)
 
-    async def _listening(self) -> None:
-        """Waits for the listener of a stream, which is not that of the canary. A gateway may leave it closed if the policy has
-        no CA."""
+    async def _wait_listening(self) -> None:
+        """Waits for the listener of a stream; the canary has another one. A gateway may leave it closed if the policy has no
+        CA."""
         case, loop = self.case, asyncio.get_running_loop()
         if case.via is RouteType.UDP:
             return
@@ -261,26 +261,26 @@ class Trial:
         deadline = time.monotonic() + self.patience.refused
         while not await loop.run_in_executor(None, client.accepts, address):
             if time.monotonic() > deadline:
-                known = {bundle.name for bundle in case.bundles}
-                if all(ref.name in known for policy in case.policies for ref in policy.refs):
+                names = {bundle.name for bundle in case.bundles}
+                if all(ref.name in names for policy in case.policies for ref in policy.refs):
                     raise _Unserved(f"the listener of {_kind(case.via)} accepts no connection")
                 self._notes.append("the listener accepts no connection")
                 return
             await asyncio.sleep(PAUSE)
 
-    async def _current(self, policy: str) -> bool:
-        if not (found := await self._policy(policy)):
+    async def _is_current(self, policy: str) -> bool:
+        if not (document := await self._policy(policy)):
             return True
-        generation = found["metadata"].get("generation")
-        entries = _entries(found)
-        return bool(entries) and all(each.get("observedGeneration") == generation for each in _conditions(entries))
+        generation = document["metadata"].get("generation")
+        entries = _entries(document)
+        return bool(entries) and all(condition.get("observedGeneration") == generation for condition in _conditions(entries))
 
     async def _change(self, step: Step) -> None:
         case, settings = self.case, self.settings
         if not settings.dated and any(policy.born for policy in step.policies):
             await asyncio.sleep(1.1)
-        for gone in step.remove:
-            await self.testbed.remove(case, settings.of(case, gone))
+        for removed in step.remove:
+            await self.testbed.remove(case, settings.of(case, removed))
         for part in step.put:
             self._policy_now = part if isinstance(part, Policy) else self._policy_now
             await self.testbed.put(case, settings.of(case, part))
@@ -289,14 +289,14 @@ class Trial:
         if step.withdraw:
             permission = settings.adapter.permission(str(case.role), False)
             assert permission
-            await self.testbed.put(case, [settings.own(each) for each in permission.objects])
+            await self.testbed.put(case, [settings.namespaced(document) for document in permission.objects])
 
     def _serving(self, phase: _Phase) -> Serving:
         changed = [serving for step in self.case.steps for port, serving in step.serve if port == phase.port]
         named = (port.serving for service in self.case.all_services for port in service.ports if port.name == phase.port)
-        found = next(iter(changed), None) or next(iter(named))
-        assert found
-        return found
+        current = next(iter(changed), None) or next(iter(named))
+        assert current
+        return current
 
     async def _serve(self, port: str, serving: Serving) -> None:
         key = backend_key(self.case, self.case.all_services[0].name, port)
@@ -317,7 +317,7 @@ class Trial:
         address, loop = self.testbed.address(gateway, listener), asyncio.get_running_loop()
         return await loop.run_in_executor(None, client.ask, self.case.via, address, hostname, path)
 
-    async def _judge(self, phase: _Phase) -> None:
+    async def _judge_phase(self, phase: _Phase) -> None:
         if phase.expect is not Expected.IGNORED:
             await self._judge_traffic(phase)
         if phase.conditions:
@@ -336,7 +336,7 @@ class Trial:
         while good < needed or unproven():
             if good == 0 and wrong and time.monotonic() - begun > phase.seconds:
                 raise wrong
-            wrong, last_wrong = await self._asked_once(phase, key), wrong
+            wrong, last_wrong = await self._try_once(phase, key), wrong
             good = 0 if wrong else good + 1
             wrong = wrong or last_wrong
             if good == 0 and self._over_old and may_end and time.monotonic() - begun > self.patience.pooled:
@@ -349,19 +349,21 @@ class Trial:
         if wrong and took > 1:
             self._notes.append(f"{phase.title or 'at first'}: after {took:.1f} s; before that {wrong.seen}")
 
-    async def _asked_once(self, phase: _Phase, key: str) -> _Failed | None:
+    async def _try_once(self, phase: _Phase, key: str) -> _Failed | None:
         """Sends one request. Returns a fault that may pass with time, or raises one that cannot."""
         answer = await self._ask(path_of(phase.service, phase.port))
-        reached, fresh = await self._reached(phase, key)
+        reached, fresh = await self._observe(phase, key)
         self._connected = self._connected or bool(fresh)
-        plain = [each for each in fresh if each.get("plaintext")]
+        plain = [connection for connection in fresh if connection.get("plaintext")]
         if phase.expect is Expected.PLAINTEXT:
             if answer.backend == key and plain:
                 return None
             return _Failed(FaultSeverity.CLOSED, f"no plaintext answer: {answer.shown}{_backend_record(fresh)}")
         if plain:
-            text = bytes.fromhex(plain[0]["first"]).decode("latin-1")
-            failed = _Failed(FaultSeverity.PLAINTEXT, f"the backend received bytes without TLS, beginning with {text!r}")
+            first_bytes = bytes.fromhex(plain[0]["first"]).decode("latin-1")
+            failed = _Failed(
+                FaultSeverity.PLAINTEXT, f"the backend received bytes without TLS, beginning with {first_bytes!r}"
+            )
             if phase.after_plaintext:
                 return failed
             raise failed
@@ -375,13 +377,13 @@ class Trial:
             arrived = False
         if not arrived or reached is None:
             return _Failed(FaultSeverity.CLOSED, f"{answer.shown}{_backend_record(fresh)}")
-        for wanted, found, name in (
+        for expected, observed, name in (
             (phase.sni, reached.get("sni"), "SNI"),
             (phase.alpn, reached.get("alpn"), "ALPN"),
             ("judge gateway" if phase.client else "", reached.get("client"), "client certificate"),
         ):
-            if wanted and found != wanted:
-                return _Failed(FaultSeverity.CLOSED, f"the backend saw {name} {found!r} instead of {wanted!r}")
+            if expected and observed != expected:
+                return _Failed(FaultSeverity.CLOSED, f"the backend saw {name} {observed!r} instead of {expected!r}")
         return None
 
     def _refusal(self, phase: _Phase, answer: ClientResponse, arrived: bool, reached: Json | None) -> _Failed | None:
@@ -400,15 +402,15 @@ class Trial:
             return _Failed(FaultSeverity.STATUS, f"the client received {answer.shown} instead of an error")
         return None
 
-    async def _reached(self, phase: _Phase, key: str) -> tuple[Json | None, list[Json]]:
+    async def _observe(self, phase: _Phase, key: str) -> tuple[Json | None, list[Json]]:
         """Returns the connection over which a request arrived since the backend was last read, and the new connections. A
         mirrored request arrives a moment after the answer."""
         deadline = time.monotonic() + (MIRROR_WAIT if self.case.via is RouteType.MIRROR else 0)
         while True:
             records = await self.testbed.records(key)
-            reached = next((each for each in reversed(records) if _last(each) > self._seen), None)
-            fresh = [each for each in records if each["at"] > self._seen or each is reached]
-            plain = any(each.get("plaintext") for each in fresh)
+            reached = next((record for record in reversed(records) if _last(record) > self._seen), None)
+            fresh = [record for record in records if record["at"] > self._seen or record is reached]
+            plain = any(record.get("plaintext") for record in fresh)
             if reached or plain or time.monotonic() >= deadline:
                 self._seen = _clock(records)
                 return reached, fresh
@@ -419,24 +421,24 @@ class Trial:
     async def _policy(self, name: str) -> Json:
         return await self.testbed.status("BackendTLSPolicy", f"{self.case.slug}-{name}")
 
-    def _readable(self) -> None:
+    def _require_status(self) -> None:
         if not self.testbed.has_status:
             raise _Unjudged("status is not available; the case is about status")
 
-    async def _claims(self) -> bool:
-        """Whether the policy is in force by its status."""
+    async def _claims_support(self) -> bool:
+        """Returns whether all policies are in force according to their status."""
         if not self.testbed.has_status:
             return False
-        found = await asyncio.gather(*(self._policy(policy.name) for policy in self.case.policies))
-        return all(_is(policy, kind, "True") for policy in found for kind in ("Accepted", "ResolvedRefs"))
+        policies = await asyncio.gather(*(self._policy(policy.name) for policy in self.case.policies))
+        return all(_is(policy, kind, "True") for policy in policies for kind in ("Accepted", "ResolvedRefs"))
 
     async def _judge_status(self, conditions: Iterable[ExpectedCondition]) -> None:
-        self._readable()
-        for wanted in conditions:
-            await self._holds(functools.partial(self._compared, wanted), wanted.of)
+        self._require_status()
+        for condition in conditions:
+            await self._require(functools.partial(self._difference, condition), condition.of)
 
-    async def _holds(self, compared: Callable[[Json], str], of: str = "policy") -> None:
-        """Waits until nothing is wrong with the status of a policy."""
+    async def _require(self, compared: Callable[[Json], str], of: str = "policy") -> None:
+        """Waits until `compared` returns no difference in the status of a policy."""
         deadline = time.monotonic() + self.patience.status
         while wrong := compared(await self._object(of)):
             if time.monotonic() > deadline:
@@ -447,50 +449,50 @@ class Trial:
         names = [policy.name for policy in self.case.policies]
         return await self._policy(names[0] if of == "policy" else of)
 
-    def _compared(self, wanted: ExpectedCondition, found: Json) -> str:
-        """Returns how the object's conditions differ from what is demanded."""
-        reasons = f" with reason {' or '.join(wanted.reasons)}" if wanted.reasons else ""
-        required = f"required: {wanted.type}={wanted.status}{reasons}"
-        entries = _entries(found)
-        conditions = [each for each in _conditions(entries) if each["type"] == wanted.type]
+    def _difference(self, expected: ExpectedCondition, document: Json) -> str:
+        """Returns how the object's conditions differ from the expected one; empty: they do not."""
+        reasons = f" with reason {' or '.join(expected.reasons)}" if expected.reasons else ""
+        required = f"required: {expected.type}={expected.status}{reasons}"
+        entries = _entries(document)
+        conditions = [condition for condition in _conditions(entries) if condition["type"] == expected.type]
         if not conditions:
-            has = "no ancestor entry" if not entries else f"no condition {wanted.type}"
-            return f"{required}; {_named(found)} has {has}"
-        for each in conditions:
-            if each["status"] != wanted.status or (wanted.reasons and each["reason"] not in wanted.reasons):
-                return f"{required}; {_named(found)} has {_shown(each)}"
-            if missing := [word for word in wanted.mentions if word not in each.get("message", "")]:
-                return f"required: a message that names {missing[0]}; it is {each.get('message', '')!r}"
+            has = "no ancestor entry" if not entries else f"no condition {expected.type}"
+            return f"{required}; {_named(document)} has {has}"
+        for condition in conditions:
+            if condition["status"] != expected.status or (expected.reasons and condition["reason"] not in expected.reasons):
+                return f"{required}; {_named(document)} has {_shown(condition)}"
+            if missing := [word for word in expected.mentions if word not in condition.get("message", "")]:
+                return f"required: a message that names {missing[0]}; it is {condition.get('message', '')!r}"
         return ""
 
     async def _check(self, check: StatusCheck) -> None:
-        self._readable()
+        self._require_status()
         match check:
             case StatusCheck.GATEWAY_IS_ANCESTOR | StatusCheck.NOT_ACCEPTED | StatusCheck.DEGRADED:
-                await self._holds(functools.partial(self._checked, check))
+                await self._require(functools.partial(self._violation, check))
             case StatusCheck.CURRENT_GENERATION:
-                await self._holds(_outdated)
-                await self._edited()
+                await self._require(_outdated)
+                await self._edit()
             case StatusCheck.FOREIGN_KEPT:
-                await self._foreign_kept()
+                await self._check_foreign_kept()
             case StatusCheck.TRANSITION_KEPT:
-                await self._transition_kept()
+                await self._check_transition_kept()
 
-    def _checked(self, check: StatusCheck, policy: Json) -> str:
+    def _violation(self, check: StatusCheck, policy: Json) -> str:
         entries = _entries(policy)
         if check is StatusCheck.GATEWAY_IS_ANCESTOR:
-            names = [f"{each['ancestorRef'].get('kind', 'Gateway')} {each['ancestorRef']['name']}" for each in entries]
+            names = [f"{entry['ancestorRef'].get('kind', 'Gateway')} {entry['ancestorRef']['name']}" for entry in entries]
             gateway = f"Gateway {self.settings.gateway_of(self.case)}"
             return "" if gateway in names else f"ancestors are {', '.join(names) or 'none'}, not {gateway}"
         if check is StatusCheck.DEGRADED:
             if not self.settings.adapter.degraded:
                 raise _Unjudged("the adapter knows no such condition")
             types = self.settings.adapter.degraded
-            return "" if any(_is(policy, each, "True") for each in types) else f"no condition {' or '.join(types)} is True"
+            return "" if any(_is(policy, kind, "True") for kind in types) else f"no condition {' or '.join(types)} is True"
         both = all(_is(policy, kind, "True") for kind in ("Accepted", "ResolvedRefs"))
         return f"{_named(policy)} has Accepted=True and ResolvedRefs=True" if entries and both else ""
 
-    async def _foreign_kept(self) -> None:
+    async def _check_foreign_kept(self) -> None:
         policy = await self._object("policy")
         condition = {
             "type": "Accepted",
@@ -508,24 +510,24 @@ class Trial:
         status = {"ancestors": [*policy.get("status", {}).get("ancestors", ()), entry]}
         if not await self.testbed.write_status("BackendTLSPolicy", policy["metadata"]["name"], status):
             raise _Unjudged("the testbed does not let another controller write status")
-        after = await self._edited()
-        kept = [each for each in after["status"]["ancestors"] if each["controllerName"] == FOREIGN]
-        if [each["conditions"] for each in kept] != [[condition]]:
+        after = await self._edit()
+        kept = [ancestor for ancestor in after["status"]["ancestors"] if ancestor["controllerName"] == FOREIGN]
+        if [ancestor["conditions"] for ancestor in kept] != [[condition]]:
             raise _Failed(
                 FaultSeverity.STATUS, f"after an edit of the policy the entry is {json.dumps(kept) if kept else 'gone'}"
             )
 
-    async def _transition_kept(self) -> None:
-        before = {each["type"]: each for each in _conditions(_entries(await self._object("policy")))}
+    async def _check_transition_kept(self) -> None:
+        before = {condition["type"]: condition for condition in _conditions(_entries(await self._object("policy")))}
         await asyncio.sleep(1.1)
-        after = {each["type"]: each for each in _conditions(_entries(await self._edited()))}
+        after = {condition["type"]: condition for condition in _conditions(_entries(await self._edit()))}
         for kind, old in before.items():
             new = after.get(kind)
             if new and new["status"] == old["status"] and new["lastTransitionTime"] != old["lastTransitionTime"]:
                 times = f"{old['lastTransitionTime']} became {new['lastTransitionTime']}"
                 raise _Failed(FaultSeverity.STATUS, f"{kind} stayed {new['status']}, and its lastTransitionTime {times}")
 
-    async def _edited(self) -> Json:
+    async def _edit(self) -> Json:
         """Edits the policy's hostname, and returns it once its status is of the new generation."""
         policy = dataclasses.replace(self.case.policies[0], hostname=EDITED)
         old = (await self._policy(policy.name))["metadata"].get("generation")
@@ -534,11 +536,11 @@ class Trial:
         await self.testbed.put(self.case, self.settings.of(self.case, policy))
         deadline = time.monotonic() + self.patience.status
         while True:
-            found = await self._policy(policy.name)
-            unedited = found["metadata"].get("generation") == old
-            wrong = f"its generation is still {old}" if unedited else _outdated(found)
+            document = await self._policy(policy.name)
+            unedited = document["metadata"].get("generation") == old
+            wrong = f"its generation is still {old}" if unedited else _outdated(document)
             if not wrong:
-                return found
+                return document
             if time.monotonic() > deadline:
                 raise _Failed(FaultSeverity.STATUS, f"the status did not follow an edit of the policy: {wrong}")
             await asyncio.sleep(PAUSE)
@@ -549,7 +551,7 @@ def _kind(via: RouteType) -> str:
 
 
 def _clock(records: Iterable[Json]) -> int:
-    return max((max(each["at"], _last(each)) for each in records), default=0)
+    return max((max(record["at"], _last(record)) for record in records), default=0)
 
 
 def _last(record: Json) -> int:
@@ -565,8 +567,8 @@ def _backend_record(fresh: Sequence[Json]) -> str:
 
 
 def _entries(policy: Json) -> list[Json]:
-    found: list[Json] = policy.get("status", {}).get("ancestors") or []
-    return [each for each in found if each.get("controllerName") != FOREIGN]
+    ancestors: list[Json] = policy.get("status", {}).get("ancestors") or []
+    return [entry for entry in ancestors if entry.get("controllerName") != FOREIGN]
 
 
 def _conditions(entries: Iterable[Json]) -> list[dict[str, Any]]:
@@ -574,16 +576,16 @@ def _conditions(entries: Iterable[Json]) -> list[dict[str, Any]]:
 
 
 def _outdated(policy: Json) -> str:
-    """Returns which condition is not of the policy's generation."""
+    """Returns the first condition of another generation than the policy's; empty: all are of that generation."""
     entries, generation = _entries(policy), policy["metadata"].get("generation")
     if not entries:
         return "there is no ancestor entry"
-    old = next((each for each in _conditions(entries) if each.get("observedGeneration") != generation), None)
+    old = next((condition for condition in _conditions(entries) if condition.get("observedGeneration") != generation), None)
     return f"{_shown(old)} is of generation {old.get('observedGeneration')}, not {generation}" if old else ""
 
 
 def _is(policy: Json, kind: str, status: str) -> bool:
-    return any(each["type"] == kind and each["status"] == status for each in _conditions(_entries(policy)))
+    return any(condition["type"] == kind and condition["status"] == status for condition in _conditions(_entries(policy)))
 
 
 def _named(document: Json) -> str:

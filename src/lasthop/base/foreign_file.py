@@ -7,10 +7,10 @@ import stat
 from pathlib import Path
 
 
-def read(path: Path, most: int) -> bytes:
-    """Returns the first bytes of a regular file. Raises OSError, also for anything else."""
+def read(path: Path, limit: int) -> bytes:
+    """Returns at most `limit` bytes of a regular file. Raises OSError, also for all other kinds of files."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(f"{path} is not a regular file")
-        return file.read(most)
+        return file.read(limit)

@@ -21,13 +21,13 @@ def serves(certificate: Recipe | None, *chain: Recipe, **settings: Any) -> Servi
 
 
 def neutral(serving: Serving) -> dict[str, Any]:
-    """A port for cases of plaintext: implementations may take a number like 443 or a name like https for a protocol."""
+    """Returns a port for plaintext cases. Implementations may derive a protocol from the number 443 or the name https."""
     return {"services": (CaseService(ports=(CasePort("web", 8080, serving),)),), "port": "web"}
 
 
 def shown(
     id: str, title: str, requirement: Requirement, expect: Expected, certificate: Recipe, *chain: Recipe, **settings: Any
 ) -> Case:
-    """A case about the certificate that the backend shows."""
+    """Returns a case about the certificate that the backend presents."""
     policy = {key: settings.pop(key) for key in ("hostname", "sans", "refs") if key in settings}
     return Case(id, title, requirement, expect, serves(certificate, *chain), (Policy(**policy),), **settings)

@@ -36,7 +36,7 @@ def chain(
 
 
 def constrained(name: str, title: str, requirement: Requirement, expect: Expected, *sans: str, **names: Any) -> Case:
-    """An intermediate CA with name constraints."""
+    """Returns a case with an intermediate CA that has name constraints."""
     above = middle("judge constrained", **names)
     return chain(f"constraints-{name}", title, requirement, expect, leaf(*(sans or (HOSTNAME,)), issuer=above), above)
 

@@ -56,15 +56,15 @@ TWO_SERVICES: Final = (
 
 
 def _tightened() -> tuple[Case, ...]:
-    """A policy becomes stricter: pooled connections and TLS sessions rest on what was verified before."""
+    """Returns cases in which a policy becomes stricter. Pooled connections and TLS sessions rest on the old verification."""
     backends = {
         "tls12": serves(leaf(HOSTNAME), version="1.2"),
         "tls13": serves(leaf(HOSTNAME), version="1.3"),
         "h2": serves(leaf(HOSTNAME), alpn=("h2",)),
     }
-    found = []
+    cases = []
     for name, serving in backends.items():
-        found.append(
+        cases.append(
             change(
                 f"ca-swapped-{name}",
                 f"the CA is replaced; {name}, pooled connections and sessions",
@@ -73,7 +73,7 @@ def _tightened() -> tuple[Case, ...]:
                 serving=serving,
             )
         )
-        found.append(
+        cases.append(
             change(
                 f"hostname-{name}",
                 f"the hostname changes; {name}, pooled connections and sessions",
@@ -82,7 +82,7 @@ def _tightened() -> tuple[Case, ...]:
                 serving=serving,
             )
         )
-    return tuple(found)
+    return tuple(cases)
 
 
 CASES: Final = (

@@ -33,11 +33,11 @@ def skip(
     requirement: Requirement,
     expect: Expected,
     certificate: Recipe | None,
-    what: SkippedChecks = SkippedChecks.ALL,
+    skipped: SkippedChecks = SkippedChecks.ALL,
     **more: Any,
 ) -> Case:
-    refs = () if what is SkippedChecks.ALL else (Ref("ca"),)
-    policy = Policy(refs, extension=what)
+    refs = () if skipped is SkippedChecks.ALL else (Ref("ca"),)
+    policy = Policy(refs, extension=skipped)
     return Case(
         f"gep4152/{name}",
         title,

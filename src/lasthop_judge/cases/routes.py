@@ -239,7 +239,7 @@ APP_PROTOCOLS: Final = {
 
 
 def _app_protocols() -> Iterator[Case]:
-    """Only the policy decides about TLS, also on a port with an appProtocol."""
+    """Yields cases with an appProtocol: only the policy decides about TLS, also on such a port."""
     for name, (protocol, via, features) in APP_PROTOCOLS.items():
         shown = {
             "": ("a valid certificate", r.CONNECT, PASSES, leaf(HOSTNAME)),
@@ -262,12 +262,12 @@ def _app_protocols() -> Iterator[Case]:
 
 
 def _routes() -> tuple[Case, ...]:
-    found = []
+    cases = []
     for name, (via, requirement, serving) in ROUTE_TYPES.items():
         more: dict[str, Any] = {"via": via, "features": FEATURES.get(name, ())}
         checks = r.TLS_ROUTE_CHECKS if via is RouteType.TLS else r.VERIFY
         closed = REFUSED if via in (RouteType.GRPC, RouteType.TLS, RouteType.TCP, RouteType.MIRROR) else REFUSED_5XX
-        found += [
+        cases += [
             Case(f"protocols/{name}", f"{via}: a valid certificate", requirement, PASSES, serving, sni=HOSTNAME, **more),
             Case(f"protocols/{name}-ca", f"{via}: another CA", checks, REFUSED, _showing(serving, below(OTHER_CA)), **more),
             Case(
@@ -304,7 +304,7 @@ def _routes() -> tuple[Case, ...]:
                 **more,
             ),
         ]
-    return tuple(found)
+    return tuple(cases)
 
 
 MTLS: Final = Recipe("judge client CA", ca=True)

@@ -22,7 +22,7 @@ GOOD_AND_KIND: Final = Policy(refs=(Ref("ca"), Ref("x", "Bundle", "trust.invalid
 def trust(
     name: str, title: str, requirement: Requirement, expect: Expected, signer: Recipe, *bundles: CABundle, **settings: Any
 ) -> Case:
-    policy = Policy(refs=tuple(Ref(each.name, each.kind) for each in bundles))
+    policy = Policy(refs=tuple(Ref(bundle.name, bundle.kind) for bundle in bundles))
     return Case(
         f"trust/{name}",
         title,
@@ -158,7 +158,7 @@ CASES_OF_TRUST: Final = (
 
 
 def _invalid() -> tuple[Case, ...]:
-    """For each fault a case about the traffic, and for each demanded condition a case about the status."""
+    """Returns a case about traffic for each fault, and a case about status for each required condition."""
     none = ("NoValidCACertificate",)
     bad = ("InvalidCACertificateRef",)
     any_reason: tuple[str, ...] = ()
@@ -171,7 +171,7 @@ def _invalid() -> tuple[Case, ...]:
         r.ALL_INVALID: r.ANY_INVALID,
         r.OTHER_NAMESPACE: r.ANY_INVALID,
     }
-    # name, title, demand, refs or policy, bundles, reasons of Accepted, reasons of ResolvedRefs
+    # name, title, requirement, refs or policy, bundles, reasons of Accepted, reasons of ResolvedRefs
     rows: tuple[tuple[str, str, Requirement, Policy, tuple[CABundle, ...], tuple[str, ...], tuple[str, ...]], ...] = (
         ("missing", "the ConfigMap does not exist", r.INVALID_REF, Policy(refs=(Ref("not-there"),)), (), none, bad),
         ("no-key", "the ConfigMap has no key ca.crt", r.INVALID_REF, Policy(), (CABundle(key="bundle.pem"),), none, bad),
@@ -263,16 +263,16 @@ def _invalid() -> tuple[Case, ...]:
             any_reason,
         ),
     )
-    found = []
+    cases = []
     for name, title, requirement, policy, bundles, accepted, resolved in rows:
         shape: dict[str, Any] = {"serving": serves(below(CA), both=True), "policies": (policy,), "bundles": bundles}
-        found.append(Case(f"invalid/{name}", title, fails[requirement], REFUSED_5XX, **shape))
+        cases.append(Case(f"invalid/{name}", title, fails[requirement], REFUSED_5XX, **shape))
         why = r.WELL_KNOWN if name == "well-known" else r.ALL_INVALID
         conditions = ExpectedCondition("Accepted", "False", accepted)
-        found.append(Case(f"status/{name}-accepted", f"{title}: Accepted", why, IGNORED, **shape, conditions=(conditions,)))
+        cases.append(Case(f"status/{name}-accepted", f"{title}: Accepted", why, IGNORED, **shape, conditions=(conditions,)))
         if name != "well-known":
             conditions = ExpectedCondition("ResolvedRefs", "False", resolved)
-            found.append(
+            cases.append(
                 Case(
                     f"status/{name}-resolved",
                     f"{title}: ResolvedRefs",
@@ -282,7 +282,7 @@ def _invalid() -> tuple[Case, ...]:
                     conditions=(conditions,),
                 )
             )
-    return tuple(found)
+    return tuple(cases)
 
 
 STATUS: Final = (

@@ -1,1 +1,1 @@
-"""The command; loaded by name, so that nothing else of Lasthop needs this package."""
+"""The command `lasthop judge`. Lasthop imports it by name, so that no other part of Lasthop needs this package."""

@@ -32,7 +32,7 @@ SUFFIXES: Final = {".txt": "text", ".json": "json", ".xml": "junit", ".md": "mar
 ADAPTERS: Final = ("auto", "none", "lasthop", "envoy-gateway")
 IMAGE: Final = "lasthop"
 START_WITHIN: Final = 600.0
-"""Seconds for the gateway outside a cluster to be started."""
+"""Seconds to wait until a gateway outside a cluster is started."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,9 +131,9 @@ def command(
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # a cancelled CI job cleans up as well
     with contextlib.ExitStack() as running:
         if address and folder:
-            verdicts, gateway = _outside(order, host_port(address, "--address"), folder, running)
+            verdicts, gateway = _judge_outside(order, host_port(address, "--address"), folder, running)
         else:
-            verdicts, gateway = _inside(order, kubeconfig, context, namespace, backend_image, dial, keep)
+            verdicts, gateway = _judge_inside(order, kubeconfig, context, namespace, backend_image, dial, keep)
         date = f"{datetime.datetime.now(datetime.UTC):%F}"
         report = report_of(dataclasses.replace(gateway, date=date, version=version_judged), verdicts)
         click.echo(_rendered(report, output))
@@ -174,10 +174,10 @@ def _selected(pattern: str) -> tuple[Case, ...]:
         matcher = re.compile(pattern)
     except re.error as error:
         raise click.BadParameter(f"{pattern!r} is not a regular expression: {error}", param_hint="--cases") from None
-    found = tuple(case for case in ALL if matcher.search(case.id))
-    if not found:
+    matches = tuple(case for case in ALL if matcher.search(case.id))
+    if not matches:
         raise click.BadParameter(f"no case matches {pattern!r}; see: lasthop judge --list", param_hint="--cases")
-    return found
+    return matches
 
 
 @contextlib.contextmanager
@@ -237,10 +237,10 @@ def _claimed(order: RunOptions, published: Sequence[str], unpublished: str) -> t
 # --- outside a cluster ------------------------------------------------------------------------------------------------
 
 
-def _outside(
+def _judge_outside(
     order: RunOptions, address: tuple[str, int], folder: Path, running: contextlib.ExitStack
 ) -> tuple[list[CaseVerdict], JudgedGateway]:
-    """`running` ends the backend."""
+    """Judges a gateway outside a cluster. `running` ends the backend."""
     from lasthop_judge.adapters import ADAPTERS as KNOWN
     from lasthop_judge.certificates import Issuer
     from lasthop_judge.files import LOOPBACK, FilesTestbed, backend_process
@@ -248,14 +248,14 @@ def _outside(
     from lasthop_judge.report.document import JudgedGateway
     from lasthop_judge.run import choose, judge
 
-    spelling = KNOWN[order.adapter]
+    adapter = KNOWN[order.adapter]
     issuer, (host, first) = Issuer(), address
     claimed, source = _claimed(order, (), "No features are published outside a cluster")
     backend = running.enter_context(backend_process(servings(order.cases), issuer))
-    settings = RunSettings("judge", order.gateway_class, spelling, issuer, backend.ports, {}, LOOPBACK, bind=host, dated=True)
+    settings = RunSettings("judge", order.gateway_class, adapter, issuer, backend.ports, {}, LOOPBACK, bind=host, dated=True)
     chosen = choose(order.cases, claimed, settings)
-    wanted = wanted_listeners(chosen.cases, gateways(settings, chosen.cases))
-    settings = dataclasses.replace(settings, listeners={each: first + number for number, each in enumerate(wanted)})
+    listeners = wanted_listeners(chosen.cases, gateways(settings, chosen.cases))
+    settings = dataclasses.replace(settings, listeners={listener: first + number for number, listener in enumerate(listeners)})
     testbed = FilesTestbed(folder, settings, backend.control)
     with _writing(folder):
         testbed.write(chosen.cases)
@@ -267,11 +267,11 @@ def _outside(
     seconds = round(time.monotonic() - begun, 1)
     method = "Outside a cluster, by traffic alone"
     named = f"Gateway at {host}:{first}"
-    return verdicts, JudgedGateway(named, adapter=spelling.name, features=source, method=method, seconds=seconds)
+    return verdicts, JudgedGateway(named, adapter=adapter.name, features=source, method=method, seconds=seconds)
 
 
 def _await_gateway(address: tuple[str, int]) -> None:
-    """Waits for the person who starts the gateway in another terminal."""
+    """Waits until the user has started the gateway in another terminal."""
     from lasthop_judge.client import accepts
 
     deadline = time.monotonic() + START_WITHIN
@@ -286,7 +286,7 @@ def _await_gateway(address: tuple[str, int]) -> None:
 # --- in a cluster -----------------------------------------------------------------------------------------------------
 
 
-def _inside(
+def _judge_inside(
     order: RunOptions,
     kubeconfig: Path | None,
     context: str | None,
@@ -303,7 +303,7 @@ def _inside(
 
     async def run() -> Any:
         access = config.load(str(kubeconfig) if kubeconfig else None, context)
-        return await _judged_inside(order, access, name, image, dial, keep)
+        return await _run_inside(order, access, name, image, dial, keep)
 
     try:
         return asyncio.run(run())  # type: ignore[no-any-return]
@@ -315,7 +315,7 @@ def _first(error: BaseException) -> BaseException:
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
-async def _judged_inside(
+async def _run_inside(
     order: RunOptions, access: Any, name: str, image: str, dial: str, keep: bool
 ) -> tuple[list[CaseVerdict], JudgedGateway]:
     from lasthop.edge.kubernetes.client import Client
@@ -330,13 +330,13 @@ async def _judged_inside(
     begun = time.monotonic()
     async with Client(access) as client:
         controller, published = await cluster.gateway_class(client, order.gateway_class)
-        spelling = adapter_of(controller) if order.adapter == "auto" else KNOWN[order.adapter]
+        adapter = adapter_of(controller) if order.adapter == "auto" else KNOWN[order.adapter]
         claimed, source = _claimed(order, published, "The GatewayClass claims no features")
-        settings = RunSettings(name, order.gateway_class, spelling, Issuer(), {}, {})
+        settings = RunSettings(name, order.gateway_class, adapter, Issuer(), {}, {})
         chosen = choose(order.cases, claimed, settings)
-        wanted = wanted_listeners(chosen.cases, gateways(settings, chosen.cases))
+        listeners = wanted_listeners(chosen.cases, gateways(settings, chosen.cases))
         settings = dataclasses.replace(
-            settings, ports=cluster.ports_of(chosen.cases), listeners=cluster.listener_ports(wanted)
+            settings, ports=cluster.ports_of(chosen.cases), listeners=cluster.listener_ports(listeners)
         )
         async with cluster.namespace(client, name, keep, note):
             with _Progress() as progress:
@@ -345,5 +345,5 @@ async def _judged_inside(
                 verdicts = await judge(testbed, testbed.settings, chosen, order.patience, progress)
     method, seconds = "In a cluster, by traffic and status", round(time.monotonic() - begun, 1)
     return verdicts, JudgedGateway(
-        order.gateway_class, controller, adapter=spelling.name, features=source, method=method, seconds=seconds
+        order.gateway_class, controller, adapter=adapter.name, features=source, method=method, seconds=seconds
     )

@@ -1,1 +1,1 @@
-"""Renders the verdicts of a run. No rendering decides anything."""
+"""Renders the verdicts of a run. The renderers decide nothing."""

@@ -13,9 +13,9 @@ from lasthop_judge.requirements import CONNECT, GRPC_ROUTE, MIRROR, NEVER_PLAINT
 
 VERSION: Final = 1
 EXIT_CODES: Final = {FaultSeverity.PLAINTEXT: 6, FaultSeverity.OPEN: 5, FaultSeverity.CLOSED: 4, FaultSeverity.STATUS: 3}
-"""By the worst fault; 0 without one."""
+"""Exit codes by the worst fault; 0 without a fault."""
 UNJUDGED: Final = 1
-"""No fault, but nothing was judged, or some cases were not although they should have been."""
+"""Exit code without a fault if no case passed, or if cases did not run that should have run."""
 
 
 _AGAINST_PLAINTEXT: Final = (CONNECT, NEVER_PLAINTEXT, GRPC_ROUTE, MIRROR, TLS_ROUTE)
@@ -30,7 +30,7 @@ class JudgedGateway:
     version: str = ""
     adapter: str = "none"
     features: str = ""
-    """Where the claimed features come from."""
+    """The source of the claimed features."""
     method: str = ""
     date: str = ""
     seconds: float = 0.0
@@ -42,32 +42,32 @@ class RunReport:
     verdicts: tuple[CaseVerdict, ...]
 
     def count(self, outcome: Outcome, area: Area | None = None) -> int:
-        return sum(each.outcome is outcome and area in (None, each.case.area) for each in self.verdicts)
+        return sum(verdict.outcome is outcome and area in (None, verdict.case.area) for verdict in self.verdicts)
 
     @property
     def areas(self) -> list[Area]:
-        return [area for area in Area if any(each.case.area is area for each in self.verdicts)]
+        return [area for area in Area if any(verdict.case.area is area for verdict in self.verdicts)]
 
     @property
     def failed(self) -> list[CaseVerdict]:
-        """The worst first."""
+        """Returns the failed cases, worst first."""
         order = list(FaultSeverity)
-        found = [each for each in self.verdicts if each.outcome is Outcome.FAIL]
-        return sorted(found, key=lambda each: order.index(each.severity) if each.severity else 0)
+        failed = [verdict for verdict in self.verdicts if verdict.outcome is Outcome.FAIL]
+        return sorted(failed, key=lambda verdict: order.index(verdict.severity) if verdict.severity else 0)
 
     @property
     def severities(self) -> Counter[FaultSeverity]:
-        return Counter(each.severity for each in self.failed if each.severity)
+        return Counter(verdict.severity for verdict in self.failed if verdict.severity)
 
     @property
     def exit_code(self) -> int:
-        judged = self.count(Outcome.PASS) and not any(each.unserved for each in self.verdicts)
-        return max((EXIT_CODES[each] for each in self.severities), default=0 if judged else UNJUDGED)
+        judged = self.count(Outcome.PASS) and not any(verdict.unserved for verdict in self.verdicts)
+        return max((EXIT_CODES[severity] for severity in self.severities), default=0 if judged else UNJUDGED)
 
 
 def report_of(gateway: JudgedGateway, verdicts: Sequence[CaseVerdict]) -> RunReport:
     order = list(Area)
-    return RunReport(gateway, tuple(sorted(verdicts, key=lambda each: (order.index(each.case.area), each.case.id))))
+    return RunReport(gateway, tuple(sorted(verdicts, key=lambda verdict: (order.index(verdict.case.area), verdict.case.id))))
 
 
 def as_json(report: RunReport) -> str:
@@ -81,9 +81,9 @@ def as_document(report: RunReport) -> dict[str, Any]:
         "gateway": dataclasses.asdict(report.gateway),
         "summary": {
             **{str(outcome): report.count(outcome) for outcome in Outcome},
-            "faults": {str(each): severities[each] for each in FaultSeverity},
+            "faults": {str(severity): severities[severity] for severity in FaultSeverity},
         },
-        "cases": [_case(each) for each in report.verdicts],
+        "cases": [_case(verdict) for verdict in report.verdicts],
     }
 
 
@@ -97,7 +97,7 @@ def requirement(verdict: CaseVerdict) -> Requirement:
 
 def _case(verdict: CaseVerdict) -> dict[str, Any]:
     case = verdict.case
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "id": case.id,
         "area": str(case.area),
         "title": case.title,
@@ -110,10 +110,12 @@ def _case(verdict: CaseVerdict) -> dict[str, Any]:
         "seconds": verdict.seconds,
     }
     if verdict.faults:
-        found["faults"] = [{"severity": str(each.severity), "seen": each.seen, "step": each.step} for each in verdict.faults]
-        found |= {"repeat": list(verdict.repeat), "objects": list(verdict.objects)}
+        document["faults"] = [
+            {"severity": str(fault.severity), "seen": fault.seen, "step": fault.step} for fault in verdict.faults
+        ]
+        document |= {"repeat": list(verdict.repeat), "objects": list(verdict.objects)}
     if verdict.why:
-        found["why"] = verdict.why
+        document["why"] = verdict.why
     if verdict.notes:
-        found["notes"] = list(verdict.notes)
-    return found
+        document["notes"] = list(verdict.notes)
+    return document

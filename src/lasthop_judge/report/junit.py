@@ -11,9 +11,9 @@ from lasthop_judge.report.document import RunReport, requirement
 def as_junit(report: RunReport) -> str:
     suites = ElementTree.Element("testsuites", name="lasthop judge", time=f"{report.gateway.seconds:.1f}")
     for area in report.areas:
-        verdicts = [each for each in report.verdicts if each.case.area is area]
-        left_out = sum(each.outcome in (Outcome.NOT_CLAIMED, Outcome.NOT_RUN) for each in verdicts)
-        failures = sum(each.outcome is Outcome.FAIL for each in verdicts)
+        verdicts = [verdict for verdict in report.verdicts if verdict.case.area is area]
+        left_out = sum(verdict.outcome in (Outcome.NOT_CLAIMED, Outcome.NOT_RUN) for verdict in verdicts)
+        failures = sum(verdict.outcome is Outcome.FAIL for verdict in verdicts)
         counts = {"tests": len(verdicts), "failures": failures, "skipped": left_out, "errors": 0}
         suite = ElementTree.SubElement(suites, "testsuite", {"name": area, **{key: str(n) for key, n in counts.items()}})
         for verdict in verdicts:
@@ -25,17 +25,17 @@ def as_junit(report: RunReport) -> str:
 def _case(suite: ElementTree.Element, verdict: CaseVerdict) -> None:
     case = verdict.case
     name = f"{case.name}: {case.title}"
-    found = ElementTree.SubElement(suite, "testcase", classname=case.area, name=name, time=f"{verdict.seconds:.2f}")
+    element = ElementTree.SubElement(suite, "testcase", classname=case.area, name=name, time=f"{verdict.seconds:.2f}")
     if verdict.outcome is Outcome.FAIL:
         seen = "; ".join(f"{fault.step}: {fault.seen}" if fault.step else fault.seen for fault in verdict.faults)
-        failure = ElementTree.SubElement(found, "failure", type=str(verdict.severity), message=_clean(seen))
+        failure = ElementTree.SubElement(element, "failure", type=str(verdict.severity), message=_clean(seen))
         broken = requirement(verdict)
         lines = (f"required: {broken.sentence} ({broken.source})", *verdict.repeat)
         failure.text = _clean("\n".join(lines))
     elif verdict.outcome is not Outcome.PASS:
-        ElementTree.SubElement(found, "skipped", message=_clean(f"{verdict.outcome}: {verdict.why}"))
+        ElementTree.SubElement(element, "skipped", message=_clean(f"{verdict.outcome}: {verdict.why}"))
 
 
 def _clean(text: str) -> str:
-    """XML has no control characters."""
+    """Replaces control characters, which XML forbids."""
     return "".join(character if character >= " " or character in "\n\t" else "�" for character in text)

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from lasthop.base.api.meta import Key
-from lasthop.cli.args.objects import Wanted, kind_of, named_by, wanted_of_each
+from lasthop.cli.args.objects import ObjectRef, kind_of, named_by, parse_refs
 from lasthop.cli.args.values import Selector
 from lasthop.cli.main import main
 from tests.folders import good_folder, lasthop
@@ -59,15 +59,15 @@ def test_short_and_long_names_are_understood(typed: str, kind: str) -> None:
 
 
 def test_each_kind_of_a_list_may_have_its_own_name() -> None:
-    assert wanted_of_each("hr,btp,hr", (), "shop") == [Wanted("HTTPRoute", "shop"), Wanted("BackendTLSPolicy", "shop")]
-    assert wanted_of_each("hr/a,svc/shop/b", (), None) == [Wanted("HTTPRoute", "", "a"), Wanted("Service", "shop", "b")]
+    assert parse_refs("hr,btp,hr", (), "shop") == [ObjectRef("HTTPRoute", "shop"), ObjectRef("BackendTLSPolicy", "shop")]
+    assert parse_refs("hr/a,svc/shop/b", (), None) == [ObjectRef("HTTPRoute", "", "a"), ObjectRef("Service", "shop", "b")]
     with pytest.raises(click.BadParameter, match="unknown kind btpp; did you mean backendtlspolicy"):
-        wanted_of_each("hr,btpp", (), None)
+        parse_refs("hr,btpp", (), None)
 
 
 def test_several_names_are_taken_as_by_kubectl() -> None:
     def named(kinds: str, *names: str) -> list[str]:
-        return ["/".join(filter(None, each)) for each in wanted_of_each(kinds, names, None)]
+        return ["/".join(filter(None, each)) for each in parse_refs(kinds, names, None)]
 
     assert named("hr", "a", "shop/b", "a") == ["HTTPRoute/a", "HTTPRoute/shop/b"]
     assert named("hr,btp", "a", "b") == ["HTTPRoute/a", "BackendTLSPolicy/a", "HTTPRoute/b", "BackendTLSPolicy/b"]

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from lasthop.cli.render import status_table as table
-from lasthop.cli.render.status_table import Columns, Row, age, arranged, failing_services, noted
+from lasthop.cli.render.status_table import Columns, Row, age, arranged, failing_services, with_observation
 from lasthop.cli.render.status_table import row as row_of
 from lasthop.engine.outputs.status.summary import summary
 
@@ -120,7 +120,7 @@ def test_nothing_tried_yet_is_no_bad_news_and_shown_only_with_more_columns() -> 
     ancestors = [{"ancestorRef": {"name": "web", "namespace": "shop"}, "conditions": conditions}]
     document = _document("BackendTLSPolicy", "api", ancestors=ancestors)
     assert row(document)[1:3] == ("True", "")
-    assert noted(row(document), document)[1:3] == ("True", "no connection was tried yet")
+    assert with_observation(row(document), document)[1:3] == ("True", "no connection was tried yet")
 
 
 def test_more_columns_are_those_of_kubectl() -> None:

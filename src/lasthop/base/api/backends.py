@@ -1,7 +1,7 @@
 """XBackend: a backend that declares its own address and TLS settings.
 
-Its spec rejects unknown fields like that of a BackendTLSPolicy, because a field of a newer bundle might narrow trust. An
-XBackend that cannot be fully decoded is absent, and references to it are invalid."""
+Like a BackendTLSPolicy, it rejects unknown fields in its spec: a field of a newer bundle might narrow trust. An
+XBackend that cannot be completely decoded counts as absent, and references to it are invalid."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ _OLDEST, _NEWEST = _CHANGES[0].release, _CHANGES[-1].release
 def supported_features(versions: CrdVersions) -> tuple[str, ...]:
     """Returns the features that a GatewayClass may claim with these CRDs; without CRDs, all features of the newest release.
 
-    A feature is that of the kind with which its name begins, and it is claimed if the CRD of that kind has it.
+    The name of a feature begins with its kind. A feature is claimed if the CRD of its kind has it.
     """
     if not versions:
         return tuple(sorted(_features(CrdVersion())))
@@ -141,13 +141,13 @@ def known(version: str) -> bool:
 
 def _features(version: CrdVersion) -> set[str]:
     """Returns the features of all kinds in one release; for an unknown release, those of the nearest known one."""
-    release, found = max(_release(version.release) or _NEWEST, _OLDEST), set[str]()
+    release, features = max(_release(version.release) or _NEWEST, _OLDEST), set[str]()
     for change in _CHANGES:
         if change.release <= release:
-            found -= {*change.gone}
-            found |= {*change.both}
-            found |= {*change.experimental} if version.channel != "standard" else set()
-    return found
+            features -= {*change.gone}
+            features |= {*change.both}
+            features |= {*change.experimental} if version.channel != "standard" else set()
+    return features
 
 
 def _kind_of(feature: str) -> str:

@@ -117,7 +117,7 @@ class ConfigMap(Object, frozen=True):
 
 
 class Secret(Object, frozen=True):
-    """`data` holds the bytes themselves, no longer in base64."""
+    """`data` holds decoded bytes, not base64."""
 
     type: str = "Opaque"
     data: BytesMap = BytesMap()

@@ -9,7 +9,7 @@ Json = dict[str, Any]
 
 def nested(document: Json, *names: str) -> Any:
     """Returns the value at a path of fields; None if a field on the way is missing or null."""
-    found: Any = document
+    value: Any = document
     for name in names:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
+        value = value.get(name) if isinstance(value, dict) else None
+    return value

@@ -115,7 +115,7 @@ def _hook(kind: type, value: Any) -> Any:
 def decode(kind: str, document: Json) -> Object:
     """Decodes a JSON-like document (defaults applied, schema checked) to its struct.
 
-    Raises `msgspec.ValidationError`; for a BackendTLSPolicy that includes any spec field we do not know.
+    Raises `msgspec.ValidationError`; for a BackendTLSPolicy also if its spec has an unknown field.
     """
     struct = READ_KINDS[kind].struct
     try:
@@ -144,7 +144,7 @@ def document(kind: str, obj: Object) -> Json:
 
 
 def plain(value: Any) -> Any:
-    """Encodes a part of an object as a user would write it, without what has its default value."""
+    """Encodes a part of an object as a user would write it, without fields that have their default value."""
     match value:
         case StringMap():
             return dict(value)

@@ -116,7 +116,7 @@ class Object(Struct, frozen=True):
 
     @property
     def age(self) -> tuple[str, str]:
-        """Sorts oldest first, then by {namespace}/{name}: the tie-break that Gateway API uses everywhere. As one text: a
-        hyphen sorts before the slash. Without a date it sorts last."""
+        """Sorts oldest first, then by {namespace}/{name}: the tie-break that Gateway API uses everywhere. Namespace and name
+        are compared as one text, because a hyphen sorts before the slash. Objects without a date sort last."""
         created = self.metadata.creation_timestamp
         return (LAST if created == UNDATED else created, f"{self.metadata.namespace}/{self.metadata.name}")

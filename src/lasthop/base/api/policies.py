@@ -1,7 +1,7 @@
 """BackendTLSPolicy.
 
-Its structs reject unknown fields: a field that a newer bundle adds might narrow the trust or the targets. An object with one
-is never partly applied: it becomes a `RejectedPolicy` and fails closed."""
+Its structs reject unknown fields: a field that a newer bundle adds might narrow the trust or the targets. An object with an
+unknown field is never partly applied: it becomes a `RejectedPolicy` and fails closed."""
 
 from __future__ import annotations
 
@@ -77,4 +77,4 @@ class RejectedPolicy(Object, frozen=True):
     targets: tuple[PolicyTargetReference, ...] = ()
     message: str = ""
     last_good: BackendTLSPolicy | None = None
-    """An earlier text that is still in force for its targets."""
+    """An earlier version that stays in force for its targets."""

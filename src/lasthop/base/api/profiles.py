@@ -1,6 +1,6 @@
 """GatewayProfile: the operator's settings for Gateways, referenced by a GatewayClass or by a Gateway's `infrastructure`.
 
-An omitted field sets nothing: `resolve/gateways/profiles.py` merges the profile of a class with that of a Gateway.
+An omitted field sets nothing: `resolve/gateways/profiles.py` merges the profiles of a GatewayClass and a Gateway.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PodSettings(Struct, frozen=True):
 
 
 class DisruptionBudget(Struct, frozen=True):
-    """At most one of them is set: a number or a percentage."""
+    """At most one field is set, to a number or a percentage."""
 
     max_unavailable: int | str | None = None
     min_available: int | str | None = None

@@ -125,7 +125,7 @@ class HTTPPathMatch(Struct, frozen=True):
 
 
 class HTTPValueMatch(Struct, frozen=True):
-    """A header or query parameter match: the two are written alike."""
+    """A match of a header or a query parameter."""
 
     name: str
     value: str

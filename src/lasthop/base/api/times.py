@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 
 UnixTime = Annotated[float, msgspec.Meta(ge=0, le=253_402_300_799)]
-"""A time up to the year 9999. A stored memory with another one is damaged."""
+"""A time up to the year 9999. A stored memory with a time outside this range is damaged."""
 
 
 def rfc3339(seconds: float) -> str:
@@ -20,7 +20,7 @@ def rfc3339(seconds: float) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _of_second(second: int) -> str:
-    """Thousands of statuses are written in one second."""
+    """Formats a whole second. Cached, because thousands of statuses are written in one second."""
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -74,10 +74,10 @@ def stored(authority: Authority) -> dict[str, bytes]:
 
 def restored(data: Mapping[str, bytes]) -> Authority:
     """Parses the output of `stored`. Raises ValueError for other content."""
-    found, keys = (_pieces(data.get(key, b"")) for key in (CA_CERTIFICATES, CA_KEYS))
-    if not found or len(found) != len(keys):
+    pems, keys = (_pieces(data.get(key, b"")) for key in (CA_CERTIFICATES, CA_KEYS))
+    if not pems or len(pems) != len(keys):
         raise ValueError(f"{CA_CERTIFICATES} and {CA_KEYS} must hold as many certificates as keys, and at least one")
-    issuers = tuple(PemKeyPair(*pair) for pair in zip(found, keys, strict=True))
+    issuers = tuple(PemKeyPair(*pair) for pair in zip(pems, keys, strict=True))
     if not all(certificates.belongs(pair) for pair in issuers):
         raise ValueError(f"each certificate of {CA_CERTIFICATES} needs its elliptic curve key at the same place of {CA_KEYS}")
     return Authority(issuers)
@@ -121,12 +121,12 @@ def server_pair_due(authority: Authority, pair: PemKeyPair, now: float) -> bool:
 
 
 def gateway_uid(identities: tuple[str, ...]) -> str:
-    """Returns the Gateway in a verified certificate's URIs; empty if there is none, or more than one."""
+    """Returns the UID of the Gateway in a verified certificate's URIs; empty if there is none, or more than one URI."""
     return _only(identities, IDENTITY)
 
 
 def replica_name(identities: tuple[str, ...]) -> str:
-    """Returns the controller replica in them; empty if there is none, or more than one."""
+    """Returns the name of the controller replica in the URIs; empty if there is none, or more than one URI."""
     return unquote(_only(identities, REPLICA))
 
 
@@ -139,4 +139,4 @@ def _age(ca: PemKeyPair, now: float) -> float:
 
 
 def _pieces(pem: bytes) -> list[bytes]:
-    return [found[0] if found[0].endswith(b"\n") else found[0] + b"\n" for found in _PEM.finditer(pem)]
+    return [match[0] if match[0].endswith(b"\n") else match[0] + b"\n" for match in _PEM.finditer(pem)]

@@ -68,43 +68,45 @@ def host_names(names: tuple[str, ...]) -> tuple[x509.GeneralName, ...]:
 
 
 def loaded(pem: bytes) -> x509.Certificate:
-    """Loads a certificate whose fields can all be read. Raises ValueError for anything else."""
+    """Loads a certificate. Raises ValueError unless all of its fields can be read."""
     return x509.load_der_x509_certificate(read(pem).der)
 
 
 def read(pem: bytes) -> parse.Certificate:
     """Returns the first certificate. Raises ValueError if any cannot be read."""
-    found = parse.certificates(pem)
-    if isinstance(found, Unreadable):
-        raise ValueError(f"the certificate {found.message}")
-    return found[0]
+    certificates = parse.certificates(pem)
+    if isinstance(certificates, Unreadable):
+        raise ValueError(f"the certificate {certificates.message}")
+    return certificates[0]
 
 
 def belongs(pair: PemKeyPair) -> bool:
     """Returns whether a certificate and a key of unknown origin are a pair that we issued."""
-    found, key = parse.certificates(pair.certificate), parse.private_key(pair.private_key)
+    certificates, key = parse.certificates(pair.certificate), parse.private_key(pair.private_key)
     return (
-        not isinstance(found, Unreadable) and not isinstance(key, Unreadable) and (key.spki, key.key) == (found[0].spki, KIND)
+        not isinstance(certificates, Unreadable)
+        and not isinstance(key, Unreadable)
+        and (key.spki, key.key) == (certificates[0].spki, KIND)
     )
 
 
 def uris(pem: bytes) -> tuple[str, ...]:
-    found = read(pem).extensions
-    return () if isinstance(found, Unreadable) else found.uris
+    extensions = read(pem).extensions
+    return () if isinstance(extensions, Unreadable) else extensions.uris
 
 
 def issued_by(certificate: x509.Certificate, ca: bytes) -> bool:
     try:
         certificate.verify_directly_issued_by(loaded(ca))
-    except Exception:  # the three kinds of "no" that cryptography knows have no common base
+    except Exception:  # cryptography raises one of three exceptions, which have no common base
         return False
     return True
 
 
 def spent(pem: bytes, now: float) -> float:
     """Returns the elapsed fraction of a certificate's lifetime: 0 at first, 1 when it has expired."""
-    found = read(pem)
-    return (now - found.not_before) / max(found.not_after - found.not_before, 1.0)
+    certificate = read(pem)
+    return (now - certificate.not_before) / max(certificate.not_after - certificate.not_before, 1.0)
 
 
 def _host_name(name: str) -> x509.GeneralName:

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_pem_private_key,
 )
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import NameOID, PublicKeyAlgorithmOID
 
 from lasthop.base.pki.raw_extensions import may_sign, must_staple, raw_extensions
 from lasthop.base.text.printable import printable
@@ -36,8 +36,10 @@ MAX_RSA_BITS: Final = 8192
 """Envoy accepts twice as many, but a handshake then costs a quarter of a second of a thread that others share."""
 MIN_BITS: Final = 2048
 MIN_CURVE_BITS: Final = 224
+RSA_PSS: Final = "RSA-PSS"
+"""The kind of an RSA key whose certificate restricts it to PSS (RFC 4055). BoringSSL does not read such a key."""
 WEAK_HASHES: Final = ("md5", "sha1")
-"""These three: today's floor for keys and signatures (NIST SP 800-131A)."""
+"""These three constants are the lower limits for keys and signatures in NIST SP 800-131A."""
 SHOWN: Final = 200
 """Characters of a name that are kept: a subject may be as long as its Secret, and appears in messages."""
 
@@ -73,7 +75,7 @@ class Certificate(msgspec.Struct, frozen=True):
     not_before: float
     not_after: float
     key: str
-    """`RSA 2048 bits`, `EC secp256r1`, `Ed25519`."""
+    """`RSA 2048 bits`, `RSA-PSS 2048 bits`, `EC secp256r1`, `Ed25519`."""
     spki: bytes
     """The public key as DER."""
     sha256: bytes
@@ -106,12 +108,12 @@ class Extensions(msgspec.Struct, frozen=True):
 
 class PrivateKey(msgspec.Struct, frozen=True):
     key: str
-    """As a Certificate's."""
+    """As `Certificate.key`."""
     spki: bytes
     bits: int = 0
-    """Of an RSA modulus."""
+    """Length of an RSA modulus."""
     exponent: int = 0
-    """The same of RSA's public exponent, as a number."""
+    """RSA's public exponent."""
 
 
 def certificate(der: bytes) -> Certificate | Unreadable:
@@ -120,13 +122,13 @@ def certificate(der: bytes) -> Certificate | Unreadable:
 
 def certificates(pem: bytes) -> tuple[Certificate, ...] | Unreadable:
     """Returns every certificate between BEGIN and END lines, in order and each once; other text is ignored."""
-    found = _guarded(lambda: _each(pem, _certificate))
-    return found if isinstance(found, Unreadable) else tuple(found.values())
+    by_pem = _guarded(lambda: _read_each(pem, _certificate))
+    return by_pem if isinstance(by_pem, Unreadable) else tuple(by_pem.values())
 
 
 def anchors(pem: bytes) -> dict[bytes, Anchor] | Unreadable:
-    """Returns the same certificates as anchors, by their PEM, in half the time. It reports the same unreadable ones."""
-    return _guarded(lambda: _each(pem, _anchor))
+    """Returns the certificates as anchors, by their PEM, in half the time of `certificates`. It reports the same errors."""
+    return _guarded(lambda: _read_each(pem, _anchor))
 
 
 def private_key(pem: bytes) -> PrivateKey | Unreadable:
@@ -137,8 +139,8 @@ def normal_key(pem: bytes) -> bytes:
     """Returns the private key as PKCS 8, empty if it cannot be read. Envoy, unlike cryptography, does not find keys after a
     byte order mark or in indented lines. This is the only function here that returns a key."""
     form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    found = _guarded(lambda: _read("cannot be written", lambda: _loaded_key(pem).private_bytes(*form)))
-    return b"" if isinstance(found, Unreadable) else found
+    pkcs8 = _guarded(lambda: _read("cannot be written", lambda: _loaded_key(pem).private_bytes(*form)))
+    return b"" if isinstance(pkcs8, Unreadable) else pkcs8
 
 
 def _loaded_key(pem: bytes) -> PrivateKeyTypes:
@@ -149,7 +151,7 @@ def _loaded_key(pem: bytes) -> PrivateKeyTypes:
     )
 
 
-class _Wrong(Exception):
+class _ParseError(Exception):
     """The message continues a sentence, as `Unreadable`'s does."""
 
 
@@ -159,40 +161,40 @@ def _guarded(parse: Callable[[], T]) -> T | Unreadable:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return parse()
-    except _Wrong as error:
+    except _ParseError as error:
         return Unreadable(str(error))
 
 
-def _read(what: str, part: Callable[[], T]) -> T:
+def _read(message: str, part: Callable[[], T]) -> T:
     """Reads one part of a certificate or key; `what` is the message if that fails."""
     try:
         return part()
     except Exception as error:
         # Everything: cryptography raises ValueError, TypeError, UnsupportedAlgorithm, InvalidVersion, DuplicateExtension,
         # OverflowError and others for malformed bytes, and they have no other base in common.
-        raise _Wrong(what) from error
+        raise _ParseError(message) from error
 
 
-def _each(pem: bytes, read: Callable[[x509.Certificate], T]) -> dict[bytes, T]:
+def _read_each(pem: bytes, read: Callable[[x509.Certificate], T]) -> dict[bytes, T]:
     """Reads each certificate once, by its PEM as we write it."""
     if not pem.strip():
-        raise _Wrong("is empty")
+        raise _ParseError("is empty")
     blocks = list(_blocks(pem))
     if None in blocks:
-        raise _Wrong("has a truncated certificate")
+        raise _ParseError("has a truncated certificate")
     if not blocks:
         kind = "a private key" if b"PRIVATE KEY" in pem else "something else"
-        raise _Wrong(f"holds no PEM certificate but {kind}")
-    found: dict[bytes, T] = {}
+        raise _ParseError(f"holds no PEM certificate but {kind}")
+    by_pem: dict[bytes, T] = {}
     for number, block in enumerate(blocks, 1):
         try:
             loaded = _loaded_certificate(block or b"")
             normal = loaded.public_bytes(Encoding.PEM)
-            if normal not in found:
-                found[normal] = read(loaded)
-        except _Wrong as error:
-            raise _Wrong(f"{error} (PEM block {number} of {len(blocks)})") from error
-    return found
+            if normal not in by_pem:
+                by_pem[normal] = read(loaded)
+        except _ParseError as error:
+            raise _ParseError(f"{error} (PEM block {number} of {len(blocks)})") from error
+    return by_pem
 
 
 def _loaded_certificate(pem: bytes) -> x509.Certificate:
@@ -214,15 +216,15 @@ def _blocks(pem: bytes) -> Iterator[bytes | None]:
         yield None
 
 
-def _anchor(found: x509.Certificate) -> Anchor:
+def _anchor(loaded: x509.Certificate) -> Anchor:
     """Reads the fields of an anchor, and all others that may be unreadable."""
-    common_name = _read("has a subject or issuer that cannot be read", lambda: _common_name(found))
-    begin, end = _read("has dates that cannot be read", lambda: (found.not_valid_before_utc, found.not_valid_after_utc))
-    _read("has a public key of an unknown kind", found.public_key)
-    if (known := _known_extensions(found)) is None:
-        _raw_use(found)
-    leaf = known is not None and _is_leaf(known)
-    return Anchor(common_name, begin.timestamp(), end.timestamp(), found.fingerprint(SHA256()), _weakness(found), leaf)
+    common_name = _read("has a subject or issuer that cannot be read", lambda: _common_name(loaded))
+    begin, end = _read("has dates that cannot be read", lambda: (loaded.not_valid_before_utc, loaded.not_valid_after_utc))
+    _read("has a public key of an unknown kind", loaded.public_key)
+    if (extensions := _known_extensions(loaded)) is None:
+        _raw_use(loaded)
+    leaf = extensions is not None and _is_leaf(extensions)
+    return Anchor(common_name, begin.timestamp(), end.timestamp(), loaded.fingerprint(SHA256()), _weakness(loaded), leaf)
 
 
 def _is_leaf(extensions: x509.Extensions) -> bool:
@@ -231,28 +233,30 @@ def _is_leaf(extensions: x509.Extensions) -> bool:
     return not basic.ca if isinstance(basic, x509.BasicConstraints) else x509.SubjectAlternativeName in values
 
 
-def _certificate(found: x509.Certificate) -> Certificate:
-    anchor = _anchor(found)
-    key, spki = _read("has a public key of an unknown kind", lambda: _public(found.public_key()))
+def _certificate(loaded: x509.Certificate) -> Certificate:
+    anchor = _anchor(loaded)
+    key, spki = _read("has a public key of an unknown kind", lambda: _public(loaded.public_key()))
+    if loaded.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS:
+        key = key.replace("RSA", RSA_PSS, 1)
     extensions: Extensions | Unreadable
-    if (known := _known_extensions(found)) is None:
-        extensions, (signs, stapled) = Unreadable("has extensions that cannot be read"), _raw_use(found)
+    if (loaded_extensions := _known_extensions(loaded)) is None:
+        extensions, (signs, stapled) = Unreadable("has extensions that cannot be read"), _raw_use(loaded)
     else:
-        extensions, stapled = _extensions(known), _stapled(known)
+        extensions, stapled = _extensions(loaded_extensions), _stapled(loaded_extensions)
         signs = extensions.digital_signature
-    der = found.public_bytes(Encoding.DER)
+    der = loaded.public_bytes(Encoding.DER)
     return Certificate(
-        subject=short_name(found.subject.rfc4514_string()),
-        issuer=short_name(found.issuer.rfc4514_string()),
+        subject=short_name(loaded.subject.rfc4514_string()),
+        issuer=short_name(loaded.issuer.rfc4514_string()),
         common_name=anchor.subject,
-        self_issued=found.subject == found.issuer,
+        self_issued=loaded.subject == loaded.issuer,
         not_before=anchor.not_before,
         not_after=anchor.not_after,
         key=key,
         spki=spki,
         sha256=anchor.sha256,
         der=der,
-        pem=found.public_bytes(Encoding.PEM),
+        pem=loaded.public_bytes(Encoding.PEM),
         signs=signs,
         must_staple=stapled,
         extensions=extensions,
@@ -260,32 +264,34 @@ def _certificate(found: x509.Certificate) -> Certificate:
     )
 
 
-def _weakness(found: x509.Certificate) -> str:
-    """Describes the weakness of a certificate, although Envoy accepts it. A root's signature on itself proves nothing, so it
-    does not count."""
-    key = found.public_key()
+def _weakness(loaded: x509.Certificate) -> str:
+    """Describes a weak key or signature, which Envoy accepts. A root's signature on itself proves nothing, so it does not
+    count."""
+    key = loaded.public_key()
     if isinstance(key, rsa.RSAPublicKey | dsa.DSAPublicKey) and key.key_size < MIN_BITS:
         return f"{key.key_size}-bit {_kind(key).partition(' ')[0]} key"
     if isinstance(key, ec.EllipticCurvePublicKey) and key.key_size < MIN_CURVE_BITS:
         return f"key on the curve {key.curve.name}"
-    signed = found.signature_algorithm_oid._name.lower()
+    signed = loaded.signature_algorithm_oid._name.lower()
     weak = next((name for name in WEAK_HASHES if name in signed), "")
-    return f"{weak.upper().replace('SHA1', 'SHA-1')} signature" if weak and found.subject != found.issuer else ""
+    return f"{weak.upper().replace('SHA1', 'SHA-1')} signature" if weak and loaded.subject != loaded.issuer else ""
 
 
-def _common_name(found: x509.Certificate) -> str:
+def _common_name(loaded: x509.Certificate) -> str:
     """Raises also if only the issuer cannot be read."""
-    subject, _ = found.subject, found.issuer
-    named = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return short_name(str(named[0].value) if named else subject.rfc4514_string())
+    subject, _ = loaded.subject, loaded.issuer
+    common_names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return short_name(str(common_names[0].value) if common_names else subject.rfc4514_string())
 
 
 def _public(key: PublicKeyTypes) -> tuple[str, bytes]:
     return _kind(key), key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
-def _extensions(found: x509.Extensions) -> Extensions:
-    values: dict[type[x509.ExtensionType], x509.ExtensionType] = {type(each.value): each.value for each in found}
+def _extensions(extensions: x509.Extensions) -> Extensions:
+    values: dict[type[x509.ExtensionType], x509.ExtensionType] = {
+        type(extension.value): extension.value for extension in extensions
+    }
     names, basic = values.get(x509.SubjectAlternativeName), values.get(x509.BasicConstraints)
     usage = values.get(x509.KeyUsage)
     sans = tuple(names) if isinstance(names, x509.SubjectAlternativeName) else ()
@@ -299,23 +305,23 @@ def _extensions(found: x509.Extensions) -> Extensions:
     )
 
 
-def _stapled(found: x509.Extensions) -> bool:
-    features = (each.value for each in found if isinstance(each.value, x509.TLSFeature))
+def _stapled(extensions: x509.Extensions) -> bool:
+    features = (extension.value for extension in extensions if isinstance(extension.value, x509.TLSFeature))
     return any(x509.TLSFeatureType.status_request in feature for feature in features)
 
 
-def _known_extensions(found: x509.Certificate) -> x509.Extensions | None:
+def _known_extensions(loaded: x509.Certificate) -> x509.Extensions | None:
     """Returns the extensions, or None if any of them cannot be read."""
     try:
-        return found.extensions
+        return loaded.extensions
     except Exception:
         # Everything, as in `_read`.
         return None
 
 
-def _raw_use(found: x509.Certificate) -> tuple[bool, bool]:
+def _raw_use(loaded: x509.Certificate) -> tuple[bool, bool]:
     """Returns `signs` and `must_staple` even if other extensions are unreadable."""
-    raw = _read("has extensions that cannot be read", lambda: raw_extensions(found.tbs_certificate_bytes))
+    raw = _read("has extensions that cannot be read", lambda: raw_extensions(loaded.tbs_certificate_bytes))
     return _read("has a keyUsage that cannot be read", lambda: may_sign(raw)), must_staple(raw)
 
 
@@ -333,19 +339,19 @@ def _name(name: x509.GeneralName) -> str:
 
 
 def bare_names(names: Iterable[str], *types: str) -> tuple[str, ...]:
-    """Returns the names as `_name` has written them without their type, all or those of the given types."""
+    """Returns names that `_name` has written without their type; with `types`, only names of these types."""
     pairs = (name.partition(" ") for name in names)
     return tuple(value for type, _, value in pairs if value and (not types or type in types))
 
 
-def _private_key(found: PrivateKeyTypes) -> PrivateKey:
+def _private_key(loaded: PrivateKeyTypes) -> PrivateKey:
     bits = exponent = 0
-    if isinstance(found, rsa.RSAPrivateKey):
-        bits, exponent = found.key_size, found.public_key().public_numbers().e
+    if isinstance(loaded, rsa.RSAPrivateKey):
+        bits, exponent = loaded.key_size, loaded.public_key().public_numbers().e
         if bits > MAX_RSA_BITS:
-            raise _Wrong(f"is an RSA key of {bits} bits; use one of 2048 to 4096")
-        _read("is an RSA key whose parts do not match", lambda: _check_numbers(found.private_numbers()))
-    key, spki = _read("is a private key of an unknown kind", lambda: _public(found.public_key()))
+            raise _ParseError(f"is an RSA key of {bits} bits; use one of 2048 to 4096")
+        _read("is an RSA key whose parts do not match", lambda: _check_numbers(loaded.private_numbers()))
+    key, spki = _read("is a private key of an unknown kind", lambda: _public(loaded.public_key()))
     return PrivateKey(key, spki, bits, exponent)
 
 

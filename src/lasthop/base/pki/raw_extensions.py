@@ -19,12 +19,12 @@ STATUS_REQUEST: Final = bytes.fromhex("020105")
 def raw_extensions(tbs: bytes) -> dict[bytes, bytes]:
     ((_, body),) = _elements(tbs)
     explicit = next((content for tag, content in _elements(body) if tag == 0xA3), b"")
-    found: dict[bytes, bytes] = {}
+    values: dict[bytes, bytes] = {}
     for _, sequence in _elements(explicit):
         for _, extension in _elements(sequence):
             (_, oid), *_, (_, value) = _elements(extension)
-            found[oid] = value
-    return found
+            values[oid] = value
+    return values
 
 
 def may_sign(raw: dict[bytes, bytes]) -> bool:

@@ -24,7 +24,7 @@ _BEGIN: Final = b"-----BEGIN X509 CRL-----"
 
 class RevocationList(msgspec.Struct, frozen=True):
     issuer: str
-    """As a Certificate's names: printable and short."""
+    """Printable and short, as the names in `Certificate`."""
     name: bytes
     """The issuer's name as DER, for comparison."""
     this_update: float
@@ -41,37 +41,37 @@ def revocation_lists(pem: bytes) -> tuple[RevocationList, ...] | Unreadable:
     blocks = _BLOCK.findall(pem)
     if not blocks or len(blocks) != pem.count(_BEGIN):
         return Unreadable("holds no PEM revocation list" if _BEGIN not in pem else "has a revocation list that is cut off")
-    found: dict[RevocationList, None] = {}
+    lists: dict[RevocationList, None] = {}
     for number, block in enumerate(blocks, 1):
         try:
-            found[_list(x509.load_pem_x509_crl(block))] = None
+            lists[_list(x509.load_pem_x509_crl(block))] = None
         except Exception:
             # Everything, as for certificates: cryptography's errors have no other base in common.
             return Unreadable(f"has something that is no revocation list (PEM block {number} of {len(blocks)})")
-    return tuple(found)
+    return tuple(lists)
 
 
-def _list(found: x509.CertificateRevocationList) -> RevocationList:
-    end = found.next_update_utc
+def _list(crl: x509.CertificateRevocationList) -> RevocationList:
+    end = crl.next_update_utc
     return RevocationList(
-        issuer=short_name(found.issuer.rfc4514_string()),
-        name=found.issuer.public_bytes(),
-        this_update=found.last_update_utc.timestamp(),
+        issuer=short_name(crl.issuer.rfc4514_string()),
+        name=crl.issuer.public_bytes(),
+        this_update=crl.last_update_utc.timestamp(),
         next_update=end.timestamp() if end else None,
-        revoked=len(found),
-        pem=found.public_bytes(Encoding.PEM),
+        revoked=len(crl),
+        pem=crl.public_bytes(Encoding.PEM),
     )
 
 
-def issuers(of: RevocationList, certificates: Iterable[Certificate]) -> tuple[Certificate, ...]:
-    """Returns the certificates of the CA that has issued a list, by its name."""
-    return tuple(certificate for certificate in certificates if _subject(certificate) == of.name)
+def issuers(crl: RevocationList, certificates: Iterable[Certificate]) -> tuple[Certificate, ...]:
+    """Returns the certificates whose subject is the issuer of the list."""
+    return tuple(certificate for certificate in certificates if _subject(certificate) == crl.name)
 
 
-def signed_by(of: RevocationList, certificate: Certificate) -> bool:
+def signed_by(crl: RevocationList, certificate: Certificate) -> bool:
     try:
         key = x509.load_der_x509_certificate(certificate.der).public_key()
-        return isinstance(key, _SIGNING) and x509.load_pem_x509_crl(of.pem).is_signature_valid(key)
+        return isinstance(key, _SIGNING) and x509.load_pem_x509_crl(crl.pem).is_signature_valid(key)
     except Exception:
         return False
 

@@ -1,4 +1,4 @@
-"""The levels of logs, the most talkative first."""
+"""The levels of logs, the most verbose first."""
 
 from __future__ import annotations
 

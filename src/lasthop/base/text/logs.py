@@ -26,7 +26,7 @@ class Log:
 
     def __init__(self) -> None:
         self.level = "info"
-        """The lowest that is written."""
+        """The lowest level that is written."""
         self.write: Callable[[str, str, Fields], None] = lambda *entry: _print(text_line(*entry))
 
     def debug(self, event: str, **fields: Any) -> None:
@@ -51,7 +51,7 @@ LOG: Final = Log()
 
 
 def configure(format: str = "", level: str = "info") -> None:
-    """Configures it. `format` is one of `FORMATS`; empty: text on a terminal, JSON elsewhere."""
+    """Configures the log of this process. `format` is one of `FORMATS`; empty: text on a terminal, JSON elsewhere."""
     LOG.level = level
     if is_text(format, sys.stderr.isatty()):
         coloured = terminals.coloured(sys.stderr)
@@ -71,8 +71,8 @@ def json_line(level: str, event: str, fields: Fields) -> str:
 
 
 def text_line(level: str, event: str, fields: Fields, *, coloured: bool = False) -> str:
-    """Returns a line for a terminal, made printable. Leaves out the object of a finding, which has a reason, and names the
-    object in its text."""
+    """Returns a printable line for a terminal. Omits the `object` field of findings (events with a `reason`), because their
+    text names the object."""
 
     def shown(style: str, part: str) -> str:
         return f"{style}{part}{PLAIN}" if coloured else part
@@ -88,7 +88,7 @@ def _quoted(value: object) -> str:
 
 
 def _print(line: str) -> None:
-    """Writes the line by one call, since a thread logs, too. A log that cannot be written must not stop the gateway."""
+    """Writes the line in one call, because threads log, too. A log that cannot be written must not stop the gateway."""
     with contextlib.suppress(OSError, ValueError):  # a full disk, a reader that is gone; a closed file
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()

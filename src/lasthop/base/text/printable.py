@@ -15,8 +15,8 @@ LIMIT: Final = 4000
 
 
 def printable(text: str, limit: int = LIMIT, cut: str = "") -> str:
-    """Escapes control characters, newlines, bidirectional overrides and everything else without a glyph. A text that is longer
-    than the limit is cut first, so that the work does not grow with it, and ends in `cut`, or in how much is left out."""
+    """Escapes control characters, newlines, bidirectional overrides and all other characters without a glyph. Texts over the
+    limit are truncated first, which bounds the work. They end in `cut`, or in the number of omitted characters."""
     if len(text) > limit:
         text = f"{text[:limit]}{cut or f'... ({len(text) - limit} more characters)'}"
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
@@ -38,15 +38,15 @@ def _clean(value: Any) -> Any:
     match value:
         case str():
             shown = printable(value)
-            return value if shown == value else shown  # an enum's member stays one
+            return value if shown == value else shown  # the member of an enum keeps its type
         case dict():
-            return {_clean(name): _clean(each) for name, each in value.items()}
+            return {_clean(name): _clean(item) for name, item in value.items()}
         case list():
-            return [_clean(each) for each in value]
+            return [_clean(item) for item in value]
         case tuple():
-            parts = [_clean(each) for each in value]
+            parts = [_clean(item) for item in value]
             return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    # If there is a struct, msgspec is loaded; the quick commands have neither.
+    # A struct exists only if msgspec is loaded. The quick commands do not load it.
     msgspec = sys.modules.get("msgspec")
     if msgspec is not None and isinstance(value, msgspec.Struct):
         return msgspec.structs.replace(value, **{name: _clean(getattr(value, name)) for name in value.__struct_fields__})

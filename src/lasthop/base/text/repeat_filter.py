@@ -11,7 +11,7 @@ class RepeatFilter:
         self.last = ""
 
     def __call__(self, text: str) -> None:
-        """Writes the text, unless it is the last one that was written."""
+        """Writes the text unless it equals the last written one."""
         if text != self.last:
             self.last = text
             self._write(text)

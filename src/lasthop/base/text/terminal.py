@@ -32,7 +32,7 @@ STAND_INS: Final = {
 
 
 def coloured(stream: TextIO) -> bool:
-    """Returns whether colours are wanted (https://no-color.org) and can be shown."""
+    """Returns whether the user permits colours (https://no-color.org) and the terminal shows them."""
     return stream.isatty() and colours_allowed()
 
 
@@ -59,7 +59,7 @@ def adapt() -> None:
 
 
 def encoded(text: str, stream: TextIO) -> bytes:
-    """Returns the bytes of a text, for those who write past the stream's buffer."""
+    """Returns the bytes of a text, for callers that bypass the stream's buffer."""
     errors = stream.errors or "replace"
     return text.encode(stream.encoding, "replace" if errors in ("strict", "surrogateescape") else errors)
 
@@ -67,18 +67,18 @@ def encoded(text: str, stream: TextIO) -> bytes:
 def _stand_ins(error: UnicodeError) -> tuple[str | bytes, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    found = error.object[error.start : error.end]
-    return "".join(STAND_INS.get(c) or c.encode("ascii", "backslashreplace").decode() for c in found), error.end
+    characters = error.object[error.start : error.end]
+    return "".join(STAND_INS.get(c) or c.encode("ascii", "backslashreplace").decode() for c in characters), error.end
 
 
 def _ascii(name: str) -> codecs.CodecInfo | None:
     if name.replace("_", "-") != _ASCII:
         return None
-    known = codecs.lookup("ascii")
+    codec = codecs.lookup("ascii")
     return codecs.CodecInfo(
-        known.encode,
-        known.decode,
-        incrementalencoder=known.incrementalencoder,
-        incrementaldecoder=known.incrementaldecoder,
+        codec.encode,
+        codec.decode,
+        incrementalencoder=codec.incrementalencoder,
+        incrementaldecoder=codec.incrementaldecoder,
         name=_ASCII,
     )

@@ -17,7 +17,7 @@ import msgspec
 
 from lasthop.base.api.addresses import is_ip, split_port, with_port
 from lasthop.base.text.printable import printable
-from lasthop.cli.args.target import added
+from lasthop.cli.args.target import add_options
 from lasthop.cli.args.values import is_name, program
 
 META: Final = "lasthop.backends"
@@ -26,6 +26,8 @@ SYSTEM: Final = "system"
 LISTEN: Final = "127.0.0.1:8080"
 PORTS: Final = {"https": 443, "http": 80}
 HEX_PIN: Final = re.compile(r"(?:[0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}")
+SLASHES: Final = re.compile(r"(?:(https?):)?/+", re.IGNORECASE)
+LONGEST_LABEL: Final = 63
 NUMBER: Final = re.compile(r"\d+|0[xX][0-9A-Fa-f]*")
 PATH: Final = re.compile(r"(?!.*(?://|/\.\.?(?:/|\Z)|%2[Ff]))/(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*", re.DOTALL)
 LONGEST_PATH: Final = 1024
@@ -47,7 +49,7 @@ HABITS: Final = {
     "--cert": "the certificate that the gateway shows is given by --client-cert FILE",
     "--key": "the key of the certificate that the gateway shows is given by --client-key FILE",
 }
-"""Options of curl, openssl and Caddy, and the one that does it here."""
+"""Maps options of curl, openssl and Caddy to advice that names the option of Lasthop."""
 
 
 class Backend(msgspec.Struct, frozen=True):
@@ -116,11 +118,13 @@ class GroupedCommand(click.Command):
 
 
 def _tokens(command: click.Command, args: Sequence[str]) -> Iterator[Token]:
-    known = {name: each for each in command.params if isinstance(each, click.Option) for name in each.opts}
+    by_name = {
+        name: parameter for parameter in command.params if isinstance(parameter, click.Option) for name in parameter.opts
+    }
     words, number = iter(args), -1
     for word in words:
         name, equals, _ = word.partition("=")
-        option = known.get(name)
+        option = by_name.get(name)
         value = () if option is None or option.is_flag or equals else tuple(itertools.islice(words, 1))
         field = str(option.name) if option else ""
         number += field == "to"
@@ -129,10 +133,10 @@ def _tokens(command: click.Command, args: Sequence[str]) -> Iterator[Token]:
 
 
 def options(*names: str) -> Callable[..., Any]:
-    """Adds the options of backends, and --listen. `names` are those of --to."""
+    """Adds the options of backends, and --listen. `names` are the spellings of --to."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        return added(
+        return add_options(
             command,
             click.option(
                 "--listen", default=LISTEN, show_default=True, metavar="IP:PORT", help="Address that clients connect to."
@@ -168,7 +172,7 @@ def _flag(name: str, help: str) -> Callable[..., Any]:
 # --- from words to backends ------------------------------------------------------------------------------------------
 
 
-def given(context: click.Context) -> tuple[Backend, ...]:
+def from_arguments(context: click.Context) -> tuple[Backend, ...]:
     """Returns the backends of the command line; empty without --to."""
     tokens: tuple[Token, ...] = context.meta[META]
     count = sum(token.option == "to" for token in tokens)
@@ -186,10 +190,10 @@ def _backend(tokens: Sequence[Token], number: int) -> Backend:
             hint = token.words[0].partition("=")[0]
             raise click.BadParameter("the value is empty; is a variable of your shell not set?", param_hint=hint)
     common = _fields([token for token in tokens if token.option in OPTIONS and token.backend == -1])
-    own = _fields([token for token in tokens if token.option in OPTIONS and token.backend == number])
-    if "ca" in own or "pin" in own:
+    specific = _fields([token for token in tokens if token.option in OPTIONS and token.backend == number])
+    if "ca" in specific or "pin" in specific:
         common = {field: value for field, value in common.items() if field not in ("ca", "pin")}
-    fields = common | own
+    fields = common | specific
     fields |= {name: fields[name].lower() for name in ("hostname", "host_match") if name in fields}
     scheme, host, port = parse_url(url, "http" if fields.get("plaintext") else "https")
     backend = Backend(scheme, host, port, **fields)
@@ -198,52 +202,74 @@ def _backend(tokens: Sequence[Token], number: int) -> Backend:
 
 
 def _fields(tokens: Sequence[Token]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for token in tokens:
         if token.option in FLAGS:
-            found[token.option] = True
+            fields[token.option] = True
         elif token.option in LISTS:
-            found[token.option] = (*found.get(token.option, ()), _value(token))
+            fields[token.option] = (*fields.get(token.option, ()), _value(token))
         else:
-            found[token.option] = _value(token)
-    return found
+            fields[token.option] = _value(token)
+    return fields
 
 
 def _value(token: Token) -> str:
     return token.words[1] if len(token.words) > 1 else token.words[0].partition("=")[2]
 
 
-def parse_url(text: str, default: str = "https") -> tuple[str, str, int]:
+def parse_url(url: str, default: str = "https") -> tuple[str, str, int]:
     """Returns scheme, host and port. `default` is the scheme of a URL without one."""
-    scheme, separator, rest = text.partition("://")
-    scheme, rest = (scheme.lower(), rest) if separator else (default, text)
+    scheme, separator, rest = url.partition("://")
+    scheme, rest = (scheme.lower(), rest) if separator else (default, url)
     example = "write https://HOST:PORT, as https://api.example.com:8443 or https://127.0.0.1:8443"
+    slashes = SLASHES.match(url)
+    misspelt = slashes is not None and slashes[0].lower() not in ("https://", "http://")
+    if slashes and misspelt:
+        scheme, rest = (slashes[1] or default).lower(), url[slashes.end() :]
     if scheme not in PORTS:
         raise click.BadParameter(f"{scheme}:// is not known; {example}", param_hint="--to")
-    before, slash, path = re.sub(r"[?#].*", "", rest).partition("/")
-    user, _, place = before.rpartition("@")
-    if user:  # is not repeated: it may hold a password
+    authority, slash, path = re.sub(r"[?#].*", "", rest).partition("/")
+    user, _, place = authority.rpartition("@")
+    if user:  # the message omits it, because it may hold a password
         message = f"the URL has a user name; write --to {scheme}://{place}: clients send their own credentials"
         raise click.BadParameter(message, param_hint="--to")
-    if path or rest != before + slash:
+    if misspelt:
+        raise click.BadParameter(f"{url} is not a URL of a backend; write --to {scheme}://{rest}", param_hint="--to")
+    if path or rest != authority + slash:
         choose = f"; to choose requests by their path, add --path /{path}" if path else ""
-        message = f"{text} has a path or a query, and requests keep their own; write --to {scheme}://{place}{choose}"
+        message = f"{url} has a path or a query, and requests keep their own; write --to {scheme}://{place}{choose}"
         raise click.BadParameter(message, param_hint="--to")
     if place.removeprefix(":").isdecimal():
-        message = f"{text} has no host; write --to {scheme}://127.0.0.1:{place.removeprefix(':')}"
+        message = f"{url} has no host; write --to {scheme}://127.0.0.1:{place.removeprefix(':')}"
+        raise click.BadParameter(message, param_hint="--to")
+    if ":" in place and is_ip(place):
+        message = f"{url} is not a URL of a backend; write an IPv6 address in brackets, as {scheme}://[::1]:8443"
         raise click.BadParameter(message, param_hint="--to")
     host, port = split_port(place)
     if is_ip(place.strip("[]")) or not host:
         host, port = place.strip("[]"), str(PORTS[scheme])
+    _require_dns_name(host, url)
     # Programs parse 127.1 and 0x7f.0.0.1 differently, so the verified host could differ from the host in use.
     numeric = NUMBER.fullmatch(host.rpartition(".")[2]) is not None
     if not (is_ip(host) or (is_name(host) and not numeric)) or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise click.BadParameter(f"{text} is not a URL of a backend; {example}", param_hint="--to")
+        raise click.BadParameter(f"{url} is not a URL of a backend; {example}", param_hint="--to")
     return scheme, host.lower(), int(port)
 
 
+def _require_dns_name(host: str, url: str) -> None:
+    wrong = ""
+    if not host.isascii():
+        wrong = "write its name as DNS has it, in ASCII: the labels with other letters begin with xn--"
+    elif host.endswith("."):
+        wrong = f"write the name without the last dot: {host.rstrip('.')}"
+    elif any(len(label) > LONGEST_LABEL for label in host.split(".")):
+        wrong = f"between two dots, a name has at most {LONGEST_LABEL} characters"
+    if wrong:
+        raise click.BadParameter(f"{url} is not a URL of a backend; {wrong}", param_hint="--to")
+
+
 def url_for_folder(text: str) -> str:
-    """Returns the backend that was written where a folder belongs; empty if the text is not one. `Path` has joined slashes."""
+    """Returns the URL if the user gave a backend instead of a folder; otherwise empty. `Path` has joined its slashes."""
     text = re.sub(r"^(\w+):/+", r"\1://", text)
     if ":" not in text:
         return ""
@@ -264,9 +290,9 @@ def _require_sense(backend: Backend) -> None:
         wrong = "is not a path for a route: it is too long, or has //, /./, /../, %2F, or characters to escape as %XX"
         message = f"{printable(backend.path, 60)} {wrong if begins else 'does not begin with /'}"
         raise click.BadParameter(message, param_hint="--path")
-    for each in backend.option:
-        if not re.fullmatch(r"(lasthop\.dev/)?[a-z-]+=.*", each):
-            raise click.BadParameter(f"{each} is not NAME=VALUE, as min-tls-version=1.1", param_hint="--option")
+    for option in backend.option:
+        if not re.fullmatch(r"(lasthop\.dev/)?[a-z-]+=.*", option):
+            raise click.BadParameter(f"{option} is not NAME=VALUE, as min-tls-version=1.1", param_hint="--option")
 
 
 def _require_consistent(backend: Backend) -> None:
@@ -291,13 +317,13 @@ def _require_names(backend: Backend) -> None:
         raise click.BadParameter(f"{host} is not a DNS name, as app.example or *.app.example", param_hint="--host")
 
 
-def is_path(text: str) -> bool:
+def is_path(path: str) -> bool:
     """Returns whether an HTTPRoute may have this path as prefix."""
-    return len(text) <= LONGEST_PATH and PATH.fullmatch(text) is not None
+    return len(path) <= LONGEST_PATH and PATH.fullmatch(path) is not None
 
 
 def listen_address(text: str) -> tuple[str, int]:
-    """Returns the IP address and the port to listen on. A port alone is one of loopback, `:PORT` one of all addresses."""
+    """Returns the IP address and the port to listen on. A port alone means loopback, `:PORT` all addresses."""
     host, port = split_port(text)
     host = {"": "0.0.0.0" if ":" in text else "127.0.0.1", "localhost": "127.0.0.1", "*": "0.0.0.0"}.get(host, host)
     if not is_ip(host) or not port.isdecimal() or not 0 < int(port) < 65536:
@@ -312,7 +338,7 @@ def listen_address(text: str) -> tuple[str, int]:
 def command_line(context: click.Context, changed: dict[int, Backend]) -> str:
     """Returns the command line as typed, with changed options of some backends, for the user to copy."""
     tokens: tuple[Token, ...] = context.meta[META]
-    before = given(context)
+    before = from_arguments(context)
     _, *words = context.command_path.split()
     for token in tokens:
         new = changed.get(token.backend)
@@ -335,10 +361,10 @@ def _changed_words(before: Backend, new: Backend) -> Iterator[str]:
         if field in FLAGS:
             yield option
         else:
-            for each in value if field in LISTS else (value,):
-                yield from (option, each)
+            for item in value if field in LISTS else (value,):
+                yield from (option, item)
 
 
-def is_file_pin(text: str) -> bool:
+def is_file_pin(pin: str) -> bool:
     """Returns whether a --pin is a file, rather than a SHA-256."""
-    return not (HEX_PIN.fullmatch(text) or KEY_PIN.fullmatch(text)) or Path(text).is_file()
+    return not (HEX_PIN.fullmatch(pin) or KEY_PIN.fullmatch(pin)) or Path(pin).is_file()

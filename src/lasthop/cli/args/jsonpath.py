@@ -11,7 +11,7 @@ import click
 
 _STEP: Final = re.compile(
     r"""\.?\[(?:(?P<index>-?\d+)|(?P<all>\*)|'(?P<quoted>[^']*)'|"(?P<double>[^"]*)")\]"""
-    r"""|\.?(?P<name>(?:[^.\[\]{}()'"\s*?@|\\]|\\.)+)|\.(?P<each>\*)"""
+    r"""|\.?(?P<name>(?:[^.\[\]{}()'"\s*?@|\\]|\\.)+)|\.(?P<wildcard>\*)"""
 )
 _SHOWN_FIELDS: Final = 10
 
@@ -23,40 +23,42 @@ class JSONPathError(Exception):
     """The path has a syntax error or matches nothing. The message contains the position."""
 
 
-def parse(text: str) -> tuple[Step, ...]:
+def parse(expression: str) -> tuple[Step, ...]:
     """Reads `.a.b[0].c`, `[*].a`, `{.a['b.c']}`. Raises `JSONPathError`."""
-    path = text.strip()
+    path = expression.strip()
     if path.startswith("{") and path.endswith("}"):
         path = path[1:-1].strip()
     path = path.removeprefix("$")
     steps: list[Step] = []
     position = 0
     while position < len(path) and path != ".":
-        found = _STEP.match(path, position)
-        if not found:
-            raise JSONPathError(f"cannot read {path[position:]} in {text}; write names, [0] and [*], as in [*].metadata.name")
-        steps.append(_step(found))
-        position = found.end()
+        match = _STEP.match(path, position)
+        if not match:
+            raise JSONPathError(
+                f"cannot read {path[position:]} in {expression}; write names, [0] and [*], as in [*].metadata.name"
+            )
+        steps.append(_step(match))
+        position = match.end()
     if not path:
         raise JSONPathError("the path is missing; write for example jsonpath=[*].metadata.name")
     return tuple(steps)
 
 
-def _step(found: re.Match[str]) -> Step:
-    if found["all"] or found["each"]:
+def _step(match: re.Match[str]) -> Step:
+    if match["all"] or match["wildcard"]:
         return None
-    if found["index"]:
-        return int(found["index"])
-    if found["name"]:
-        return re.sub(r"\\(.)", r"\1", found["name"])
-    return found["quoted"] if found["quoted"] is not None else found["double"]
+    if match["index"]:
+        return int(match["index"])
+    if match["name"]:
+        return re.sub(r"\\(.)", r"\1", match["name"])
+    return match["quoted"] if match["quoted"] is not None else match["double"]
 
 
 def lines(document: Any, steps: Sequence[Step]) -> Iterator[str]:
     """Yields the values at the path: strings as they are, others as JSON. After `[*]` it omits items without the field, unless
     all lack it. Raises `JSONPathError`."""
-    for found in _walk(document, steps, ""):
-        yield found if isinstance(found, str) else json.dumps(found)
+    for value in _walk(document, steps, ""):
+        yield value if isinstance(value, str) else json.dumps(value)
 
 
 def _walk(value: Any, steps: Sequence[Step], place: str) -> list[Any]:
@@ -68,15 +70,15 @@ def _walk(value: Any, steps: Sequence[Step], place: str) -> list[Any]:
     if not isinstance(value, list | dict):
         raise JSONPathError(f"{place or 'the document'} is {_kind(value)}, so it has no [*]")
     items = list(enumerate(value)) if isinstance(value, list) else list(value.items())
-    found, missing = list[Any](), list[JSONPathError]()
+    values, errors = list[Any](), list[JSONPathError]()
     for key, item in items:
         try:
-            found += _walk(item, rest, f"{place}{_shown(key)}")
+            values += _walk(item, rest, f"{place}{_shown(key)}")
         except JSONPathError as error:
-            missing.append(error)
-    if missing and len(missing) == len(items):
-        raise missing[0]
-    return found
+            errors.append(error)
+    if errors and len(errors) == len(items):
+        raise errors[0]
+    return values
 
 
 def _below(value: Any, step: str | int, place: str) -> Any:
@@ -90,8 +92,8 @@ def _below(value: Any, step: str | int, place: str) -> Any:
     if not isinstance(value, dict):
         raise JSONPathError(f"{where} is {_kind(value)}, so it has no {_shown(step)}{_through_items(value, step, place)}")
     if step not in value:
-        known = ", ".join(list(value)[:_SHOWN_FIELDS]) + (", …" if len(value) > _SHOWN_FIELDS else "")
-        raise JSONPathError(f"{where} has no {_shown(step)}; it has {known or 'no fields'}")
+        fields = ", ".join(list(value)[:_SHOWN_FIELDS]) + (", …" if len(value) > _SHOWN_FIELDS else "")
+        raise JSONPathError(f"{where} has no {_shown(step)}; it has {fields or 'no fields'}")
     return value[step]
 
 

@@ -32,7 +32,7 @@ class LocalGateway(NamedTuple):
     run_dir: Path
     uid: int
     about: dict[str, Any]
-    """As its Lasthop wrote it at the start; empty: unknown. Untrusted: another user may have written the file."""
+    """The description that Lasthop wrote at its start; empty: unknown. Untrusted: another user may have written the file."""
 
     @property
     def name(self) -> str:
@@ -83,8 +83,8 @@ def clear(run_dir: Path) -> None:
 
 def gateways() -> list[LocalGateway]:
     """Returns the gateways of this user, running or not; for root, those of all users."""
-    found = (LocalGateway(path, uid, about(path)) for root, uid in paths.roots() for path in _folders(root, uid))
-    return sorted(found, key=lambda each: (not each.is_own, each.uid, each.name))
+    listed = (LocalGateway(path, uid, about(path)) for root, uid in paths.roots() for path in _folders(root, uid))
+    return sorted(listed, key=lambda gateway: (not gateway.is_own, gateway.uid, gateway.name))
 
 
 def _folders(root: Path, uid: int) -> Iterator[Path]:
@@ -99,10 +99,10 @@ def about(run_dir: Path) -> dict[str, Any]:
     import json
 
     try:
-        found = json.loads(foreign_file.read(run_dir / ABOUT, MAX_ABOUT))
+        document = json.loads(foreign_file.read(run_dir / ABOUT, MAX_ABOUT))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def holder(run_dir: Path) -> int:
@@ -128,15 +128,15 @@ def _descriptors(pid: int) -> Iterator[Path]:
 def interrupt(run_dir: Path, *, now: bool) -> bool:
     """Stops the Lasthop that holds the directory, like Ctrl-C; with `now`, like a second Ctrl-C. Returns whether it has
     ended."""
-    with _held(run_dir) as pidfd:
+    with _open_holder(run_dir) as pidfd:
         if pidfd is None:
             return True
         signal.pidfd_send_signal(pidfd, signal.SIGINT)
         if not now:
-            return _ended(pidfd, None)
+            return _wait_ended(pidfd, None)
         until = time.monotonic() + AT_ONCE
         while time.monotonic() < until:
-            if _ended(pidfd, AGAIN):
+            if _wait_ended(pidfd, AGAIN):
                 return True
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(pidfd, signal.SIGINT)
@@ -147,15 +147,15 @@ def take_over(run_dir: Path, limit: float) -> bool:
     """Signals the Lasthop that holds the directory to end and to leave its proxies running. Returns whether it has ended.
 
     The signal kills a version that does not handle it, and its proxies serve on all the same."""
-    with _held(run_dir) as pidfd:
+    with _open_holder(run_dir) as pidfd:
         if pidfd is None:
             return True
         signal.pidfd_send_signal(pidfd, signal.SIGUSR2)
-        return _ended(pidfd, limit)
+        return _wait_ended(pidfd, limit)
 
 
 @contextlib.contextmanager
-def _held(run_dir: Path) -> Iterator[int | None]:
+def _open_holder(run_dir: Path) -> Iterator[int | None]:
     """Opens the process that holds the directory, so that no signal reaches another process that has reused its pid."""
     pid = holder(run_dir)
     try:
@@ -169,7 +169,7 @@ def _held(run_dir: Path) -> Iterator[int | None]:
             os.close(pidfd)
 
 
-def _ended(pidfd: int, limit: float | None) -> bool:
+def _wait_ended(pidfd: int, limit: float | None) -> bool:
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(None if limit is None else limit * 1000))
@@ -179,62 +179,62 @@ def at_address(host: str, port: int) -> list[LocalGateway]:
     from lasthop.base.api.addresses import split_port
 
     names = LOOPBACK if host in LOOPBACK else (host,)
-    bound = ((each, split_port(str(each.about.get("admin", "")))) for each in gateways())
-    return [each for each, (own, number) in bound if number == str(port) and own in (*names, "0.0.0.0", "::")]
+    bound = ((gateway, split_port(str(gateway.about.get("admin", "")))) for gateway in gateways())
+    return [gateway for gateway, (address, number) in bound if number == str(port) and address in (*names, "0.0.0.0", "::")]
 
 
 def present() -> list[tuple[LocalGateway, str]]:
     """Returns the gateways that have not ended, each with its state."""
-    return [(each, found) for each in gateways() if (found := state(each)) != "ended"]
+    return [(gateway, gateway_state) for gateway in gateways() if (gateway_state := state(gateway)) != "ended"]
 
 
 def chosen(folder: Path | None, everything: bool = False) -> list[LocalGateway]:
-    """Returns the gateways to stop: that on a folder, the only one, or all of this user."""
+    """Returns the gateways to stop: the one on a folder, the only one that runs, or all of this user."""
     if folder is not None:
         return _on_folder(folder)
-    running = [each for each, _ in present()]
-    found = [each for each in running if each.is_own]
-    if len(found) > 1 and not everything:
-        commands = ", or ".join(each.stop_command for each in found)
+    running = [gateway for gateway, _ in present()]
+    own_gateways = [gateway for gateway in running if gateway.is_own]
+    if len(own_gateways) > 1 and not everything:
+        commands = ", or ".join(gateway.stop_command for gateway in own_gateways)
         raise click.ClickException(f"several gateways run on this machine; choose one: {commands}; or all: lasthop stop --all")
-    if not found:
-        _tell_of_others(running)
-    return found
+    if not own_gateways:
+        _print_others(running)
+    return own_gateways
 
 
-def _tell_of_others(running: list[LocalGateway]) -> None:
+def _print_others(running: list[LocalGateway]) -> None:
     click.echo("No gateway of this user runs on this machine" if running else "No gateway runs on this machine")
     note_others()
-    for each in running:
-        click.echo(f"That on {printable(each.name)} is {paths.user_name(each.uid)}'s: {printable(_as_owner(each))}")
+    for gateway in running:
+        click.echo(f"That on {printable(gateway.name)} is {paths.user_name(gateway.uid)}'s: {printable(_as_owner(gateway))}")
 
 
 def _on_folder(folder: Path) -> list[LocalGateway]:
     """Returns this user's gateway on a folder, running or not. Raises if only another user's runs there."""
     run_dir, about = paths.of_folder(paths.runtime_root(), folder), {"folder": paths.absolute(folder)}
-    known = [each._replace(about=about) for each in gateways() if each.run_dir.name == run_dir.name]
+    candidates = [gateway._replace(about=about) for gateway in gateways() if gateway.run_dir.name == run_dir.name]
     # Another user's gateway there must not prevent this user from stopping their own.
-    running = sorted((each for each in known if state(each) != "ended"), key=lambda each: not each.is_own)
-    for each in running[:1]:
-        _require_own(each)
-    return [each for each in known if each.is_own] or [LocalGateway(run_dir, os.geteuid(), about)]
+    running = sorted((gateway for gateway in candidates if state(gateway) != "ended"), key=lambda gateway: not gateway.is_own)
+    for gateway in running[:1]:
+        _require_own(gateway)
+    return [gateway for gateway in candidates if gateway.is_own] or [LocalGateway(run_dir, os.geteuid(), about)]
 
 
 def note_others() -> None:
     """Notes that other users may have gateways, which the command does not search for."""
-    if hint := paths.of_others():
+    if hint := paths.others_hint():
         note(f"{hint[:1].upper()}{hint[1:]}")
 
 
 def with_address(host: str, port: int) -> list[LocalGateway]:
-    found = [each for each in at_address(host, port) if state(each) != "ended"]
-    if not found:
-        others = f"; {hint}" if (hint := paths.of_others()) else ""
-        known = "lasthop ps lists them"
-        raise click.ClickException(f"no gateway of this machine has the admin address {host}:{port}; {known}{others}")
-    for each in found:
-        _require_own(each)
-    return found
+    matching = [gateway for gateway in at_address(host, port) if state(gateway) != "ended"]
+    if not matching:
+        others = f"; {hint}" if (hint := paths.others_hint()) else ""
+        advice = "lasthop ps lists them"
+        raise click.ClickException(f"no gateway of this machine has the admin address {host}:{port}; {advice}{others}")
+    for gateway in matching:
+        _require_own(gateway)
+    return matching
 
 
 def _require_own(gateway: LocalGateway) -> None:
@@ -262,7 +262,7 @@ def state(gateway: LocalGateway) -> str:
 def envoys(gateway: LocalGateway) -> list[int]:
     from lasthop.edge.proxy.handle import find_envoys
 
-    found = find_envoys(gateway.run_dir, gateway.uid)
-    for each in found:
-        each.close()
-    return [each.pid for each in found]
+    handles = find_envoys(gateway.run_dir, gateway.uid)
+    for handle in handles:
+        handle.close()
+    return [handle.pid for handle in handles]

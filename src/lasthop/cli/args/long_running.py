@@ -11,19 +11,19 @@ from typing import Any
 import click
 
 from lasthop.base.text import log_levels, logs
-from lasthop.cli.args.target import added
+from lasthop.cli.args.target import add_options
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options and configures the log before the command runs, which receives the format; empty: the default."""
 
     @functools.wraps(command)
-    def called(log_format: str | None, log_level: str, verbose: bool, **others: Any) -> Any:
+    def wrapper(log_format: str | None, log_level: str, verbose: bool, **arguments: Any) -> Any:
         logs.configure(log_format or "", "debug" if verbose else log_level)
-        return command(log_format=log_format or "", **others)
+        return command(log_format=log_format or "", **arguments)
 
-    return added(
-        called,
+    return add_options(
+        wrapper,
         click.option("-v", "--verbose", is_flag=True, help="The same as --log-level debug."),
         click.option(
             "--log-level",

@@ -50,8 +50,8 @@ SHORT: Final = {
 """The abbreviations of the CRDs and of kubectl, and common others."""
 
 
-class Wanted(NamedTuple):
-    """Empty: any."""
+class ObjectRef(NamedTuple):
+    """A reference to objects; an empty field matches all of them."""
 
     kind: str = ""
     namespace: str = ""
@@ -59,40 +59,40 @@ class Wanted(NamedTuple):
 
 
 def kind_of(text: str) -> str:
-    from lasthop.base.api.kinds import KINDS  # half of the time that `lasthop status` takes to start
+    from lasthop.base.api.kinds import KINDS  # this import takes half of the start of `lasthop status`
 
     # kubectl's long form: httproutes.gateway.networking.k8s.io, httproutes.v1.gateway.networking.k8s.io.
     folded, _, group = text.casefold().partition(".")
     if group and not any(group.endswith(kind.group) for kind in KINDS.values() if kind.group):
         folded = text.casefold()
-    known = {name: kind.kind for kind in KINDS.values() for name in (kind.kind.casefold(), kind.plural)} | SHORT
-    if folded in known:
-        return known[folded]
-    close = closest(folded, known)
-    hint = f"did you mean {known[close].lower()}?" if close else f"choose from {', '.join(k.lower() for k in KINDS)}."
+    kinds = {name: kind.kind for kind in KINDS.values() for name in (kind.kind.casefold(), kind.plural)} | SHORT
+    if folded in kinds:
+        return kinds[folded]
+    close = closest(folded, kinds)
+    hint = f"did you mean {kinds[close].lower()}?" if close else f"choose from {', '.join(k.lower() for k in KINDS)}."
     raise click.BadParameter(f"unknown kind {text}; {hint}", param_hint="KIND")
 
 
-def wanted(kind: str, name: str | None, namespace: str | None) -> Wanted:
+def parse_ref(kind: str, name: str | None, namespace: str | None) -> ObjectRef:
     """Parses the arguments; a namespace or name may follow the kind after a slash."""
-    first, _, rest = kind.partition("/")
-    parts = [part for part in (rest, name) if part]
+    first, _, path = kind.partition("/")
+    parts = [part for part in (path, name) if part]
     if len(parts) > 1:
         raise click.UsageError(f"two names: {' and '.join(parts)}")
     prefix, _, last = (parts[0] if parts else "").rpartition("/")
     if prefix and namespace and prefix != namespace:
         raise click.UsageError(f"two namespaces: {prefix} and {namespace}")
-    return Wanted(kind_of(first), prefix or namespace or "", last)
+    return ObjectRef(kind_of(first), prefix or namespace or "", last)
 
 
-def wanted_of_each(kinds: str, names: Sequence[str], namespace: str | None) -> list[Wanted]:
+def parse_refs(kinds: str, names: Sequence[str], namespace: str | None) -> list[ObjectRef]:
     """Parses the arguments as kubectl does: `hr,btp`, `hr a b`, `hr,btp a b` or `hr/a btp/b`."""
     named = list(filter(None, kinds.split(","))) or [kinds]
     pairs: Iterable[tuple[str, str | None]] = ((kind, name) for name in names for kind in named)
     if not names or all("/" in kind for kind in named):
         _require_kinds(names, named[0])
-        pairs = ((each, None) for each in (*named, *names))
-    return list(dict.fromkeys(wanted(kind, name, namespace) for kind, name in pairs))
+        pairs = ((argument, None) for argument in (*named, *names))
+    return list(dict.fromkeys(parse_ref(kind, name, namespace) for kind, name in pairs))
 
 
 def _require_kinds(names: Iterable[str], example: str) -> None:
@@ -100,22 +100,22 @@ def _require_kinds(names: Iterable[str], example: str) -> None:
         raise click.UsageError(f"of which kind is {lone}? Write KIND/{lone}, as {example}, or one KIND for all names")
 
 
-def common_namespace(wants: Iterable[Wanted]) -> str | None:
+def common_namespace(refs: Iterable[ObjectRef]) -> str | None:
     """Returns the namespace if all named objects have the same one; None: several, or not given."""
-    namespaces = {want.namespace for want in wants}
+    namespaces = {ref.namespace for ref in refs}
     return namespaces.pop() or None if len(namespaces) == 1 else None
 
 
-def one_of(found: Iterable[tuple[str, str]], want: Wanted) -> tuple[str, str]:
-    """Returns the matching (namespace, name) among those of its kind. Its errors suggest the right arguments."""
-    known = sorted(found)
-    fitting = [each for each in known if each[1] == want.name and want.namespace in ("", each[0])]
-    if len(fitting) == 1:
-        return fitting[0]
-    if fitting:
-        paths = ", ".join(_path(*each) for each in fitting)
-        raise click.ClickException(f"{want.kind} {want.name} exists in several namespaces: choose one of {paths}")
-    raise click.ClickException(f"there is no {want.kind} {_path(want.namespace, want.name)}{_hint(known, want)}")
+def one_of(candidates: Iterable[tuple[str, str]], ref: ObjectRef) -> tuple[str, str]:
+    """Returns the (namespace, name) of the only candidate that matches. Its errors suggest the right arguments."""
+    known = sorted(candidates)
+    matches = [pair for pair in known if pair[1] == ref.name and ref.namespace in ("", pair[0])]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        paths = ", ".join(_path(*pair) for pair in matches)
+        raise click.ClickException(f"{ref.kind} {ref.name} exists in several namespaces: choose one of {paths}")
+    raise click.ClickException(f"there is no {ref.kind} {_path(ref.namespace, ref.name)}{_hint(known, ref)}")
 
 
 def raise_all(errors: Sequence[click.ClickException]) -> None:
@@ -126,51 +126,51 @@ def raise_all(errors: Sequence[click.ClickException]) -> None:
         raise errors[-1]
 
 
-async def one(view: View, want: Wanted) -> Key:
+async def named_object(view: View, ref: ObjectRef) -> Key:
     """Returns the named object. Its errors suggest the right arguments."""
     from lasthop.base.api.kinds import KINDS
     from lasthop.base.api.meta import Key
 
-    scope = _scope(view, want) if KINDS[want.kind].namespaced else ""
-    return Key(want.kind, *one_of(await view.names(want.kind), want._replace(namespace=scope)))
+    scope = _scope(view, ref) if KINDS[ref.kind].namespaced else ""
+    return Key(ref.kind, *one_of(await view.names(ref.kind), ref._replace(namespace=scope)))
 
 
-async def every(view: View, want: Wanted) -> list[Key]:
+async def all_objects(view: View, ref: ObjectRef) -> list[Key]:
     from lasthop.base.api.meta import Key
 
-    return [Key(want.kind, *each) for each in sorted(await view.names(want.kind)) if _scope(view, want) in ("", each[0])]
+    return [Key(ref.kind, *pair) for pair in sorted(await view.names(ref.kind)) if _scope(view, ref) in ("", pair[0])]
 
 
-def named_by(given: str, known: Iterable[Key]) -> list[Key]:
+def named_by(name: str, keys: Iterable[Key]) -> list[Key]:
     """Returns the objects that a name may mean: `hr/shop/web`, `HTTPRoute shop/web`, `shop/web` or `web`."""
-    typed, _, rest = given.partition("/")
+    typed, _, path = name.partition("/")
     try:
-        kind = kind_of(typed) if rest else ""
+        kind = kind_of(typed) if path else ""
     except click.BadParameter:
         kind = ""  # it is a namespace
     return [
         key
-        for key in known
-        if given in (key.path, key.name)
-        or given.lower() == str(key).lower()
-        or (key.kind == kind and rest in (key.path, key.name))
+        for key in keys
+        if name in (key.path, key.name)
+        or name.lower() == str(key).lower()
+        or (key.kind == kind and path in (key.path, key.name))
     ]
 
 
-def _scope(view: View, want: Wanted) -> str:
+def _scope(view: View, ref: ObjectRef) -> str:
     """Returns the namespace typed with the name, or else that of the context."""
-    return want.namespace or view.namespace
+    return ref.namespace or view.namespace
 
 
-def _hint(known: list[tuple[str, str]], want: Wanted) -> str:
-    elsewhere = [namespace for namespace, name in known if name == want.name]
+def _hint(candidates: list[tuple[str, str]], ref: ObjectRef) -> str:
+    elsewhere = [namespace for namespace, name in candidates if name == ref.name]
     if elsewhere:
         return f"; there is one in namespace {' and one in '.join(elsewhere)}"
-    names = [name for _, name in known]
-    if close := closest(want.name, names):
-        return f"; did you mean {_path(*known[names.index(close)])}?"
-    if known:
-        return f"; there is {', '.join(_path(*each) for each in known[:8])}{', ...' if len(known) > 8 else ''}"
+    names = [name for _, name in candidates]
+    if close := closest(ref.name, names):
+        return f"; did you mean {_path(*candidates[names.index(close)])}?"
+    if candidates:
+        return f"; there is {', '.join(_path(*pair) for pair in candidates[:8])}{', ...' if len(candidates) > 8 else ''}"
     return " nor any other"
 
 
@@ -187,8 +187,8 @@ def complete_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -
     before, comma, last = incomplete.rpartition(",")
     kind, slash, path = last.partition("/")
     if slash:
-        found = complete_path(ctx, kind, path) if "/" in path else _names_of(ctx, kind, path)
-        return [CompletionItem(f"{before}{comma}{kind}/{each.value}", help=each.help) for each in found]
+        items = complete_path(ctx, kind, path) if "/" in path else _names_of(ctx, kind, path)
+        return [CompletionItem(f"{before}{comma}{kind}/{item.value}", help=item.help) for item in items]
     names = (name for name in map(str.lower, KINDS) if name.startswith(last.casefold()))
     return [CompletionItem(f"{before}{comma}{name}") for name in names]
 
@@ -201,13 +201,13 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 def _names_of(ctx: click.Context, kind: str, incomplete: str) -> list[CompletionItem]:
     namespace, typed = ctx.params.get("namespace"), ctx.params.get("names") or ()
-    known = (each for each in _running(ctx, kind) if each[1] not in typed)
-    fitting = (each for each in known if namespace in (None, each[0]) and each[1].startswith(incomplete))
-    return [CompletionItem(name, help=of) for of, name in fitting]
+    pairs = (pair for pair in _running(ctx, kind) if pair[1] not in typed)
+    matches = (pair for pair in pairs if namespace in (None, pair[0]) and pair[1].startswith(incomplete))
+    return [CompletionItem(name, help=object_namespace) for object_namespace, name in matches]
 
 
 def complete_path(ctx: click.Context, kind: str, incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(path) for path in (_path(*each) for each in _running(ctx, kind)) if path.startswith(incomplete)]
+    return [CompletionItem(path) for path in (_path(*pair) for pair in _running(ctx, kind)) if path.startswith(incomplete)]
 
 
 def _running(ctx: click.Context, kinds: str) -> list[tuple[str, str]]:
@@ -222,6 +222,6 @@ def _running(ctx: click.Context, kinds: str) -> list[tuple[str, str]]:
         if len(sockets) != 1:
             return []
         view = AdminSocketView(sockets[0])
-        return [each for kind in kinds.split(",") for each in without_loop(view.names(kind_of(kind)))]
+        return [pair for kind in kinds.split(",") for pair in without_loop(view.names(kind_of(kind)))]
     except (click.ClickException, OSError):
         return []

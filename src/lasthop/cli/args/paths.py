@@ -40,16 +40,16 @@ def roots() -> list[tuple[Path, int]]:
     """Returns the socket directories of this machine's gateways with their owners: this user's; for root, all users'.
 
     Omits directories that another user than root may have created."""
-    own, uid = runtime_root(), os.geteuid()
+    own_root, uid = runtime_root(), os.geteuid()
     if os.environ.get("LASTHOP_RUN_DIR"):
-        return [(own, uid)]
+        return [(own_root, uid)]
     services = ((path, _owner(path)) for path in sorted(SERVICES.glob(SERVICE_ROOTS)))
     places = {path: owner for path, owner in services if owner is not None and uid in (0, owner)}
     # A session has XDG_RUNTIME_DIR; cron, su and sudo -u do not, and must find gateways started in a session.
     places |= dict.fromkeys((Path(f"/run/user/{uid}/lasthop"), Path(tempfile.gettempdir()) / f"lasthop-{uid}"), uid)
     if uid == 0:
         places |= _roots_of_users()
-    return [(own, uid), *((path, owner) for path, owner in places.items() if path != own and _owner(path) == owner)]
+    return [(own_root, uid), *((path, owner) for path, owner in places.items() if path != own_root and _owner(path) == owner)]
 
 
 def _roots_of_users() -> dict[Path, int]:
@@ -59,8 +59,8 @@ def _roots_of_users() -> dict[Path, int]:
     return {path: int(number) for path, number in (sessions | temporary).items() if number.isdecimal()}
 
 
-def of_others() -> str:
-    """Returns an addition to "no gateway runs" if other users have, or had, gateways: only root may look for those."""
+def others_hint() -> str:
+    """Returns a hint for "no gateway runs" if other users have, or had, gateways, which only root may search; empty: none."""
     uid = os.geteuid()
     if uid == 0 or os.environ.get("LASTHOP_RUN_DIR"):
         return ""
@@ -95,8 +95,8 @@ def absolute(folder: Path) -> str:
     """Returns the absolute path of a folder without resolving links: a deployment may switch releases by a link, and it is
     still the same folder."""
     shell = os.environ.get("PWD", "")
-    here = shell if os.path.isabs(shell) and os.path.realpath(shell) == os.getcwd() else os.getcwd()
-    return os.path.normpath(os.path.join(here, folder))
+    current = shell if os.path.isabs(shell) and os.path.realpath(shell) == os.getcwd() else os.getcwd()
+    return os.path.normpath(os.path.join(current, folder))
 
 
 def of_folder(root: Path, folder: Path) -> Path:
@@ -105,10 +105,10 @@ def of_folder(root: Path, folder: Path) -> Path:
     named = root / hashlib.blake2b(os.fsencode(absolute(folder)), digest_size=5).hexdigest()
     if os.path.lexists(named):
         return named
-    wanted = os.path.realpath(folder)
+    real_path = os.path.realpath(folder)
     with contextlib.suppress(OSError):
         for place in sorted(root.iterdir()):
-            if (used_for := folder_of(place)) and os.path.realpath(used_for) == wanted:
+            if (used_for := folder_of(place)) and os.path.realpath(used_for) == real_path:
                 return place
     return named
 
@@ -133,7 +133,7 @@ def without_folder(address: str, port: int) -> Path:
 
 
 def claim_without_folder(run_dir: Path) -> None:
-    """Creates its contents. The caller holds its lock, or a gateway that ends there may remove them."""
+    """Creates the contents of a run directory. The caller holds its lock; otherwise a gateway that ends could remove them."""
     folder = private(run_dir / OBJECTS)
     private(run_dir / "state")
     (run_dir / USED_FOR).write_bytes(os.fsencode(folder))
@@ -196,21 +196,24 @@ def running(folder: Path) -> Path:
     placed it there."""
     place = of_folder(runtime_root(), folder)
     _require_ours(place.parent, place)
-    for found in (place, *(of_folder(root, folder) for root, owner in roots() if _owner(of_folder(root, folder)) == owner)):
+    for directory in (
+        place,
+        *(of_folder(root, folder) for root, owner in roots() if _owner(of_folder(root, folder)) == owner),
+    ):
         try:
-            there = (socket_path := found / ADMIN_SOCKET).exists()
+            exists = (socket_path := directory / ADMIN_SOCKET).exists()
         except PermissionError:
             raise click.ClickException(
-                f"the gateway on {folder} is {_whose(found)}; only that user, or root, may query it"
+                f"the gateway on {folder} is {_whose(directory)}; only that user, or root, may query it"
             ) from None
-        if there:
+        if exists:
             if _is_left(socket_path):
                 raise click.ClickException(
                     f"the Lasthop on {folder} was killed, and its proxies may serve on; take them over with: "
                     f"lasthop run {folder}, or end them with: lasthop stop {folder}"
                 )
             return socket_path
-    others = f"; {hint}" if (hint := of_others()) else ""
+    others = f"; {hint}" if (hint := others_hint()) else ""
     raise click.ClickException(f"no gateway runs on {folder}; start one with: lasthop run {folder}{others}")
 
 
@@ -219,10 +222,10 @@ def all_running() -> list[Path]:
     leaves a socket without a listener. Raises if the folder belongs to another user, who could impersonate the gateway."""
     root, uid = runtime_root(), os.geteuid()
     _require_ours(root)
-    own = [path for path in _sockets(root) if _ours(path.parent.lstat())]
-    elsewhere = [(path, owner) for place, owner in roots() if place != root for path in _of(place, owner)]
-    own += [path for path, owner in elsewhere if owner == uid]
-    return own or [path for path, _ in elsewhere]
+    own_sockets = [path for path in _sockets(root) if _ours(path.parent.lstat())]
+    elsewhere = [(path, owner) for place, owner in roots() if place != root for path in _sockets_of(place, owner)]
+    own_sockets += [path for path, owner in elsewhere if owner == uid]
+    return own_sockets or [path for path, _ in elsewhere]
 
 
 def left_behind() -> bool:
@@ -230,7 +233,7 @@ def left_behind() -> bool:
     return any(map(_is_left, runtime_root().glob(f"*/{ADMIN_SOCKET}")))
 
 
-def _of(root: Path, owner: int) -> list[Path]:
+def _sockets_of(root: Path, owner: int) -> list[Path]:
     return [path for path in _sockets(root) if _owner(path.parent) == owner]
 
 
@@ -244,10 +247,10 @@ def _is_left(path: Path) -> bool:
 
 
 def _connection_error(path: Path) -> OSError | None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as tried:
-        tried.settimeout(1)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(1)
         try:
-            tried.connect(str(path))
+            connection.connect(str(path))
         except OSError as error:
             return error
     return None

@@ -49,15 +49,15 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds kubectl's options to a command that can read a cluster; the command receives them as `cluster`."""
 
     @functools.wraps(command)
-    def called(
-        kubeconfig: Path | None, context: str | None, namespace: str | None, all_namespaces: bool, **others: Any
+    def wrapper(
+        kubeconfig: Path | None, context: str | None, namespace: str | None, all_namespaces: bool, **arguments: Any
     ) -> Any:
         # As kubectl does it: -A wins.
         chosen = None if all_namespaces else namespace
-        return command(cluster=ClusterOptions(kubeconfig, context, chosen, all_namespaces), **others)
+        return command(cluster=ClusterOptions(kubeconfig, context, chosen, all_namespaces), **arguments)
 
-    return added(
-        called,
+    return add_options(
+        wrapper,
         click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces, of a cluster too."),
         click.option(
             "-n", "--namespace", metavar="NS", help="Only this namespace.  [default: all; for a cluster, the context's]"
@@ -67,9 +67,9 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def added(command: Callable[..., Any], *options: Option) -> Callable[..., Any]:
+def add_options(command: Callable[..., Any], *options: Option) -> Callable[..., Any]:
     """Adds options; help lists them in reverse order."""
-    return functools.reduce(lambda found, option: option(found), options, command)
+    return functools.reduce(lambda decorated, option: option(decorated), options, command)
 
 
 def controller_namespace(help: str) -> Option:
@@ -81,11 +81,11 @@ def controller(command: Callable[..., Any]) -> Callable[..., Any]:
     `namespace`."""
 
     @functools.wraps(command)
-    def called(kubeconfig: Path | None, context: str | None, **others: Any) -> Any:
-        return command(cluster=ClusterOptions(kubeconfig, context), **others)
+    def wrapper(kubeconfig: Path | None, context: str | None, **arguments: Any) -> Any:
+        return command(cluster=ClusterOptions(kubeconfig, context), **arguments)
 
-    return added(
-        called,
+    return add_options(
+        wrapper,
         click.option(
             "-n", "--namespace", default=NAMESPACE, show_default=True, metavar="NS", help="Where the controller runs."
         ),
@@ -94,7 +94,7 @@ def controller(command: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def _kept(key: str, *names: str, convert: Callable[[Any], Any] = lambda value: value, **settings: Any) -> Option:
+def _hidden_option(key: str, *names: str, convert: Callable[[Any], Any] = lambda value: value, **settings: Any) -> Option:
     """Returns an option that the command does not receive: functions of this module look it up."""
 
     def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
@@ -109,7 +109,7 @@ def _address(value: str | None) -> tuple[str, int] | None:
     return None if value is None else host_port(value, "--admin")
 
 
-allow_files: Final = _kept(
+allow_files: Final = _hidden_option(
     _ALLOWED,
     "--allow-files",
     multiple=True,
@@ -119,7 +119,7 @@ allow_files: Final = _kept(
     help="Allow lasthop.dev/file.KEY to name files at or below PATH, not only below DIR.  [may be repeated]",
 )
 """Option of commands that read a folder; `allowed_files` returns its values."""
-admin: Final = _kept(
+admin: Final = _hidden_option(
     _ADMIN,
     "--admin",
     convert=_address,
@@ -127,7 +127,9 @@ admin: Final = _kept(
     help="The gateway or controller with this admin address, for example that of a port-forward.",
 )
 """Option that selects a gateway by its admin address; `admin_socket` returns it."""
-on_folder: Final = _kept(_RUNNING, "--dir", type=PATH, metavar="DIR", help="Query the gateway that runs on this folder.")
+on_folder: Final = _hidden_option(
+    _RUNNING, "--dir", type=PATH, metavar="DIR", help="Query the gateway that runs on this folder."
+)
 """Option of a command whose argument is a folder: it selects the gateway that runs on a folder instead."""
 
 
@@ -184,15 +186,15 @@ def running_gateway(folder: Path | None, elsewhere: str) -> Endpoint:
     `elsewhere`, the alternative in a cluster."""
     socket = admin_socket(folder, ClusterOptions())
     if socket is None:
-        others = f" ({hint})" if (hint := paths.of_others()) else ""
+        others = f" ({hint})" if (hint := paths.others_hint()) else ""
         left = "; what one that was killed has left: lasthop ps" if paths.left_behind() else ""
         raise click.ClickException(f"no gateway runs on this machine{others}; in a cluster, {elsewhere}{left}")
     return socket if isinstance(socket, Path) else _socket_of(*socket) or socket
 
 
 def _socket_of(host: str, port: int) -> Path | None:
-    """Returns the socket of the local gateway with that admin address: the socket shows its user more than the address shows
-    to all."""
+    """Returns the socket of the local gateway with that admin address. The socket shows its user more than the address shows
+    everyone."""
     from lasthop.cli.args import local
 
     sockets = (gateway.run_dir / paths.ADMIN_SOCKET for gateway in local.at_address(host, port))
@@ -254,10 +256,10 @@ def _default() -> Path | None:
     """Returns the admin socket of the only gateway that runs on this machine; None: the cluster."""
     if is_plugin() and configured():
         return None
-    if found := paths.all_running():
-        return _only(found)
+    if sockets := paths.all_running():
+        return _only(sockets)
     if not configured() and _takes_cluster():
-        raise click.ClickException(_nothing_to_ask())
+        raise click.ClickException(_no_target_message())
     return None
 
 
@@ -275,9 +277,9 @@ def _only(sockets: list[Path]) -> Path:
     return sockets[0]
 
 
-def _nothing_to_ask() -> str:
+def _no_target_message() -> str:
     left = "; what one that was killed has left: lasthop ps" if paths.left_behind() else ""
-    left += f"; {hint}" if (hint := paths.of_others()) else ""
+    left += f"; {hint}" if (hint := paths.others_hint()) else ""
     return (
         f"no gateway runs on this machine and there is no kubeconfig; {_folder()}start a gateway with: lasthop run DIR, "
         f"or choose a cluster with --kubeconfig or --context{left}"
@@ -287,7 +289,7 @@ def _nothing_to_ask() -> str:
 def _folder() -> str:
     """Returns the advice to read a folder, for commands that can."""
     context = click.get_current_context(silent=True)
-    names = {option for each in context.command.params for option in each.opts} if context else set[str]()
+    names = {option for parameter in context.command.params for option in parameter.opts} if context else set[str]()
     if context is None or "--allow-files" not in names:
         return ""
     return f"read a folder with: {context.command_path} DIR, " if "folders" in names else "read a folder with --dir DIR, "
@@ -298,17 +300,17 @@ def _whose(socket: Path) -> str:
     return "" if uid == os.geteuid() else f", of user {paths.user_name(uid)}"
 
 
-def require_namespace(namespace: str, known: Collection[str], where: str) -> None:
+def require_namespace(namespace: str, existing: Collection[str], where: str) -> None:
     """Raises if a namespace does not exist, unless the user may not list those of the cluster."""
-    names = sorted(set(known) - {""})
+    names = sorted(set(existing) - {""})
     if namespace in names or (not names and where == CLUSTER):
         return
     close = closest(namespace, names)
-    there = (
+    hint = (
         f"did you mean {close}?" if close else f"there is {', '.join(names[:8]) or 'none'}{', ...' if len(names) > 8 else ''}"
     )
     elsewhere = "" if where == CLUSTER else "; choose a cluster with --context"
-    raise click.ClickException(f"there is no namespace {namespace} in {where}; {there}{elsewhere}")
+    raise click.ClickException(f"there is no namespace {namespace} in {where}; {hint}{elsewhere}")
 
 
 def configured() -> bool:

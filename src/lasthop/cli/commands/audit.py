@@ -35,7 +35,7 @@ CAUSES: Final = (
 """Conditions that can fail a pipeline: the verification of a hop, a certificate, or an observation."""
 FORMATS: Final = ("text", "json", "csv", "markdown", "html", "sarif")
 FOUND: Final = 3
-"""The exit code if one holds; 1 means that the audit failed or is incomplete, 2 a usage error."""
+"""Exit code if a condition holds; 1 means that the audit failed or is incomplete, 2 a usage error."""
 
 ASK: Final = "Request the ClusterRole lasthop-tenant, which the installation contains for this purpose"
 
@@ -143,26 +143,26 @@ def command(
         _show_changes(next(iter(folders), None), cluster, since, controller_namespace, output)
         return
     from lasthop.cli.render import audit_evidence, audit_report, sarif
-    from lasthop.cli.render.audit_observed import tried
+    from lasthop.cli.render.audit_observed import with_untried
 
     async def look(view: View) -> audit_report.AuditReport:
         audit, now = await view.audit(), time.time()
         record = await view.record(controller_namespace)
         history = audit_report.history(record) if record else None
         broken = tuple(f"the record of changes was edited: {fault}" for fault in history.faults) if history else ()
-        told = (*await view.problems(), *broken), await view.hidden()
-        found = audit_report.AuditReport(
-            audit, view.where, await view.origin(), now, expiring, *told, history=history, host=gethostname()
+        gaps = (*await view.problems(), *broken), await view.hidden()
+        report = audit_report.AuditReport(
+            audit, view.where, await view.origin(), now, expiring, *gaps, history=history, host=gethostname()
         ).of_namespace(view.namespace)
-        hops = tried(found.hops) if view.observes else found.hops
+        hops = with_untried(report.hops) if view.observes else report.hops
         if probe:
             from lasthop.edge.probe.observed import with_probes
 
             hops = await with_probes(lambda key: view.probe(key, ""), hops, now)
-        return found.with_hops(hops)
+        return report.with_hops(hops)
 
-    found = ask(None, cluster, look, files=(*folders, *files))
-    for line in found.incomplete:
+    report = ask(None, cluster, look, files=(*folders, *files))
+    for line in report.incomplete:
         note_once(line)
     render = {
         "text": audit_report.text,
@@ -172,34 +172,34 @@ def command(
         "html": audit_evidence.html,
         "sarif": sarif.sarif,
     }[output]
-    shown = found.sorted(sort)
+    shown = report.sorted(sort)
     if output == "json":
         jsonpath.echo_json(render(shown))
     else:
         click.echo(render(shown if output == "sarif" else clean(shown)))
-    _fail_on({cause for group in causes for cause in group}, found)
+    _fail_on({cause for group in causes for cause in group}, report)
 
 
-def _fail_on(wanted: set[str], found: AuditReport) -> None:
+def _fail_on(causes: set[str], report: AuditReport) -> None:
     """Exits if a condition of --fail-on holds, or cannot be decided."""
-    if there := [cause for cause in CAUSES if cause in wanted & found.causes]:
-        note(f"Failed because of --fail-on {','.join(there)}")
+    if matches := [cause for cause in CAUSES if cause in causes & report.causes]:
+        note(f"Failed because of --fail-on {','.join(matches)}")
         raise click.exceptions.Exit(FOUND)
-    if found.hidden:
-        raise click.ClickException(f"backends may be missing: {'; '.join(found.hidden)}. {ASK}")
-    if wanted and found.incomplete:
-        raise click.ClickException(f"not everything could be read, so the result may be incomplete: {found.incomplete[0]}")
+    if report.hidden:
+        raise click.ClickException(f"backends may be missing: {'; '.join(report.hidden)}. {ASK}")
+    if causes and report.incomplete:
+        raise click.ClickException(f"not everything could be read, so the result may be incomplete: {report.incomplete[0]}")
 
 
 def _show_changes(folder: Path | None, cluster: target.ClusterOptions, start: float, controller: str, output: str) -> None:
     from lasthop.cli.render import change_report
     from lasthop.cli.views.changes import recorded
 
-    found = recorded(folder, cluster, controller)
-    report = change_report.change_report(found.record, found.where, start, cluster.namespace or "")
+    changes = recorded(folder, cluster, controller)
+    report = change_report.change_report(changes.record, changes.where, start, cluster.namespace or "")
     if output == "json":
         jsonpath.echo_json(change_report.as_json(report))
     else:
         click.echo(change_report.text(clean(report)))
     if report.chain.faults:
-        raise click.ClickException(f"the record in {found.where} was edited: {report.chain.faults[0]}")
+        raise click.ClickException(f"the record in {changes.where} was edited: {report.chain.faults[0]}")

@@ -89,8 +89,8 @@ def _contents(folder: Path | None) -> Iterator[tuple[str, bytes]]:
     from lasthop.cli.doctor.machine import machine
 
     yield "version.json", _json(versions)
-    yield "doctor.json", _json(lambda: [each._asdict() for each in machine(folder)])
-    yield "ps.json", _json(lambda: [described(each, local.state(each)) for each in local.gateways()])
+    yield "doctor.json", _json(lambda: [result._asdict() for result in machine(folder)])
+    yield "ps.json", _json(lambda: [described(gateway, local.state(gateway)) for gateway in local.gateways()])
     try:
         socket = target.running_gateway(folder, ELSEWHERE)
     except click.ClickException as error:
@@ -112,13 +112,13 @@ def _of_gateway(socket: Endpoint) -> Iterator[tuple[str, bytes]]:
         return redacted(view.ask(path, TIMEOUT))
 
     def objects(kind: str) -> list[Any]:
-        return [without_secrets(each) for each in view.ask("/api/objects", TIMEOUT, kind=kind)]
+        return [without_secrets(document) for document in view.ask("/api/objects", TIMEOUT, kind=kind)]
 
     for part in PARTS:
         yield f"{part}.json", _json(partial(answer, f"/api/{part}"))
     for kind in KINDS:
-        if (found := _json(partial(objects, kind))) != b"[]":
-            yield f"objects/{kind.lower()}.json", found
+        if (content := _json(partial(objects, kind))) != b"[]":
+            yield f"objects/{kind.lower()}.json", content
     yield "envoy-config.json", _json(partial(answer, "/api/envoy-config"))
     yield "metrics.txt", _attempted(lambda: unix_http.get(socket, "/metrics", TIMEOUT)[1])
     if isinstance(socket, Path):
@@ -140,7 +140,7 @@ def _attempted(read: Callable[[], bytes]) -> bytes:
 
 
 def _tail(path: Path, uid: int) -> bytes:
-    """Reads the end of that user's log and follows no links: root also collects files that other users control."""
+    """Reads the end of a log of user `uid`. Follows no links, because root also collects files that other users control."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         info = os.fstat(descriptor)
@@ -155,7 +155,7 @@ def _without_headers(log: bytes) -> Iterator[bytes]:
     before the first message, which may be the end of such a message."""
     kept = False
     for line in log.splitlines(keepends=True):
-        if found := MESSAGE.match(line):
-            kept = found[1] not in (b"trace", b"debug")
+        if match := MESSAGE.match(line):
+            kept = match[1] not in (b"trace", b"debug")
         if kept:
             yield line

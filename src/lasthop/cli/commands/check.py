@@ -92,13 +92,13 @@ def command(
         where = view.where if files is None else report.count(files, "file")
         return report.Report(listed, where, objects, files or 0).of_namespace(view.namespace)
 
-    found = ask(None, cluster, look, files=files)
+    result = ask(None, cluster, look, files=files)
     render = {"text": report.text, "json": report.as_json, "github": report.github}[output]
     if output == "json":
-        jsonpath.echo_json(render(found))
+        jsonpath.echo_json(render(result))
     else:
-        click.echo(render(clean(found)))
-    if found.errors:
+        click.echo(render(clean(result)))
+    if result.errors:
         raise click.exceptions.Exit(1)
 
 
@@ -124,20 +124,20 @@ def _compare(
     after = ask(None, cluster, _state, files=files)
     with at(against, files[0]) as chosen:
         before = asyncio.run(_state(FolderView(chosen.path, cluster.namespace or "", chosen)))
-    found = compare(before, after)
+    comparison = compare(before, after)
     render = {"text": comparison_report.text, "json": comparison_report.as_json, "github": comparison_report.github}[output]
     if output == "json":
-        jsonpath.echo_json(render(found))
+        jsonpath.echo_json(render(comparison))
     else:
-        click.echo(render(clean(found)))
-    if code := _exit_code(found, causes):
+        click.echo(render(clean(comparison)))
+    if code := _exit_code(comparison, causes):
         raise click.exceptions.Exit(code)
 
 
-def _exit_code(found: Comparison, causes: tuple[str, ...]) -> int:
-    if found.errors or found.not_judged:
+def _exit_code(comparison: Comparison, causes: tuple[str, ...]) -> int:
+    if comparison.errors or comparison.not_judged:
         return 1
-    return WEAKER if found.weaker or (OTHER_TRUST in causes and found.other_trust) else 0
+    return WEAKER if comparison.weaker or (OTHER_TRUST in causes and comparison.other_trust) else 0
 
 
 async def _state(view: View) -> ComparedState:

@@ -10,7 +10,7 @@ import click
 
 from lasthop.base.api.documents import Json
 from lasthop.cli.args import jsonpath, target
-from lasthop.cli.args.objects import Wanted, one_of
+from lasthop.cli.args.objects import ObjectRef, one_of
 from lasthop.cli.views.admin_socket import AdminSocketView
 from lasthop.cli.views.command_view import without_loop
 
@@ -49,16 +49,16 @@ def command(what: str, gateway: str, name: str, output: str, no_headers: bool, f
 
     view = AdminSocketView(target.running_gateway(folder, ELSEWHERE))
     if gateway:
-        namespace, _, own = gateway.removeprefix("gateway/").rpartition("/")
-        gateway = "/".join(one_of(without_loop(view.names("Gateway")), Wanted("Gateway", namespace, own)))
+        namespace, _, gateway_name = gateway.removeprefix("gateway/").rpartition("/")
+        gateway = "/".join(one_of(without_loop(view.names("Gateway")), ObjectRef("Gateway", namespace, gateway_name)))
     dumps = _dumps(view, gateway)
     if what == "dump":
         _print(dumps, "yaml" if output == "table" else output)
     elif output == "table":
         click.echo(_table(dumps, what, name, headers=not no_headers))
     else:
-        found = certificates if what == "certificates" else lambda dump: resources(dump, what)
-        _print({path: _named(found(dump), name) for path, dump in dumps.items()}, output)
+        extract = certificates if what == "certificates" else lambda dump: resources(dump, what)
+        _print({path: _named(extract(dump), name) for path, dump in dumps.items()}, output)
 
 
 def _dumps(view: AdminSocketView, gateway: str) -> dict[str, Json]:
@@ -72,24 +72,24 @@ def _dumps(view: AdminSocketView, gateway: str) -> dict[str, Json]:
     return dumps
 
 
-def _table(dumps: dict[str, Json], what: str, name: str, *, headers: bool) -> str:
+def _table(dumps: dict[str, Json], resource_type: str, name: str, *, headers: bool) -> str:
     """Renders a line for each resource; with several Gateways, the first column names them."""
     from lasthop.cli.render.envoy_tables import HEADS, rows
     from lasthop.cli.render.terminal import table
 
-    found = [(path, *row) for path, dump in dumps.items() for row in rows(dump, what) if name in row[0]]
+    cells = [(path, *row) for path, dump in dumps.items() for row in rows(dump, resource_type) if name in row[0]]
     first = 0 if len(dumps) > 1 else 1
-    return table(("GATEWAY", *HEADS[what])[first:], [row[first:] for row in found], headers=headers)
+    return table(("GATEWAY", *HEADS[resource_type])[first:], [row[first:] for row in cells], headers=headers)
 
 
-def _named(found: list[Json], name: str) -> list[Json]:
-    return [each for each in found if name in str(each.get("name"))]
+def _named(entries: list[Json], name: str) -> list[Json]:
+    return [entry for entry in entries if name in str(entry.get("name"))]
 
 
-def _print(found: object, output: str) -> None:
+def _print(document: object, output: str) -> None:
     if output == "json":
-        jsonpath.echo_json(json.dumps(found, indent=2))
+        jsonpath.echo_json(json.dumps(document, indent=2))
         return
     import yaml
 
-    click.echo(yaml.safe_dump(found, sort_keys=False).rstrip())
+    click.echo(yaml.safe_dump(document, sort_keys=False).rstrip())

@@ -104,10 +104,10 @@ def command(
     if webhook:
         host_port(webhook, "--webhook")
     watched = tuple(name for name in namespaces.split(",") if name)
-    own = namespace or os.environ.get("POD_NAMESPACE") or "lasthop-system"
+    own_namespace = namespace or os.environ.get("POD_NAMESPACE") or "lasthop-system"
     try:
         with printing(log_format) as printer:
-            asyncio.run(_run(kubeconfig, context, site, xds_listen, address, own, watched, admin, webhook, printer))
+            asyncio.run(_run(kubeconfig, context, site, xds_listen, address, own_namespace, watched, admin, webhook, printer))
     except* (ConfigError, AdminUnusable, EnvoyNotFound, RunDirLocked) as group:
         raise first_error(group) from None
 

@@ -42,9 +42,9 @@ def command(folder: Path | None, cluster: ClusterOptions, namespace: str, port: 
       lasthop dashboard --context prod --no-open
     """
     if socket := target.admin_socket(folder, cluster):
-        own = AdminSocketView(socket).ask("/api/about")["admin"]
+        admin = AdminSocketView(socket).ask("/api/about")["admin"]
         # The address of --admin may be the local end of a port-forward, and the gateway's own address the other end.
-        show(local_url(own if isinstance(socket, Path) else with_port(*socket)), browser=not no_open)
+        show(local_url(admin if isinstance(socket, Path) else with_port(*socket)), browser=not no_open)
         return
     from lasthop.cli.views.leader import run
 
@@ -75,13 +75,13 @@ async def forward(client: Client, namespace: str, port: int, *, browser: bool) -
         _, name, _ = await leader.find()
     except ApiError as error:
         raise click.ClickException(in_words(error, namespace)) from None
-    told: set[str] = set()
+    reported: set[str] = set()
     failed = True
 
     def on_error(error: ApiError) -> None:
         leader.forget()
-        if (words := in_words(error, namespace)) not in told:  # the page polls each second
-            told.add(words)
+        if (words := in_words(error, namespace)) not in reported:  # the page polls each second
+            reported.add(words)
             if not failed:
                 note(words)
 
@@ -89,7 +89,7 @@ async def forward(client: Client, namespace: str, port: int, *, browser: bool) -
         async with forwarding(client, leader.find, on_error, port) as local:
             failed = not await _answers(local)
             if failed:
-                words = "; ".join(told) or f"the controller in Pod {namespace}/{name} does not answer"
+                words = "; ".join(reported) or f"the controller in Pod {namespace}/{name} does not answer"
                 raise click.ClickException(words)
             note(f"Pod {namespace}/{name} leads; Ctrl-C ends the forwarding")
             show(f"http://127.0.0.1:{local}/", browser=browser)

@@ -45,12 +45,12 @@ def command(
       lasthop doctor -o json | jq -r '.[] | select(.verdict != "ok") | .remedy'
     """
     folder = target.folder_or_dir(folder, by_option)
-    found = _of_cluster(cluster, controller_namespace) if _means_cluster(folder, cluster) else _of_machine(folder)
+    results = _of_cluster(cluster, controller_namespace) if _means_cluster(folder, cluster) else _of_machine(folder)
     if output == "json":
-        jsonpath.echo_json(json.dumps([each._asdict() for each in found], indent=2))
+        jsonpath.echo_json(json.dumps([result._asdict() for result in results], indent=2))
     else:
-        click.echo(_text(clean(found)))
-    if any(each.verdict is CheckState.FAILED for each in found):
+        click.echo(_text(clean(results)))
+    if any(result.verdict is CheckState.FAILED for result in results):
         raise click.exceptions.Exit(1)
 
 
@@ -62,12 +62,12 @@ def _means_cluster(folder: Path | None, cluster: target.ClusterOptions) -> bool:
     return chosen or (folder is None and configured)
 
 
-def _text(found: list[CheckResult]) -> str:
+def _text(results: list[CheckResult]) -> str:
     lines = []
-    for each in found:
-        sign, colour = SIGNS[each.verdict]
-        lines.append(f"{click.style(sign, fg=colour)} {each.what}: {each.found}")
-        lines += [f"    {each.remedy}"] if each.remedy else []
+    for result in results:
+        sign, colour = SIGNS[result.verdict]
+        lines.append(f"{click.style(sign, fg=colour)} {result.what}: {result.found}")
+        lines += [f"    {result.remedy}"] if result.remedy else []
     return "\n".join(lines)
 
 
@@ -82,6 +82,6 @@ def _of_cluster(options: target.ClusterOptions, controller_namespace: str) -> li
     from lasthop.cli.views import cluster as clusters
 
     async def look(client: Client, namespace: str) -> list[CheckResult]:
-        return [checked async for checked in cluster(client, controller_namespace, namespace)]
+        return [result async for result in cluster(client, controller_namespace, namespace)]
 
     return clusters.run(options, look)

@@ -12,7 +12,7 @@ import click
 from lasthop.base.api.documents import Json
 from lasthop.base.text.printable import clean
 from lasthop.cli.args import jsonpath, target
-from lasthop.cli.args.objects import common_namespace, complete_kind, complete_name, one, raise_all, wanted_of_each
+from lasthop.cli.args.objects import common_namespace, complete_kind, complete_name, named_object, parse_refs, raise_all
 from lasthop.cli.views.command_view import View, ask
 
 MARKS: Final = {"good": ("✓", "green"), "warning": ("!", "yellow"), "bad": ("✗", "red")}
@@ -55,26 +55,26 @@ def command(kind: str, names: tuple[str, ...], folder: Path | None, output: str,
       lasthop explain hr web cart                       several objects; or: hr/web btp/api
       lasthop explain request GET https://www.example.com/cart   where a request goes, or why it gets 404
     """
-    wants = wanted_of_each(kind, names, cluster.namespace)
-    if nameless := [want.kind for want in wants if not want.name]:
+    refs = parse_refs(kind, names, cluster.namespace)
+    if nameless := [ref.kind for ref in refs if not ref.name]:
         raise click.UsageError(f"which {nameless[0]}? Add the name: lasthop explain {kind.lower()} NAME")
 
     missing: list[click.ClickException] = []
 
     async def look(view: View) -> list[Json]:
-        found = []
-        for want in wants:
+        explanations = []
+        for ref in refs:
             try:
-                found.append(await view.explain(await one(view, want)))
+                explanations.append(await view.explain(await named_object(view, ref)))
             except click.ClickException as error:
                 missing.append(error)
-        return [each for each in found if each]
+        return [explanation for explanation in explanations if explanation]
 
-    found = ask(folder, cluster._replace(namespace=common_namespace(wants)), look, object_named=True)
-    if output == "json" and found:
-        jsonpath.echo_json(json.dumps(found if len(wants) > 1 else found[0], indent=2))
-    elif found:
-        click.echo("\n".join(line for each in found for line in drawn(clean(each))))
+    explanations = ask(folder, cluster._replace(namespace=common_namespace(refs)), look, object_named=True)
+    if output == "json" and explanations:
+        jsonpath.echo_json(json.dumps(explanations if len(refs) > 1 else explanations[0], indent=2))
+    elif explanations:
+        click.echo("\n".join(line for explanation in explanations for line in drawn(clean(explanation))))
     raise_all(missing)
 
 
@@ -128,23 +128,23 @@ def request_command(
         named = gateway.removeprefix("gateway/")
         if named and not any(named in (name, f"{namespace}/{name}") for namespace, name in await view.names("Gateway")):
             raise click.ClickException(f"Gateway {named} does not exist")
-        found = await view.explain_request(request, named)
-        own = [each for each in found if Key.read("Gateway", each["gateway"]).namespace == cluster.namespace]
-        return own or found
+        answers = await view.explain_request(request, named)
+        in_namespace = [answer for answer in answers if Key.read("Gateway", answer["gateway"]).namespace == cluster.namespace]
+        return in_namespace or answers
 
-    found = ask(folder, cluster, look)
+    answers = ask(folder, cluster, look)
     if output == "json":
-        jsonpath.echo_json(json.dumps(found, indent=2))
+        jsonpath.echo_json(json.dumps(answers, indent=2))
     else:
-        click.echo("\n".join(line for each in found for line in drawn(clean(each["explanation"]))))
+        click.echo("\n".join(line for answer in answers for line in drawn(clean(answer["explanation"]))))
 
 
-def drawn(fact: Json, first: str = "", rest: str = "") -> Iterator[str]:
+def drawn(fact: Json, first: str = "", indent: str = "") -> Iterator[str]:
     mark, colour = MARKS.get(fact.get("state", ""), ("", None))
     shown = f"{click.style(mark, fg=colour, bold=True)} {fact['text']}" if mark else fact["text"]
     place = click.style(f"  {fact['place']}", dim=True) if fact.get("place") else ""
     yield f"{first}{shown}{place}"
     because = fact.get("because", ())
-    for number, each in enumerate(because, 1):
+    for number, reason in enumerate(because, 1):
         branch, trunk = ("└─ ", "   ") if number == len(because) else ("├─ ", "│  ")
-        yield from drawn(each, rest + branch, rest + trunk)
+        yield from drawn(reason, indent + branch, indent + trunk)

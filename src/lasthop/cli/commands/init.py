@@ -30,8 +30,8 @@ def command(context: click.Context, folder: Path, listen: str) -> None:
       lasthop init demo --to http://localhost:3000 --plaintext
       lasthop init demo --to https://a:8443 --ca a.pem --to https://b:8443 --path /api --ca b.pem
     """
-    given = backends.given(context)
-    if not given:
+    to_backends = backends.from_arguments(context)
+    if not to_backends:
         if url := backends.url_for_folder(str(folder)):
             raise click.UsageError(f"{url} is a backend, not a folder; write: {program()} init DIR --to {url}")
         raise click.UsageError(f"which backend? Add it: lasthop init {folder} --to https://api.example.com:443")
@@ -39,7 +39,7 @@ def command(context: click.Context, folder: Path, listen: str) -> None:
     _require_new(folder)
     from lasthop.cli.render.look_report import verified
 
-    written = _write(folder, files(place, verified(given, context)))
+    written = _write(folder, files(place, verified(to_backends, context)))
     click.echo("\n".join(map(printable, (*(f"wrote {path}" for path in written), "", *_next(folder, place)))))
 
 

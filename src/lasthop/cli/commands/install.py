@@ -80,9 +80,9 @@ def command(
 
 
 def _require_valid(namespace: str, image: str, watched: tuple[str, ...], everywhere: bool) -> None:
-    for each in (namespace, *watched):
-        if not is_dns_label(each):
-            raise click.UsageError(f"{each!r} is not the name of a namespace; use {DNS_LABEL}")
+    for name in (namespace, *watched):
+        if not is_dns_label(name):
+            raise click.UsageError(f"{name!r} is not the name of a namespace; use {DNS_LABEL}")
     if watched and everywhere:
         raise click.UsageError("--watch names the only namespaces, -A means all of them")
     if not image or any(map(str.isspace, image)):
@@ -91,26 +91,26 @@ def _require_valid(namespace: str, image: str, watched: tuple[str, ...], everywh
 
 async def _apply(options: Options, access: Access, everywhere: bool) -> None:
     async with Client(access) as client:
-        await _look_first(client, options, everywhere)
+        await _check_first(client, options, everywhere)
         for document in installation.documents(options):
             await _apply_one(client, document)
-        await _take_back(client, options)
+        await _delete_surplus(client, options)
 
 
-async def _look_first(client: Client, options: Options, everywhere: bool) -> None:
+async def _check_first(client: Client, options: Options, everywhere: bool) -> None:
     """Raises before anything is applied if the installation would fail halfway, or change more than requested."""
     if missing := [
-        each for each in options.watched if await _found(client, path_of("", "v1", "namespaces", "", each)) is None
+        watched for watched in options.watched if await _get(client, path_of("", "v1", "namespaces", "", watched)) is None
     ]:
         raise click.ClickException(
             f"{_namespaces(missing)} not exist, so nothing was applied; create the namespaces of --watch first"
         )
-    controller = await _found(client, path_of("apps", "v1", "deployments", options.namespace, installation.CONTROLLER))
+    controller = await _get(client, path_of("apps", "v1", "deployments", options.namespace, installation.CONTROLLER))
     if release := installation.helm_release(controller):
         raise click.ClickException(f"Helm has installed this, as release {release}; change it with helm upgrade {release}")
     before = installation.watched_by(controller)
     if before and not options.watched and not everywhere:
-        flags = " ".join(f"--watch {each}" for each in before)
+        flags = " ".join(f"--watch {watched}" for watched in before)
         raise click.ClickException(
             f"this installation watches only {', '.join(before)}; add {flags} to leave it so, or -A to let it read Secrets in "
             "all namespaces"
@@ -121,7 +121,7 @@ def _namespaces(names: list[str]) -> str:
     return f"namespace {names[0]} does" if len(names) == 1 else f"namespaces {', '.join(names)} do"
 
 
-async def _found(client: Client, where: str) -> Json | None:
+async def _get(client: Client, where: str) -> Json | None:
     """Returns an object; an empty one if the user may not read it, None if it does not exist."""
     try:
         return await client.get(where)
@@ -149,14 +149,14 @@ async def _apply_one(client: Client, document: Json) -> None:
     click.echo(f"{document['kind'].lower()}/{document['metadata']['name']} applied")
 
 
-async def _take_back(client: Client, options: Options) -> None:
+async def _delete_surplus(client: Client, options: Options) -> None:
     """Removes permissions that an earlier install granted in other namespaces; otherwise they would remain unnoticed."""
-    found = {}
+    existing = {}
     for plural in installation.RBAC:
         answer = await client.get(
             path_of("rbac.authorization.k8s.io", "v1", plural), {"labelSelector": installation.OWN_LABEL}
         )
-        found[plural] = answer.get("items") or ()
-    for where in installation.surplus(options, found):
+        existing[plural] = answer.get("items") or ()
+    for where in installation.surplus(options, existing):
         await client.delete(where)
         click.echo(f"{where.partition('/v1/')[2]} deleted: no longer needed")

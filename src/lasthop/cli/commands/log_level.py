@@ -37,13 +37,13 @@ def command(level: str | None, envoy: str | None, output: str, folder: Path | No
       lasthop log-level info --envoy warning         as at the start
     """
     view = AdminSocketView(target.running_gateway(folder, ELSEWHERE))
-    wanted = {"lasthop": level or "", "envoy": envoy or ""}
-    found = view.change(PATH, TIMEOUT, **wanted) if level or envoy else view.ask(PATH, TIMEOUT)
+    requested = {"lasthop": level or "", "envoy": envoy or ""}
+    levels = view.change(PATH, TIMEOUT, **requested) if level or envoy else view.ask(PATH, TIMEOUT)
     if output == "json":
-        jsonpath.echo_json(json.dumps(found, indent=2))
+        jsonpath.echo_json(json.dumps(levels, indent=2))
     else:
-        click.echo(f"Lasthop  {found['lasthop']}")
-        for gateway, each in found["envoy"].items():
-            click.echo(f"Envoy    {each.get('level') or 'unknown'}  of Gateway {gateway}")
-    if failed := next((each["error"] for each in found["envoy"].values() if "error" in each), ""):
+        click.echo(f"Lasthop  {levels['lasthop']}")
+        for gateway, entry in levels["envoy"].items():
+            click.echo(f"Envoy    {entry.get('level') or 'unknown'}  of Gateway {gateway}")
+    if failed := next((entry["error"] for entry in levels["envoy"].values() if "error" in entry), ""):
         raise click.ClickException(failed)

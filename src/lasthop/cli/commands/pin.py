@@ -56,22 +56,22 @@ def command(
     """
     from lasthop.cli.render import pin_set
 
-    found = _from_file(target) if target == "-" or Path(target).is_file() else _from_network(target, server_name, timeout)
-    leaf = found.chain[0]
-    chosen = name or pin_set.default_name(found.known_as or _first_name(leaf))
+    presented = _from_file(target) if target == "-" or Path(target).is_file() else _from_network(target, server_name, timeout)
+    leaf = presented.chain[0]
+    chosen = name or pin_set.default_name(presented.known_as or _first_name(leaf))
     if not is_name(chosen):
         message = f"{chosen} is not a valid object name: use lower-case letters, digits, - and ."
         raise click.BadParameter(message, param_hint="--name")
-    manifest = pin_set.as_yaml(leaf, chosen, namespace or "", form, found.origin)
+    manifest = pin_set.as_yaml(leaf, chosen, namespace or "", form, presented.origin)
     if output == "json":
-        jsonpath.echo_json(json.dumps(_plain(found, manifest), indent=2))
+        jsonpath.echo_json(json.dumps(_plain(presented, manifest), indent=2))
         return
-    for line in _described(found, form, time.time()):
+    for line in _described(presented, form, time.time()):
         click.echo(line, err=True)
     click.echo(manifest, nl=False)
 
 
-class _Found(NamedTuple):
+class _PresentedChain(NamedTuple):
     chain: tuple[CertificateInfo, ...]
     origin: str
     known_as: str = ""
@@ -79,38 +79,38 @@ class _Found(NamedTuple):
     handshake: Handshake | None = None
 
 
-def _from_network(target: str, server_name: str | None, timeout: float) -> _Found:
+def _from_network(target: str, server_name: str | None, timeout: float) -> _PresentedChain:
     if "/" in target or (":" not in target and target.endswith((".pem", ".crt", ".cer", ".yaml", ".yml", ".json"))):
         raise click.BadParameter(f"file {target} does not exist", param_hint="HOST:PORT|FILE")
     host, port = host_port(target, "HOST:PORT|FILE")
     from lasthop.edge.probe.handshake import NoHandshake, fetch
 
-    asked = server_name or ("" if is_ip(host) else host)
+    sni = server_name or ("" if is_ip(host) else host)
     try:
-        seen = fetch(host, port, asked, timeout)
+        handshake = fetch(host, port, sni, timeout)
     except NoHandshake as error:
         raise click.ClickException(str(error)) from None
     day = datetime.now(UTC).strftime("%Y-%m-%d")
     origin = f"Certificate of {target} on {day}, not verified: compare it with that of the backend's owner."
-    return _Found(_chain(list(seen.chain), target), origin, asked or host, seen)
+    return _PresentedChain(_chain(list(handshake.chain), target), origin, sni or host, handshake)
 
 
-def _from_file(target: str) -> _Found:
+def _from_file(target: str) -> _PresentedChain:
     where = "standard input" if target == "-" else target
     try:
         content = read_stdin() if target == "-" else Path(target).read_bytes()
     except OSError as error:
         raise click.ClickException(f"{target} cannot be read: {error.strerror}") from None
-    return _Found(_chain(_ders(content, where), where), f"From {where}.")
+    return _PresentedChain(_chain(_ders(content, where), where), f"From {where}.")
 
 
 def _ders(pem: bytes, origin: str) -> list[bytes]:
     from lasthop.base.pki import parse
 
-    found = parse.certificates(pem)
-    if isinstance(found, parse.Unreadable):
-        raise click.ClickException(f"{origin} {found.message}; give the backend's certificate, as PEM")
-    return [certificate.der for certificate in found]
+    certificates = parse.certificates(pem)
+    if isinstance(certificates, parse.Unreadable):
+        raise click.ClickException(f"{origin} {certificates.message}; give the backend's certificate, as PEM")
+    return [certificate.der for certificate in certificates]
 
 
 def _chain(ders: list[bytes], origin: str) -> tuple[CertificateInfo, ...]:
@@ -131,51 +131,58 @@ def _first_name(leaf: CertificateInfo) -> str:
     return named[0].removeprefix("*.") if named else leaf.subject.removeprefix("CN=")
 
 
-def _described(found: _Found, form: str, now: float) -> list[str]:
+def _described(presented: _PresentedChain, form: str, now: float) -> list[str]:
     from lasthop.edge.probe.certificate_view import lines
 
-    said = []
-    for number, certificate in enumerate(found.chain):
+    shown = []
+    for number, certificate in enumerate(presented.chain):
         title = "The pinned certificate" if number == 0 else f"Certificate {number + 1} of the chain"
-        said += [click.style(title, bold=True), *(f"  {line}" for line in lines(certificate, now)), ""]
-    return said + [click.style(f"! {warning}", fg="yellow") for warning in _warnings(found, form, now)]
+        shown += [click.style(title, bold=True), *(f"  {line}" for line in lines(certificate, now)), ""]
+    return shown + [click.style(f"! {warning}", fg="yellow") for warning in _warnings(presented, form, now)]
 
 
-def _warnings(found: _Found, form: str, now: float) -> Iterator[str]:
+def _warnings(presented: _PresentedChain, form: str, now: float) -> Iterator[str]:
     from lasthop.base.pki.parse import bare_names
     from lasthop.edge.probe.certificate_view import is_valid, validity
 
-    leaf = found.chain[0]
+    leaf = presented.chain[0]
     if form == "certificate" and not is_valid(leaf, now):
         yield f"it is {validity(leaf, now)}: a gateway will reject it. --by key does not check dates."
     if form == "certificate" and not bare_names(leaf.names, "DNS", "URI"):
         yield "it has no DNS name or URI, so no policy can match it: a gateway will reject it. --by key does not check names."
     if leaf.ca and not leaf.self_signed:
         yield "it is a CA certificate; a backend presents its own certificate, which comes first in its file."
-    if found.handshake:
-        yield from _handshake_warnings(found.handshake)
+    if presented.handshake:
+        yield from _handshake_warnings(presented.handshake)
 
 
-def _handshake_warnings(seen: Handshake) -> Iterator[str]:
+def _handshake_warnings(handshake: Handshake) -> Iterator[str]:
     from lasthop.edge.probe.handshake import GATEWAY_VERSIONS
 
-    if seen.client_certificate:
-        verb = "demands" if seen.client_certificate == "required" else "asks for"
+    if handshake.client_certificate:
+        verb = "demands" if handshake.client_certificate == "required" else "asks for"
         yield f"the backend {verb} a client certificate; give the Gateway one by spec.tls.backend.clientCertificateRef."
-    if seen.version and seen.version not in GATEWAY_VERSIONS:
-        yield f"the backend uses {seen.version}; a gateway supports {' and '.join(GATEWAY_VERSIONS)} only."
+    if handshake.version and handshake.version not in GATEWAY_VERSIONS:
+        yield f"the backend uses {handshake.version}; a gateway supports {' and '.join(GATEWAY_VERSIONS)} only."
 
 
-def _plain(found: _Found, manifest: str) -> dict[str, Any]:
+def _plain(presented: _PresentedChain, manifest: str) -> dict[str, Any]:
     import msgspec
     import yaml
 
     tls = {}
-    if seen := found.handshake:
-        wanted = seen.client_certificate
-        tls = {"tls": {"version": seen.version, "cipher": seen.cipher, "alpn": seen.alpn, "clientCertificate": wanted}}
+    if handshake := presented.handshake:
+        client_certificate = handshake.client_certificate
+        tls = {
+            "tls": {
+                "version": handshake.version,
+                "cipher": handshake.cipher,
+                "alpn": handshake.alpn,
+                "clientCertificate": client_certificate,
+            }
+        }
     return {
-        "chain": [msgspec.to_builtins(certificate) for certificate in found.chain],
+        "chain": [msgspec.to_builtins(certificate) for certificate in presented.chain],
         **tls,
         "pinSet": yaml.safe_load(manifest),
     }

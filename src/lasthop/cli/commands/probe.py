@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from lasthop.cli.args import jsonpath, target
-from lasthop.cli.args.objects import Wanted, complete_path, every, kind_of, one, wanted
+from lasthop.cli.args.objects import ObjectRef, all_objects, complete_path, kind_of, named_object, parse_ref
 from lasthop.cli.args.values import host_port
 from lasthop.cli.views.command_view import View, ask
 
@@ -56,40 +56,40 @@ def command(object: str | None, address: str | None, folder: Path | None, output
       lasthop probe shop/api 10.0.0.7:8443                 before a backend goes into service
       lasthop probe shop/api --context prod -o json | jq .passes
     """
-    want, address = _meant(object, address, cluster.namespace or "")
+    ref, address = _parse(object, address, cluster.namespace or "")
 
     async def look(view: View) -> list[ProbeResult]:
-        keys = [await one(view, want)] if want.name else await every(view, want)
+        keys = [await named_object(view, ref)] if ref.name else await all_objects(view, ref)
         return [await view.probe(key, address) for key in keys]
 
-    found = ask(folder, cluster._replace(namespace=want.namespace or None), look, object_named=bool(want.name))
+    results = ask(folder, cluster._replace(namespace=ref.namespace or None), look, object_named=bool(ref.name))
     if output == "json":
-        jsonpath.echo_json(_as_json(found, one=bool(object)))
+        jsonpath.echo_json(_as_json(results, one=bool(object)))
     else:
-        click.echo(_text(found))
+        click.echo(_text(results))
     # A policy that no gateway uses is a failure only if it was named.
-    if any(each.fails or (object and not each.passes) for each in found):
+    if any(result.fails or (object and not result.passes) for result in results):
         raise click.exceptions.Exit(1)
 
 
-def _as_json(found: list[ProbeResult], *, one: bool) -> str:
+def _as_json(results: list[ProbeResult], *, one: bool) -> str:
     from lasthop.edge.probe.result import document
 
-    documents = list(map(document, found))
+    documents = list(map(document, results))
     return json.dumps(documents[0] if one else documents, indent=2)
 
 
-def _text(found: list[ProbeResult]) -> str:
+def _text(results: list[ProbeResult]) -> str:
     from lasthop.cli.render import probe_report
 
-    return "\n\n".join("\n".join(probe_report.text(each)) for each in found) or "no BackendTLSPolicies exist"
+    return "\n\n".join("\n".join(probe_report.text(result)) for result in results) or "no BackendTLSPolicies exist"
 
 
-def _meant(text: str | None, address: str | None, namespace: str) -> tuple[Wanted, str]:
+def _parse(text: str | None, address: str | None, namespace: str) -> tuple[ObjectRef, str]:
     """Parses the object and the address. Accepts `KIND NAME` too, as `lasthop explain` does; a namespace with the name of a
     kind needs -n."""
     if not text:
-        return Wanted(KIND, namespace), ""
+        return ObjectRef(KIND, namespace), ""
     if ":" in text:
         raise click.UsageError(f"which object? Write: lasthop probe POLICY {text}")
     if address and ":" not in address and _kind(text):
@@ -99,18 +99,18 @@ def _meant(text: str | None, address: str | None, namespace: str) -> tuple[Wante
     return _object(text, namespace), address or ""
 
 
-def _object(text: str, namespace: str) -> Wanted:
+def _object(text: str, namespace: str) -> ObjectRef:
     first, slash, path = text.partition("/")
-    kind, rest = (named, path) if slash and (named := _kind(first)) else (KIND, text)
-    if rest.count("/") > 1:
+    kind, object_path = (named, path) if slash and (named := _kind(first)) else (KIND, text)
+    if object_path.count("/") > 1:
         raise click.UsageError(f"{text} is not KIND/NAMESPACE/NAME; KIND is one of {', '.join(map(str.lower, KINDS))}")
-    return wanted(kind, rest, namespace)
+    return parse_ref(kind, object_path, namespace)
 
 
 def _kind(text: str) -> str:
     """Returns the kind for a typed name; empty unless its objects have backends."""
     try:
-        found = kind_of(text)
+        kind = kind_of(text)
     except click.BadParameter:
         return ""
-    return found if found in KINDS else ""
+    return kind if kind in KINDS else ""

@@ -15,7 +15,7 @@ from lasthop.edge import unix_http
 
 TIMEOUT: Final = 2.0
 LARGEST: Final = 1 << 20
-"""Bytes of an answer; root asks all users' gateways."""
+"""Maximum size of an answer in bytes, because root queries the gateways of all users."""
 HEADS: Final = ("FOLDER", "STATE", "PID", "AGE", "ADMIN", "IN SYNC", "USER", "VERSION", "ENVOY", "ENVOYS")
 
 
@@ -36,34 +36,38 @@ def command(output: str, no_headers: bool) -> None:
       lasthop ps -o wide
       lasthop ps -o json | jq -r '.[] | select(.state == "orphaned") | .folder'
     """
-    known = local.present()
-    found = [described(gateway, state) for gateway, state in known]
+    gateways = local.present()
+    entries = [described(gateway, state) for gateway, state in gateways]
     if output == "json":
-        jsonpath.echo_json(json.dumps(found, indent=2))
+        jsonpath.echo_json(json.dumps(entries, indent=2))
     elif output == "name":
-        click.echo("\n".join(printable(each["folder"]) for each in found))
-    elif not found:
+        click.echo("\n".join(printable(entry["folder"]) for entry in entries))
+    elif not entries:
         click.echo("No gateway runs on this machine")
         local.note_others()
     else:
-        own = all(gateway.is_own for gateway, _ in known)
-        click.echo(_table(found, len(HEADS) if output == "wide" else 6 if own else 7, headers=not no_headers))
+        only_own = all(gateway.is_own for gateway, _ in gateways)
+        click.echo(_table(entries, len(HEADS) if output == "wide" else 6 if only_own else 7, headers=not no_headers))
 
 
-def _table(found: list[dict[str, Any]], columns: int, *, headers: bool) -> str:
+def _table(entries: list[dict[str, Any]], columns: int, *, headers: bool) -> str:
     from lasthop.cli.render.terminal import table
 
-    return table(HEADS[:columns], [_cells(each)[:columns] for each in found], headers=headers)
+    return table(HEADS[:columns], [_cells(entry)[:columns] for entry in entries], headers=headers)
 
 
-def _cells(each: dict[str, Any]) -> tuple[str, ...]:
+def _cells(entry: dict[str, Any]) -> tuple[str, ...]:
     """Returns the cells of a line, see `HEADS`."""
-    about = each["user"], each["version"], each["envoy"], " ".join(map(str, each["envoys"]))
-    known = each["gateways"]
+    about = entry["user"], entry["version"], entry["envoy"], " ".join(map(str, entry["envoys"]))
+    gateways = entry["gateways"]
     synced = (
-        "" if not each["pid"] else "?" if known is None else f"{sum(one['synced'] for one in known.values())}/{len(known)}"
+        ""
+        if not entry["pid"]
+        else "?"
+        if gateways is None
+        else f"{sum(gateway['synced'] for gateway in gateways.values())}/{len(gateways)}"
     )
-    return each["folder"], each["state"], str(each["pid"] or ""), _age(each["started"]), each["admin"], synced, *about
+    return entry["folder"], entry["state"], str(entry["pid"] or ""), _age(entry["started"]), entry["admin"], synced, *about
 
 
 def _age(started: float | None) -> str:
@@ -76,15 +80,15 @@ def _gateways(gateway: local.LocalGateway) -> dict[str, Any] | None:
     """Returns whether the proxies of each Gateway are in sync; None: the gateway does not answer."""
     try:
         status, body = unix_http.get(gateway.run_dir / paths.ADMIN_SOCKET, "/api/proxies", TIMEOUT, most=LARGEST)
-        found = json.loads(body) if status == 200 else None
+        gateways = json.loads(body) if status == 200 else None
     except (OSError, unix_http.BadResponse, ValueError, RecursionError):
         return None
-    sound = isinstance(found, dict) and all(map(_is_state, found.values()))
-    return found if sound else None
+    sound = isinstance(gateways, dict) and all(map(_is_state, gateways.values()))
+    return gateways if sound else None
 
 
 def _is_state(value: Any) -> bool:
-    """Another user's gateway may answer anything."""
+    """Validates an entry, because another user's gateway may answer anything."""
     return isinstance(value, dict) and all(
         type(value.get(name)) is kind for name, kind in (("proxies", int), ("synced", bool))
     )

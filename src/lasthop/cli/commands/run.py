@@ -126,13 +126,13 @@ def command(
     interruption.
     """
     host_port(admin, "--admin")
-    given = backends.given(context)
-    if folder and given:
+    to_backends = backends.from_arguments(context)
+    if folder and to_backends:
         raise click.UsageError(f"both {folder} and --to are given; remove one of them")
-    if printed and not given:
+    if printed and not to_backends:
         raise click.UsageError("--print shows the objects of --to URL, which is missing")
-    if given:
-        place = _of_backends(context, given, Listen(*backends.listen_address(listen)), printed=printed)
+    if to_backends:
+        place = _of_backends(context, to_backends, Listen(*backends.listen_address(listen)), printed=printed)
         chosen = context.get_parameter_source("admin") is not ParameterSource.DEFAULT
         admin_address = AdminAddress(admin) if chosen else _free_admin(admin)
     else:
@@ -179,15 +179,15 @@ def _of_folder(folder: Path | None) -> Place:
     return Place(folder, run_dir, paths.claim(paths.state_root(), folder), f"{program()} run {folder}")
 
 
-def _of_backends(context: click.Context, given: tuple[backends.Backend, ...], listen: Listen, *, printed: bool) -> Place:
+def _of_backends(context: click.Context, to_backends: tuple[backends.Backend, ...], listen: Listen, *, printed: bool) -> Place:
     """Tries the backends. Ends the command if one cannot be used, or with --print."""
-    command, to = backends.command_line(context, {}), tuple(backend.url for backend in given)
-    known = local.about(paths.without_folder(listen.address, listen.port))
-    if not (known or printed):
+    command, to = backends.command_line(context, {}), tuple(backend.url for backend in to_backends)
+    description = local.about(paths.without_folder(listen.address, listen.port))
+    if not (description or printed):
         _require_port(listen)
     # Restarted by SIGHUP: the proxies serve on, whether or not the backends answer right now.
-    again = not printed and (known.get("pid"), known.get("command")) == (os.getpid(), command)
-    objects = "" if again else _looked_at(context, given, listen)
+    again = not printed and (description.get("pid"), description.get("command")) == (os.getpid(), command)
+    objects = "" if again else _verified_manifest(context, to_backends, listen)
     if printed:
         click.echo(objects, nl=False)
         context.exit()
@@ -210,10 +210,10 @@ def _free_listen(listen: Listen) -> str:
     return next((with_port(*place) for place in places if not ports.problem(*place)), "")
 
 
-def _looked_at(context: click.Context, given: tuple[backends.Backend, ...], listen: Listen) -> str:
+def _verified_manifest(context: click.Context, to_backends: tuple[backends.Backend, ...], listen: Listen) -> str:
     from lasthop.cli.render.look_report import verified
 
-    return manifest(listen, verified(given, context))
+    return manifest(listen, verified(to_backends, context))
 
 
 class AdminAddress(NamedTuple):
@@ -301,11 +301,11 @@ async def _run_locked(
     async with serving(view, admin.address, run_dir / paths.ADMIN_SOCKET, admin.listening):
         runtime.controller.log.info("running", folder=str(folder), admin=f"http://{admin.address}", pid=os.getpid())
         async with asyncio.TaskGroup() as tasks:
-            beside = [
-                tasks.create_task(work) for work in (tell_systemd(runtime), endings.run(), _tell_others(runtime, source))
+            side_tasks = [
+                tasks.create_task(work) for work in (tell_systemd(runtime), endings.run(), _log_ignored(runtime, source))
             ]
             await runtime.run()
-            for task in beside:
+            for task in side_tasks:
                 task.cancel()
     if endings.ending is Ending.DRAINED:
         local.clear(run_dir)
@@ -314,12 +314,12 @@ async def _run_locked(
     return endings.ending
 
 
-async def _tell_others(runtime: HostRuntime, source: FilesSource) -> None:
+async def _log_ignored(runtime: HostRuntime, source: FilesSource) -> None:
     """Logs once the kinds in the folder that Lasthop does not read."""
     await runtime.controller.loaded.wait()
-    if others := source.others:
+    if ignored := source.others:
         runtime.controller.log.info(
-            "some objects are ignored, because no gateway needs them", kinds=dict(sorted(others.items()))
+            "some objects are ignored, because no gateway needs them", kinds=dict(sorted(ignored.items()))
         )
 
 

@@ -69,20 +69,20 @@ def _served(kind: Any, version: str) -> bool:
 def _closed(schema: Any, title: str = "") -> Any:
     """Forbids unknown fields, as admission does, and translates OpenAPI's own keywords."""
     if isinstance(schema, list):
-        return [_closed(each) for each in schema]
+        return [_closed(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {name: _closed(value) for name, value in schema.items() if not name.startswith("x-kubernetes-")}
-    found |= _types(schema)
+    closed = {name: _closed(value) for name, value in schema.items() if not name.startswith("x-kubernetes-")}
+    closed |= _types(schema)
     if schema.get(INT_OR_STRING):
-        found.pop("anyOf", None)
-    found.pop("nullable", None)
+        closed.pop("anyOf", None)
+    closed.pop("nullable", None)
     if isinstance(schema.get("properties"), dict):
-        found |= _closed_properties(schema)
+        closed |= _closed_properties(schema)
     if title:
         common: Json = {name: {} for name in ("apiVersion", "kind", "metadata", "status")}
-        found |= {"title": title, "properties": common | found.get("properties", {})}
-    return found
+        closed |= {"title": title, "properties": common | closed.get("properties", {})}
+    return closed
 
 
 def _types(schema: Json) -> Json:
@@ -94,6 +94,6 @@ def _types(schema: Json) -> Json:
 
 
 def _closed_properties(schema: Json) -> Json:
-    found: Json = {"properties": {name: _closed(value) for name, value in schema["properties"].items()}}
+    closed: Json = {"properties": {name: _closed(value) for name, value in schema["properties"].items()}}
     is_open = "additionalProperties" in schema or schema.get(PRESERVED)
-    return found if is_open or schema.get("type") != "object" else {**found, "additionalProperties": False}
+    return closed if is_open or schema.get("type") != "object" else {**closed, "additionalProperties": False}

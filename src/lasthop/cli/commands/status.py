@@ -13,10 +13,10 @@ import click
 from lasthop.base.api.documents import Json
 from lasthop.base.text.printable import printable
 from lasthop.cli.args import jsonpath, target
-from lasthop.cli.args.objects import Wanted, common_namespace, complete_kind, complete_name, one_of, raise_all, wanted_of_each
+from lasthop.cli.args.objects import ObjectRef, common_namespace, complete_kind, complete_name, one_of, parse_refs, raise_all
 from lasthop.cli.args.target import require_namespace
 from lasthop.cli.args.values import Selector, Selects
-from lasthop.cli.render.status_table import Columns, Row, arranged, failing_services, noted, row
+from lasthop.cli.render.status_table import Columns, Row, arranged, failing_services, row, with_observation
 from lasthop.cli.views.command_view import StatusView, ask_status
 
 ALL: Final = "all"
@@ -72,30 +72,30 @@ def command(
     if watch and jsonpath.chosen():
         raise click.UsageError("-w shows changes as a table, names, YAML or JSON, not by -o jsonpath; remove one of them")
     if kind and (kind.casefold() != ALL or names):
-        wants = wanted_of_each(kind, names, cluster.namespace)
+        refs = parse_refs(kind, names, cluster.namespace)
     else:
-        wants = [Wanted(namespace=cluster.namespace or "")]
-    shown = _StatusPrinter(wants, output, headers=not no_headers, selector=selector)
+        refs = [ObjectRef(namespace=cluster.namespace or "")]
+    shown = _StatusPrinter(refs, output, headers=not no_headers, selector=selector)
 
-    async def told(view: StatusView) -> list[Json]:
-        documents = await view.objects(*dict.fromkeys(want.kind for want in wants if want.kind))
-        if not all(want.name for want in wants):
-            shown.tell(await view.problems())
+    async def read(view: StatusView) -> list[Json]:
+        documents = await view.objects(*dict.fromkeys(ref.kind for ref in refs if ref.kind))
+        if not all(ref.name for ref in refs):
+            shown.print_problems(await view.problems())
         return documents
 
     # A namespace typed before a name takes precedence over the context's; with two different ones, search all.
-    several = len({want.namespace for want in wants}) > 1
-    options = cluster._replace(namespace=common_namespace(wants), all_namespaces=several or cluster.all_namespaces)
+    several = len({ref.namespace for ref in refs}) > 1
+    options = cluster._replace(namespace=common_namespace(refs), all_namespaces=several or cluster.all_namespaces)
 
     async def look(view: StatusView) -> None:
         if several and not cluster.all_namespaces:
             shown.within(view.home)
-        for namespace in {want.namespace for want in wants if not want.name} - {""}:
+        for namespace in {ref.namespace for ref in refs if not ref.name} - {""}:
             require_namespace(namespace, await view.namespaces(), view.where)
-        shown.first(await told(view))
+        shown.first(await read(view))
 
         async def again() -> None:
-            shown.again(await told(view))
+            shown.again(await read(view))
 
         if watch and not shown.missing:
             await view.follow(again)
@@ -110,24 +110,24 @@ def command(
 class _StatusPrinter:
     """Prints objects, and later only changes."""
 
-    def __init__(self, wants: list[Wanted], output: str, *, headers: bool, selector: Selects | None = None) -> None:
-        self._wants, self._output, self._headers, self._selector = wants, output, headers, selector
+    def __init__(self, refs: list[ObjectRef], output: str, *, headers: bool, selector: Selects | None = None) -> None:
+        self._wants, self._output, self._headers, self._selector = refs, output, headers, selector
         self._tabular = output in ("table", "wide")
         self.rows: dict[str, Row] = {}
         self._documents: dict[str, Json] = {}
         self._columns = Columns.of(())
         self._problems: tuple[str, ...] = ()
         self._failing: tuple[str, ...] = ()
-        """The lines about Services because of which shown objects are not ready."""
+        """The lines about Services that make shown objects not ready."""
         self.missing: list[click.ClickException] = []
         """An error for each name that does not exist."""
 
     @property
     def fine(self) -> bool:
         """Unknown counts as not ready: exit code 0 means that everything works."""
-        return not self._problems and all(each.ready in ("True", "-") for each in self.rows.values())
+        return not self._problems and all(entry.ready in ("True", "-") for entry in self.rows.values())
 
-    def tell(self, problems: tuple[str, ...]) -> None:
+    def print_problems(self, problems: tuple[str, ...]) -> None:
         """Prints the files that are not applied, and why nothing is served: the status of objects may not contain it."""
         self._echo(problems, self._problems)
         self._problems = problems
@@ -139,82 +139,82 @@ class _StatusPrinter:
 
     def within(self, namespace: str) -> None:
         """Searches this namespace for names without a namespace; empty: all."""
-        self._wants = [want if want.namespace else want._replace(namespace=namespace) for want in self._wants]
+        self._wants = [ref if ref.namespace else ref._replace(namespace=namespace) for ref in self._wants]
 
     def first(self, documents: list[Json]) -> None:
         self._wants = list(self._resolved(documents))
         if not self._wants:
             return
-        found = self._take(documents)
+        shown = self._take(documents)
         if self._output == "json":
-            jsonpath.echo_json(json.dumps(found, indent=2))
+            jsonpath.echo_json(json.dumps(shown, indent=2))
         elif self._output == "yaml":
-            click.echo(_yaml(found))
+            click.echo(_yaml(shown))
         elif self._output == "name":
             click.echo("\n".join(map(printable, self.rows)))
-        elif found:
+        elif shown:
             self._columns = Columns.of(self.rows.values(), wide=self._output == "wide")
-            lines = [self._columns.line(each) for each in self.rows.values()]
+            lines = [self._columns.line(entry) for entry in self.rows.values()]
             click.echo("\n".join([self._columns.head(), *lines] if self._headers else lines))
         else:
             click.echo("no objects")
 
     def again(self, documents: list[Json]) -> None:
-        rows, known = self.rows, self._documents
+        rows, before = self.rows, self._documents
         self._take(documents)
         for name, document in self._documents.items():
             if self._tabular and _news(rows.get(name)) != _news(self.rows[name]):
                 click.echo(self._columns.line(self.rows[name]))
-            elif self._output == "name" and name not in known:
+            elif self._output == "name" and name not in before:
                 click.echo(printable(name))
-            elif self._output in ("json", "yaml") and known.get(name) != document:
+            elif self._output in ("json", "yaml") and before.get(name) != document:
                 click.echo(json.dumps(document) if self._output == "json" else f"---\n{_yaml([document])}")
-        for name in known.keys() - self._documents.keys():
+        for name in before.keys() - self._documents.keys():
             click.echo(self._columns.gone(name), err=not self._tabular)
 
     def _take(self, documents: list[Json]) -> list[Json]:
-        found = list(self._fitting(documents))
-        shown = [row(document) for document in found]
+        matching = list(self._fitting(documents))
+        shown = [row(document) for document in matching]
         if self._output == "wide":
-            shown = [noted(each, document) for each, document in zip(shown, found, strict=True)]
-        self._documents = {each.name: document for each, document in zip(shown, found, strict=True)}
-        self.rows = {each.name: each for each in arranged(shown)}
+            shown = [with_observation(entry, document) for entry, document in zip(shown, matching, strict=True)]
+        self._documents = {entry.name: document for entry, document in zip(shown, matching, strict=True)}
+        self.rows = {entry.name: entry for entry in arranged(shown)}
         failing = tuple(f"{name}: {why}" for name, why in failing_services(shown).items())
         self._echo(failing, self._failing)
         self._failing = failing
-        return found
+        return matching
 
-    def _resolved(self, documents: list[Json]) -> Iterator[Wanted]:
+    def _resolved(self, documents: list[Json]) -> Iterator[ObjectRef]:
         """Yields the requested objects that exist, each name with the namespace of its only match."""
-        for want in self._wants:
-            if not want.name:
-                yield want
+        for ref in self._wants:
+            if not ref.name:
+                yield ref
                 continue
             from lasthop.base.api.kinds import KINDS  # importing it takes time; a name has already loaded it
 
-            metadata = [d["metadata"] for d in documents if d["kind"] == want.kind and self._selected(d)]
-            scoped = want if KINDS[want.kind].namespaced else want._replace(namespace="")
+            metadata = [d["metadata"] for d in documents if d["kind"] == ref.kind and self._selected(d)]
+            scoped = ref if KINDS[ref.kind].namespaced else ref._replace(namespace="")
             try:
-                yield Wanted(want.kind, *one_of(((each.get("namespace", ""), each["name"]) for each in metadata), scoped))
+                yield ObjectRef(ref.kind, *one_of(((item.get("namespace", ""), item["name"]) for item in metadata), scoped))
             except click.ClickException as error:
                 self.missing.append(error)
 
     def _fitting(self, documents: list[Json]) -> Iterator[Json]:
         for document in documents:
-            if self._selected(document) and any(_fits(want, document) for want in self._wants):
+            if self._selected(document) and any(_fits(ref, document) for ref in self._wants):
                 yield document
 
     def _selected(self, document: Json) -> bool:
         return self._selector is None or self._selector(document["metadata"].get("labels") or {})
 
 
-def _fits(want: Wanted, document: Json) -> bool:
+def _fits(ref: ObjectRef, document: Json) -> bool:
     metadata = document["metadata"]
     # Cluster-scoped objects belong to every namespace.
     return (
-        want.kind in ("", document["kind"])
-        and want.namespace in ("", metadata.get("namespace") or want.namespace)
-        and want.name in ("", metadata["name"])
+        ref.kind in ("", document["kind"])
+        and ref.namespace in ("", metadata.get("namespace") or ref.namespace)
+        and ref.name in ("", metadata["name"])
     )
 
 

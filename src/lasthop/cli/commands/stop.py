@@ -38,7 +38,7 @@ def command(folder: Path | None, everything: bool, now: bool, by_option: Path | 
     """
     if left:
         assert folder is not None
-        _care(folder, left)
+        _end_leftovers(folder, left)
         return
     folder, address = target.folder_or_dir(folder, by_option), target.admin_address()
     if sum((everything, folder is not None, address is not None)) > 1:
@@ -72,24 +72,24 @@ def _end(gateway: local.LocalGateway, *, now: bool) -> None:
         click.echo(f"Nothing runs on {name}")
 
 
-def _care(run_dir: Path, token: str) -> None:
+def _end_leftovers(run_dir: Path, token: str) -> None:
     """Waits until another Lasthop takes over the proxies, or until their time is over, then ends them. Runs in its own
     process, so that the caller does not wait."""
     from lasthop.edge.proxy import handover
 
     def still() -> handover.Handover | None:
-        found = handover.left(run_dir)
-        return found if found and found.token == token else None
+        leftover = handover.left(run_dir)
+        return leftover if leftover and leftover.token == token else None
 
     if os.fork():
         return
-    while found := still():
-        if time.time() >= found.until and _ended(run_dir, still):
+    while leftover := still():
+        if time.time() >= leftover.until and _end_left(run_dir, still):
             return
         time.sleep(POLL)
 
 
-def _ended(run_dir: Path, still: Callable[[], object]) -> bool:
+def _end_left(run_dir: Path, still: Callable[[], object]) -> bool:
     """Returns False while a Lasthop holds the directory: the previous one, which is about to exit, or the next one, which
     takes over."""
     from lasthop.edge.proxy.directory import ProxyDirectory, RunDirUnusable

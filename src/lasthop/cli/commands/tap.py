@@ -66,19 +66,19 @@ def command(
         _show(_lines(socket, query), output, count)
 
 
-def _as_known(socket: Endpoint, given: str, kinds: Iterable[str]) -> str:
+def _as_known(socket: Endpoint, argument: str, kinds: Iterable[str]) -> str:
     """Returns a name as the gateway writes it. Notes a name that does not exist: no request would ever match it."""
-    if not given:
+    if not argument:
         return ""
     from lasthop.base.api.meta import Key
 
     view = AdminSocketView(socket)
-    known = [Key(kind, *each) for kind in kinds for each in without_loop(view.names(kind))]
-    found = named_by(given, known)
-    if not found:
-        close = closest(given, [name for key in known for name in (key.name, key.path)])
-        note(f"nothing is called {printable(given)} yet{f'; did you mean {printable(close)}?' if close else ''}")
-    return found[0].argument if len(found) == 1 else given
+    keys = [Key(kind, *pair) for kind in kinds for pair in without_loop(view.names(kind))]
+    matches = named_by(argument, keys)
+    if not matches:
+        close = closest(argument, [name for key in keys for name in (key.name, key.path)])
+        note(f"nothing is called {printable(argument)} yet{f'; did you mean {printable(close)}?' if close else ''}")
+    return matches[0].argument if len(matches) == 1 else argument
 
 
 def _show(lines: Iterator[dict[str, Any]], output: str, count: int | None) -> None:
@@ -91,31 +91,31 @@ def _show(lines: Iterator[dict[str, Any]], output: str, count: int | None) -> No
     from lasthop.edge.proxy.entry import AccessLogEntry
 
     shown, share, colours = 0, 1.0, terminal.coloured(sys.stdout)
-    for found in lines:
-        if missed := found.get("missed"):
+    for entry in lines:
+        if missed := entry.get("missed"):
             note(f"{missed:,} requests were skipped: there are more than can be shown")
             continue
-        stands_for = found.pop("stands_for", 1.0)
+        stands_for = entry.pop("stands_for", 1.0)
         if not 0.5 < stands_for / share < 2:
             share = stands_for
             note(f"showing about 1 of {share:,.0f} requests" if share > 1 else "showing every request again")
         if output == "json":
-            jsonpath.echo_json(json.dumps({**found, "stands_for": stands_for} if stands_for > 1 else found))
+            jsonpath.echo_json(json.dumps({**entry, "stands_for": stands_for} if stands_for > 1 else entry))
         else:
-            click.echo(request_line(msgspec.convert(found, AccessLogEntry), colours=colours))
+            click.echo(request_line(msgspec.convert(entry, AccessLogEntry), colours=colours))
         shown += 1
         if shown == count:
             return
 
 
 def _lines(socket: Endpoint, query: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """Yields what the gateway sends; an empty object is only a sign of life."""
+    """Yields the requests and notes that the gateway sends. An empty object only shows that the gateway is alive."""
     from lasthop.edge import unix_http
 
     try:
         for line in unix_http.stream(socket, f"/api/tap?{urlencode(query)}"):
-            if found := json.loads(line):
-                yield found
+            if entry := json.loads(line):
+                yield entry
     except unix_http.ErrorResponse as error:
         raise click.ClickException(error.text) from None
     except (OSError, unix_http.BadResponse) as error:

@@ -60,8 +60,8 @@ def command(
         view = AdminSocketView(socket)
 
         async def ask(path: str) -> Json:
-            found: Json = view.ask(path)
-            return found
+            answer: Json = view.ask(path)
+            return answer
 
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(_show(ask, output, interval if live else None))

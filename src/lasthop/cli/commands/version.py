@@ -22,16 +22,18 @@ def command(output: str) -> None:
       lasthop version
       lasthop version -o json | jq -r .envoy
     """
-    found = versions()
+    document = versions()
     if output == "json":
-        jsonpath.echo_json(json.dumps(found, indent=2))
+        jsonpath.echo_json(json.dumps(document, indent=2))
         return
-    click.echo(f"Lasthop      {found['lasthop']}")
-    click.echo(f"Envoy        {found['envoy'] or found['envoy_problem']}")
-    click.echo(f"Gateway API  {found['gateway_api']} (CRDs of {found['gateway_api_known']} in clusters)")
-    click.echo(f"Python       {found['python']} on {found['platform']}")
-    for each in found["running"]:
-        click.echo(f"Running      {each['version'] or 'unknown'} with Envoy {each['envoy'] or 'unknown'} on {each['folder']}")
+    click.echo(f"Lasthop      {document['lasthop']}")
+    click.echo(f"Envoy        {document['envoy'] or document['envoy_problem']}")
+    click.echo(f"Gateway API  {document['gateway_api']} (CRDs of {document['gateway_api_known']} in clusters)")
+    click.echo(f"Python       {document['python']} on {document['platform']}")
+    for gateway in document["running"]:
+        click.echo(
+            f"Running      {gateway['version'] or 'unknown'} with Envoy {gateway['envoy'] or 'unknown'} on {gateway['folder']}"
+        )
 
 
 def versions() -> dict[str, Any]:
@@ -43,7 +45,7 @@ def versions() -> dict[str, Any]:
         envoy, problem = find_envoy(), ""
     except EnvoyNotFound as error:
         envoy, problem = None, str(error)
-    running = [each for each in local.gateways() if local.holder(each.run_dir)]
+    running = [gateway for gateway in local.gateways() if local.holder(gateway.run_dir)]
     return {
         "lasthop": version("lasthop"),
         "envoy": ".".join(map(str, envoy.version)) if envoy else "",
@@ -54,7 +56,11 @@ def versions() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
         "running": [
-            {"folder": each.name, "version": str(each.about.get("version", "")), "envoy": str(each.about.get("envoy", ""))}
-            for each in running
+            {
+                "folder": gateway.name,
+                "version": str(gateway.about.get("version", "")),
+                "envoy": str(gateway.about.get("envoy", "")),
+            }
+            for gateway in running
         ],
     }

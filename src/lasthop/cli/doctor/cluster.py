@@ -34,8 +34,8 @@ async def cluster(client: Client, controller_namespace: str, namespace: str) -> 
     try:
         version = await client.get("/version")
     except ApiError as error:
-        found, remedy = explained(error, client.access.name)
-        yield broken("API server", found, f"{remedy[:1].upper()}{remedy[1:]}")
+        problem, remedy = explained(error, client.access.name)
+        yield broken("API server", problem, f"{remedy[:1].upper()}{remedy[1:]}")
         return
     yield ok("API server", f"{client.access.name}, Kubernetes {version.get('gitVersion', 'unknown')}")
     deployment: list[Json] = []
@@ -46,63 +46,63 @@ async def cluster(client: Client, controller_namespace: str, namespace: str) -> 
         "your rights": lambda: own_rights(client, namespace),
         "rights of the controller": lambda: controllers_rights(client, controller_namespace, deployment),
     }
-    for what, look in looks.items():
+    for subject, look in looks.items():
         try:
-            async for checked in look():
-                yield checked
+            async for result in look():
+                yield result
         except ApiError as error:
             if error.denied:
-                yield warning(what, f"you may not read it: {error.message}", "Request the right to read it (RBAC).")
+                yield warning(subject, f"you may not read it: {error.message}", "Request the right to read it (RBAC).")
             else:
-                yield warning(what, f"cannot be read: {error}", "Try again; the log of the API server may say why.")
+                yield warning(subject, f"cannot be read: {error}", "Try again; the log of the API server may say why.")
 
 
 async def _crds(client: Client) -> AsyncIterator[CheckResult]:
     from lasthop.base.api.kinds import KINDS, LASTHOP_API
 
     items: list[Json] = (await client.get(CRDS)).get("items") or []
-    found = {item["metadata"]["name"]: item for item in items}
-    for checked in (*_releases(found), *_lacking_kinds(found)):
+    crds = {item["metadata"]["name"]: item for item in items}
+    for checked in (*_releases(crds), *_lacking_kinds(crds)):
         yield checked
-    own = [f"{kind.plural}.{kind.group}" for kind in KINDS.values() if kind.group == LASTHOP_API]
-    if missing := [name for name in own if name not in found]:
+    names = [f"{kind.plural}.{kind.group}" for kind in KINDS.values() if kind.group == LASTHOP_API]
+    if missing := [name for name in names if name not in crds]:
         yield warning("CRDs of Lasthop", f"missing: {', '.join(missing)}", "Install them: lasthop install --crds-only")
     else:
-        yield ok("CRDs of Lasthop", f"all {len(own)}")
+        yield ok("CRDs of Lasthop", f"all {len(names)}")
 
 
-def _releases(found: dict[str, Json]) -> Iterator[CheckResult]:
+def _releases(crds: dict[str, Json]) -> Iterator[CheckResult]:
     from lasthop.base.api.bundle import BUNDLE_VERSION, CHANNEL, KNOWN, known
 
-    what = "CRDs of Gateway API"
-    annotations = [nested(item, "metadata", "annotations") or {} for item in _of_gateway_api(found)]
-    counts = Counter((each.get(BUNDLE_VERSION, ""), each.get(CHANNEL, "")) for each in annotations)
+    subject = "CRDs of Gateway API"
+    annotations = [nested(item, "metadata", "annotations") or {} for item in _of_gateway_api(crds)]
+    counts = Counter((entry.get(BUNDLE_VERSION, ""), entry.get(CHANNEL, "")) for entry in annotations)
     if not counts:
-        yield broken(what, "they are not installed", INSTALL)
+        yield broken(subject, "they are not installed", INSTALL)
     for (release, channel), number in sorted(counts.items()):
         text = f"{release or 'no version'} ({channel or 'no channel'}), {count(number, 'CRD')}"
         if known(release):
-            yield ok(what, text)
+            yield ok(subject, text)
         else:
-            yield warning(what, f"{text}; known are {KNOWN}", "Install a known release.")
+            yield warning(subject, f"{text}; known are {KNOWN}", "Install a known release.")
     if len(counts) > 1:
-        yield warning(what, "they come from several releases or channels", "Install one release, completely.")
+        yield warning(subject, "they come from several releases or channels", "Install one release, completely.")
 
 
-def _of_gateway_api(found: dict[str, Json]) -> list[Json]:
+def _of_gateway_api(crds: dict[str, Json]) -> list[Json]:
     from lasthop.base.api.kinds import GATEWAY_API
 
-    return [item for name, item in found.items() if name.endswith(f".{GATEWAY_API}")]
+    return [item for name, item in crds.items() if name.endswith(f".{GATEWAY_API}")]
 
 
-def _lacking_kinds(found: dict[str, Json]) -> Iterator[CheckResult]:
+def _lacking_kinds(crds: dict[str, Json]) -> Iterator[CheckResult]:
     from lasthop.base.api.kinds import GATEWAY_API, KINDS
 
-    if not _of_gateway_api(found):
+    if not _of_gateway_api(crds):
         return
     absent = []
-    for kind in (each for each in KINDS.values() if each.group == GATEWAY_API):
-        if crd := found.get(f"{kind.plural}.{kind.group}"):
+    for kind in (kind for kind in KINDS.values() if kind.group == GATEWAY_API):
+        if crd := crds.get(f"{kind.plural}.{kind.group}"):
             yield from _served_versions(kind, crd)
         elif kind.kind == POLICY:
             yield broken(POLICY, "its CRD is not installed, so no backend is verified", "Install Gateway API v1.4 or newer.")
@@ -114,7 +114,7 @@ def _lacking_kinds(found: dict[str, Json]) -> Iterator[CheckResult]:
 
 
 def _served_versions(kind: Kind, crd: Json) -> Iterator[CheckResult]:
-    served = [each["name"] for each in nested(crd, "spec", "versions") or () if each.get("served")]
+    served = [version["name"] for version in nested(crd, "spec", "versions") or () if version.get("served")]
     if served and not {*served} & {*kind.versions}:
         text = f"its CRD has the version {', '.join(served)}, and Lasthop reads {', '.join(kind.versions)}"
         yield broken(kind.kind, text, INSTALL)
@@ -126,23 +126,23 @@ async def _classes(client: Client, namespace: str) -> AsyncIterator[CheckResult]
     listed = await _if_found(client, f"/apis/{GATEWAY_API}/v1/gatewayclasses")
     if listed is None:
         return  # `_crds` reports the missing CRD
-    own = [item for item in listed.get("items") or () if nested(item, "spec", "controllerName") == CONTROLLER_NAME]
-    if not own:
+    own_classes = [item for item in listed.get("items") or () if nested(item, "spec", "controllerName") == CONTROLLER_NAME]
+    if not own_classes:
         yield warning(
             "GatewayClass", f"no GatewayClass has the controllerName {CONTROLLER_NAME}", "Create one: lasthop install"
         )
-    for item in own:
+    for item in own_classes:
         yield _class(item, namespace)
 
 
 def _class(item: Json, namespace: str) -> CheckResult:
-    what = f"GatewayClass {item['metadata']['name']}"
-    conditions = {each.get("type"): each for each in nested(item, "status", "conditions") or ()}
+    subject = f"GatewayClass {item['metadata']['name']}"
+    conditions = {condition.get("type"): condition for condition in nested(item, "status", "conditions") or ()}
     accepted: Json = conditions.get("Accepted", {})
     if accepted.get("status") == "True":
-        return ok(what, "accepted")
+        return ok(subject, "accepted")
     why = accepted.get("message") or "no controller has accepted it"
-    return broken(what, why, f"Is the controller running? kubectl get pods -n {namespace}")
+    return broken(subject, why, f"Is the controller running? kubectl get pods -n {namespace}")
 
 
 async def _if_found(client: Client, path: str) -> Json | None:
@@ -154,30 +154,32 @@ async def _if_found(client: Client, path: str) -> Json | None:
         return None
 
 
-async def _controller(client: Client, namespace: str, deployment: list[Json], asked: str) -> AsyncIterator[CheckResult]:
-    """Checks the controller and whether it watches the namespace `asked`. Appends its Deployment for the later checks."""
+async def _controller(client: Client, namespace: str, deployment: list[Json], selected: str) -> AsyncIterator[CheckResult]:
+    """Checks the controller and whether it watches the namespace `selected`. Appends its Deployment for the later checks."""
     from lasthop.run.infra.kubernetes.installation import watched_by
 
-    what = f"controller in {namespace}"
-    found = await _if_found(client, f"/apis/apps/v1/namespaces/{namespace}/deployments/{CONTROLLER}")
-    if found is None:
+    subject = f"controller in {namespace}"
+    controller = await _if_found(client, f"/apis/apps/v1/namespaces/{namespace}/deployments/{CONTROLLER}")
+    if controller is None:
         remedy = "Install it with: lasthop install; or choose its namespace with --controller-namespace."
-        yield warning(what, "it is not installed there", remedy)
+        yield warning(subject, "it is not installed there", remedy)
         return
-    deployment.append(found)
-    yield _replicas(what, namespace, nested(found, "status", "readyReplicas") or 0, nested(found, "spec", "replicas"))
-    watched = watched_by(found)
-    if watched and asked and asked not in watched:
-        remedy = f"If it should: lasthop install {' '.join(f'--watch {each}' for each in (*watched, asked))}"
-        yield warning(what, f"it watches only {', '.join(watched)}; edits in namespace {asked} have no effect", remedy)
+    deployment.append(controller)
+    yield _replicas(
+        subject, namespace, nested(controller, "status", "readyReplicas") or 0, nested(controller, "spec", "replicas")
+    )
+    watched = watched_by(controller)
+    if watched and selected and selected not in watched:
+        remedy = f"If it should: lasthop install {' '.join(f'--watch {name}' for name in (*watched, selected))}"
+        yield warning(subject, f"it watches only {', '.join(watched)}; edits in namespace {selected} have no effect", remedy)
 
 
-def _replicas(what: str, namespace: str, ready: int, replicas: int | None) -> CheckResult:
-    wanted = 1 if replicas is None else replicas
-    if not wanted:
+def _replicas(subject: str, namespace: str, ready: int, replicas: int | None) -> CheckResult:
+    desired = 1 if replicas is None else replicas
+    if not desired:
         remedy = f"kubectl scale deployment {CONTROLLER} -n {namespace} --replicas=2"
-        return broken(what, "it is scaled to 0 replicas", remedy)
-    text, remedy = f"{ready} of {wanted} replicas are ready", f"kubectl describe pods -n {namespace}"
-    if ready >= wanted:
-        return ok(what, text)
-    return warning(what, text, remedy) if ready else broken(what, text, remedy)
+        return broken(subject, "it is scaled to 0 replicas", remedy)
+    text, remedy = f"{ready} of {desired} replicas are ready", f"kubectl describe pods -n {namespace}"
+    if ready >= desired:
+        return ok(subject, text)
+    return warning(subject, text, remedy) if ready else broken(subject, text, remedy)

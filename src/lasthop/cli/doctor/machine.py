@@ -84,15 +84,15 @@ def _clock() -> Iterator[CheckResult]:
 
 def _inotify() -> CheckResult:
     limits = {name: _number(f"/proc/sys/fs/inotify/{name}") for name in ("max_user_watches", "max_user_instances")}
-    found = ", ".join(f"{name} {value}" for name, value in limits.items())
+    values = ", ".join(f"{name} {value}" for name, value in limits.items())
     used_up = not _can_watch()
     raised = {"max_user_watches": 65536} if limits["max_user_watches"] < WATCHES else {}
     if used_up or limits["max_user_instances"] < INSTANCES:
         raised["max_user_instances"] = max(INSTANCES, limits["max_user_instances"] * 2)
     if not raised:
-        return ok("inotify", found)
-    said = f"{found}{', all of which are in use' if used_up else ''}: edits may be noticed only every 10 s"
-    return warning("inotify", said, " ".join(["sysctl", *(f"fs.inotify.{name}={value}" for name, value in raised.items())]))
+        return ok("inotify", values)
+    message = f"{values}{', all of which are in use' if used_up else ''}: edits may be noticed only every 10 s"
+    return warning("inotify", message, " ".join(["sysctl", *(f"fs.inotify.{name}={value}" for name, value in raised.items())]))
 
 
 def _can_watch() -> bool:
@@ -121,24 +121,26 @@ def _directories() -> Iterator[CheckResult]:
         yield broken("run directory", f"{paths.runtime_root()} is too long for unix sockets", remedy)
 
 
-def _directory(what: str, place: Path, variable: str) -> CheckResult:
-    there = next(each for each in (place, *place.parents) if os.path.exists(each))
-    if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
-        return broken(what, f"{place} cannot be written", f"Set {variable} to a folder of your own.")
-    if place == there and place.lstat().st_uid not in (0, os.geteuid()):
+def _directory(subject: str, place: Path, variable: str) -> CheckResult:
+    existing = next(path for path in (place, *place.parents) if os.path.exists(path))
+    if not os.access(existing, os.W_OK | os.X_OK) or not existing.is_dir():
+        return broken(subject, f"{place} cannot be written", f"Set {variable} to a folder of your own.")
+    if place == existing and place.lstat().st_uid not in (0, os.geteuid()):
         owner = paths.user_name(place.lstat().st_uid)
-        return broken(what, f"{place} is {owner}'s", f"Set {variable} to a folder of your own.")
-    return _free_space(what, place, there, variable)
+        return broken(subject, f"{place} is {owner}'s", f"Set {variable} to a folder of your own.")
+    return _free_space(subject, place, existing, variable)
 
 
-def _free_space(what: str, place: Path, there: Path, variable: str) -> CheckResult:
-    disk = os.statvfs(there)
+def _free_space(subject: str, place: Path, existing: Path, variable: str) -> CheckResult:
+    disk = os.statvfs(existing)
     free = disk.f_bavail * disk.f_frsize
     if free < FULL_BYTES or (disk.f_files and not disk.f_favail):
-        return broken(what, f"the disk of {place} is full", f"Free disk space, or set {variable} to a folder on another disk.")
+        return broken(
+            subject, f"the disk of {place} is full", f"Free disk space, or set {variable} to a folder on another disk."
+        )
     if free < FREE_BYTES:
-        return warning(what, f"{place}: less than {FREE_BYTES >> 20} MB are free", "Free disk space; logs need it.")
-    return ok(what, str(place))
+        return warning(subject, f"{place}: less than {FREE_BYTES >> 20} MB are free", "Free disk space; logs need it.")
+    return ok(subject, str(place))
 
 
 def _steering() -> CheckResult:
@@ -146,8 +148,8 @@ def _steering() -> CheckResult:
     scope = _number("/proc/sys/kernel/yama/ptrace_scope")
     if scope <= 0 or os.geteuid() == 0 or _number("/proc/sys/net/ipv4/tcp_migrate_req") == 1:
         return ok("changing Envoys", "a new one takes over ports without a reset connection")
-    found = f"kernel.yama.ptrace_scope is {scope}: when another Envoy takes over, single connections may be reset"
-    return warning("changing Envoys", found, "sysctl net.ipv4.tcp_migrate_req=1")
+    message = f"kernel.yama.ptrace_scope is {scope}: when another Envoy takes over, single connections may be reset"
+    return warning("changing Envoys", message, "sysctl net.ipv4.tcp_migrate_req=1")
 
 
 def _folder(folder: Path) -> Iterator[CheckResult]:
@@ -160,28 +162,28 @@ def _folder(folder: Path) -> Iterator[CheckResult]:
     except click.ClickException as error:
         yield broken(f"folder {folder}", error.message, f"Create it: lasthop init {folder}")
         return
-    errors = [each for each in view.source_findings if each.severity is Severity.ERROR]
+    errors = [finding for finding in view.source_findings if finding.severity is Severity.ERROR]
     if errors:
         yield broken(f"folder {folder}", f"some files are not applied: {errors[0].message}", f"lasthop check {folder}")
     else:
         yield ok(f"folder {folder}", "all files are valid")
-    own = dict(_serving(folder))
+    processes = dict(_serving(folder))
     for address, port, transport in sorted(served_ports(view.engine.graph, view.engine.store.keys("Gateway"))):
-        yield _port(address, port, transport, own)
+        yield _port(address, port, transport, processes)
 
 
-def _port(address: str, port: int, transport: str, own: dict[int, int]) -> CheckResult:
-    """Checks whether a port is free, or held by a gateway on this folder; `own`: the user of each of its processes."""
+def _port(address: str, port: int, transport: str, processes: dict[int, int]) -> CheckResult:
+    """Checks whether a port is free, or held by a gateway on this folder. `processes`: the user of each of its pids."""
     from lasthop.run.infra import ports
 
-    what = f"port {with_port(address, port)}" + (" (UDP)" if transport == "UDP" else "")
+    subject = f"port {with_port(address, port)}" + (" (UDP)" if transport == "UDP" else "")
     problem = ports.problem(address, port, transport)
     if not problem:
-        return ok(what, "free")
-    if problem.in_use and (users := {own[pid] for pid in ports.holders(port, transport) if pid in own}):
+        return ok(subject, "free")
+    if problem.in_use and (users := {processes[pid] for pid in ports.holders(port, transport) if pid in processes}):
         others = [paths.user_name(uid) for uid in users if uid != os.geteuid()]
-        return ok(what, f"served by the gateway of {others[0]}" if others else "served by this gateway")
-    return broken(what, problem.found, problem.remedy)
+        return ok(subject, f"served by the gateway of {others[0]}" if others else "served by this gateway")
+    return broken(subject, problem.reason, problem.remedy)
 
 
 def _serving(folder: Path) -> Iterator[tuple[int, int]]:
@@ -189,8 +191,8 @@ def _serving(folder: Path) -> Iterator[tuple[int, int]]:
     from lasthop.cli.args import local
 
     name = paths.of_folder(paths.runtime_root(), folder).name
-    for each in (each for each in local.gateways() if each.run_dir.name == name):
-        yield from ((pid, each.uid) for pid in (*local.envoys(each), local.holder(each.run_dir)) if pid)
+    for gateway in (gateway for gateway in local.gateways() if gateway.run_dir.name == name):
+        yield from ((pid, gateway.uid) for pid in (*local.envoys(gateway), local.holder(gateway.run_dir)) if pid)
 
 
 def _number(path: str) -> int:

@@ -20,13 +20,13 @@ class CheckResult(NamedTuple):
     remedy: str = ""
 
 
-def ok(what: str, found: str) -> CheckResult:
-    return CheckResult(what, CheckState.OK, found)
+def ok(subject: str, message: str) -> CheckResult:
+    return CheckResult(subject, CheckState.OK, message)
 
 
-def warning(what: str, found: str, remedy: str) -> CheckResult:
-    return CheckResult(what, CheckState.WARNING, found, remedy)
+def warning(subject: str, message: str, remedy: str) -> CheckResult:
+    return CheckResult(subject, CheckState.WARNING, message, remedy)
 
 
-def broken(what: str, found: str, remedy: str) -> CheckResult:
-    return CheckResult(what, CheckState.FAILED, found, remedy)
+def broken(subject: str, message: str, remedy: str) -> CheckResult:
+    return CheckResult(subject, CheckState.FAILED, message, remedy)

@@ -37,7 +37,7 @@ class Right(NamedTuple):
 
 
 async def own_rights(client: Client, namespace: str) -> AsyncIterator[CheckResult]:
-    """Checks what this user may list: in a namespace, or (empty) in all."""
+    """Checks which kinds this user may list in a namespace; empty: in all."""
     from lasthop.base.api.kinds import KINDS
 
     rights = [Right(kind.group, kind.plural, "list", namespace if kind.namespaced else "") for kind in KINDS.values()]
@@ -46,9 +46,9 @@ async def own_rights(client: Client, namespace: str) -> AsyncIterator[CheckResul
     if not denied:
         yield ok("your rights", f"you may list every kind in {where}")
         return
-    found = f"you may not list {', '.join(denied)} in {where}; commands name what they cannot read"
+    message = f"you may not list {', '.join(denied)} in {where}; commands name what they cannot read"
     narrower = "" if namespace else ", or look at one namespace with -n"
-    yield warning("your rights", found, f"Request the right to list them (RBAC){narrower}.")
+    yield warning("your rights", message, f"Request the right to list them (RBAC){narrower}.")
 
 
 async def controllers_rights(client: Client, namespace: str, deployment: list[dict[str, Any]]) -> AsyncIterator[CheckResult]:
@@ -56,11 +56,11 @@ async def controllers_rights(client: Client, namespace: str, deployment: list[di
     create subjectaccessreviews, and is skipped without a Deployment."""
     from lasthop.run.infra.kubernetes.installation import watched_by
 
-    for found in deployment:
-        name = nested(found, "spec", "template", "spec", "serviceAccountName") or "default"
+    for document in deployment:
+        name = nested(document, "spec", "template", "spec", "serviceAccountName") or "default"
         account = f"system:serviceaccount:{namespace}:{name}"
         try:
-            missing = await _denied(client, list(_granted(namespace, tuple(watched_by(found)))), account)
+            missing = await _denied(client, list(_granted(namespace, tuple(watched_by(document)))), account)
         except ApiError as error:
             if not error.denied:
                 raise
@@ -80,9 +80,9 @@ def _granted(namespace: str, watched: tuple[str, ...]) -> Iterator[Right]:
 
     installed = documents(Options("", namespace, watched=watched))
     bound = {
-        (each["roleRef"]["kind"], each["metadata"].get("namespace", ""), each["roleRef"]["name"])
-        for each in installed
-        if each["kind"].endswith("RoleBinding")
+        (binding["roleRef"]["kind"], binding["metadata"].get("namespace", ""), binding["roleRef"]["name"])
+        for binding in installed
+        if binding["kind"].endswith("RoleBinding")
     }
     for role in installed:
         place = role["metadata"].get("namespace", "")

@@ -87,10 +87,10 @@ class AccessLogPrinter:
                 self._write([*self._lines.due(time.monotonic()), *self._lines.lines(entry, time.monotonic())])
 
     def _write(self, lines: list[str]) -> None:
-        """Writes without a buffer: the lock of one, held by a blocked write, would keep the process from exiting."""
-        text = self._encode("".join(f"{line}\n" for line in lines))
-        while text:
-            text = text[os.write(self._fd, text) :]
+        """Writes without a buffer: a blocked write would hold the buffer's lock, which would keep the process from exiting."""
+        data = self._encode("".join(f"{line}\n" for line in lines))
+        while data:
+            data = data[os.write(self._fd, data) :]
 
 
 @contextlib.contextmanager

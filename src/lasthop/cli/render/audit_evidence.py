@@ -17,7 +17,7 @@ import msgspec
 
 from lasthop.base.api.times import rfc3339
 from lasthop.cli.render import audit_observed
-from lasthop.cli.render.audit_report import DAY, AuditReport, label, place, said, validity
+from lasthop.cli.render.audit_report import DAY, AuditReport, detail_line, label, place, validity
 from lasthop.engine.outputs.audit.audit import AuditInputs
 from lasthop.engine.outputs.audit.certificates import CertificateReport
 from lasthop.engine.outputs.audit.hops import HopReport
@@ -130,18 +130,18 @@ def document(report: AuditReport) -> ReportDocument:
         report.origin,
         report.host,
         version("lasthop"),
-        report.found.inputs,
+        report.audit.inputs,
         RecordEntry(since, history.head, history.faults) if history else None,
         report.counts,
         tuple(_hop(report, hop) for hop in report.hops),
-        tuple(_certificate(each, report.now) for each in report.certificates),
+        tuple(_certificate(certificate, report.now) for certificate in report.certificates),
         report.notes,
         (*report.incomplete, *report.hidden),
     )
 
 
 def _hop(report: AuditReport, hop: HopReport) -> HopEntry:
-    basis, last, seen = hop.basis or Basis(versions=("", "")), report.last_change(hop), hop.observed
+    basis, last, observed = hop.basis or Basis(versions=("", "")), report.last_change(hop), hop.observed
     return HopEntry(
         hop.gateway.path,
         hop.backend.kind,
@@ -167,8 +167,8 @@ def _hop(report: AuditReport, hop: HopReport) -> HopEntry:
         last.by if last else "",
         last.objects if last else (),
         tuple(map(str, hop.routes)),
-        audit_observed.document(seen) if seen else None,
-        seen.tls_versions if seen else (),
+        audit_observed.document(observed) if observed else None,
+        observed.tls_versions if observed else (),
         hop.file,
         hop.line,
     )
@@ -179,18 +179,18 @@ def _waiver(hop: HopReport) -> WaiverEntry | None:
     return WaiverEntry(hop.waiver.path, hop.waives, hop.why, hop.owner, expires) if hop.waiver else None
 
 
-def _certificate(found: CertificateReport, now: float) -> CertificateEntry:
+def _certificate(certificate: CertificateReport, now: float) -> CertificateEntry:
     return CertificateEntry(
-        found.role,
-        str(found.holder),
-        found.port or None,
-        found.subject,
-        rfc3339(found.not_before),
-        rfc3339(found.not_after),
-        int((found.not_after - now) // DAY),
-        tuple(map(str, found.users)),
-        found.file,
-        found.line,
+        certificate.role,
+        str(certificate.holder),
+        certificate.port or None,
+        certificate.subject,
+        rfc3339(certificate.not_before),
+        rfc3339(certificate.not_after),
+        int((certificate.not_after - now) // DAY),
+        tuple(map(str, certificate.users)),
+        certificate.file,
+        certificate.line,
     )
 
 
@@ -223,7 +223,7 @@ COLUMNS: Final[dict[str, Callable[[EvidenceRow], str]]] = {
     "Gateway": lambda row: row.entry.gateway,
     "Backend": lambda row: row.hop.address,
     "How": lambda row: label(row.hop),
-    "Why": lambda row: said(row.hop, row.report.now),
+    "Why": lambda row: detail_line(row.hop, row.report.now),
     "CAs": lambda row: ", ".join(_cas(row.entry)),
     "Pins": lambda row: ", ".join(row.entry.pins),
     "Names": lambda row: " or ".join(row.entry.names),
@@ -243,9 +243,9 @@ COLUMNS: Final[dict[str, Callable[[EvidenceRow], str]]] = {
     "Routes": lambda row: ", ".join(row.entry.routes),
     "Place": lambda row: place(row.hop),
 }
-"""CSV, Markdown and HTML have the same."""
+"""The columns of CSV, Markdown and HTML."""
 HEADLINE: Final = ("Gateway", "Backend", "How", "Why", "Observed", "Since")
-"""The columns that HTML has side by side; it lists the others below them."""
+"""The columns that HTML shows side by side; the others follow below them."""
 
 
 def _cas(entry: HopEntry) -> list[str]:
@@ -266,8 +266,15 @@ def _filled(report: AuditReport) -> Table:
 
 def _renewals(report: AuditReport) -> Table:
     rows = [
-        [each.subject, validity(each, report.now), str(each.role), each.place, ", ".join(map(str, each.users)), place(each)]
-        for each in report.certificates
+        [
+            certificate.subject,
+            validity(certificate, report.now),
+            str(certificate.role),
+            certificate.place,
+            ", ".join(map(str, certificate.users)),
+            place(certificate),
+        ]
+        for certificate in report.certificates
     ]
     return ["Certificate", "Left", "Is", "In", "For", "Place"], rows
 

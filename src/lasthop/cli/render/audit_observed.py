@@ -23,8 +23,8 @@ _UNITS: Final = ((86_400, "day", "days"), (3_600, "h", "h"), (60, "min", "min"),
 _VERIFIED: Final = (Strength.VERIFIED, Strength.PINNED_ONLY)
 
 
-def tried(hops: Iterable[HopReport]) -> tuple[HopReport, ...]:
-    """Selects the hops of a gateway with observations: a hop without any has not been tried."""
+def with_untried(hops: Iterable[HopReport]) -> tuple[HopReport, ...]:
+    """Marks hops without observations as not tried. For a gateway that observes its hops."""
     return tuple(hop if hop.observed else msgspec.structs.replace(hop, observed=NOTHING) for hop in hops)
 
 
@@ -39,37 +39,43 @@ def standing(hop: HopReport) -> str:
 
 def unverified(hop: HopReport) -> bool:
     """Returns whether the hop requires less than full verification, or full verification was not observed."""
-    found = hop.in_effect
-    if found is None:
+    strength = hop.in_effect
+    if strength is None:
         return False
-    if found not in _VERIFIED:
+    if strength not in _VERIFIED:
         return True
     return hop.observed is not None and hop.observed.health is not Health.WORKING
 
 
 def words(hop: HopReport, now: float) -> str:
     """Returns the observations; empty without a running gateway."""
-    seen = hop.observed
-    if seen is None or hop.refused:
+    observed = hop.observed
+    if observed is None or hop.refused:
         return ""
-    if seen.health is Health.UNTRIED:
+    if observed.health is Health.UNTRIED:
         return "never tried"
-    if seen.health.bad:
-        return _failing(seen, now)
+    if observed.health.bad:
+        return _failing(observed, now)
     done = "verified" if hop.in_effect in _VERIFIED else "connected"
-    when = f" {ago(now - seen.last_success)} ago" if seen.last_success else ""
-    parts = [f"{done}{when}", count(seen.handshakes, "handshake") if seen.handshakes else "", ", ".join(seen.tls_versions)]
-    failed = f"; {seen.failed_requests:,} of {count(seen.requests, 'request')} failed" if seen.failed_requests else ""
+    when = f" {ago(now - observed.last_success)} ago" if observed.last_success else ""
+    parts = [
+        f"{done}{when}",
+        count(observed.handshakes, "handshake") if observed.handshakes else "",
+        ", ".join(observed.tls_versions),
+    ]
+    failed = (
+        f"; {observed.failed_requests:,} of {count(observed.requests, 'request')} failed" if observed.failed_requests else ""
+    )
     return f"{', '.join(filter(None, parts))}{failed}"
 
 
-def _failing(seen: Observed, now: float) -> str:
+def _failing(observed: Observed, now: float) -> str:
     def since(begin: float) -> str:
         return f" since {rfc3339(begin)} ({ago(now - begin)})"
 
-    why = [f"{failure.words}{_where(failure.endpoints)}" for failure in seen.failures]
-    why += [f"{endpoint} ejected{since(begin)}" for endpoint, begin in seen.ejected[:3]]
-    return f"{seen.health}{since(seen.since) if seen.since else ''}: {'; '.join(why)}"
+    why = [f"{failure.words}{_where(failure.endpoints)}" for failure in observed.failures]
+    why += [f"{endpoint} ejected{since(begin)}" for endpoint, begin in observed.ejected[:3]]
+    return f"{observed.health}{since(observed.since) if observed.since else ''}: {'; '.join(why)}"
 
 
 def shown_certificates(hop: HopReport, now: float) -> Iterator[str]:
@@ -77,20 +83,22 @@ def shown_certificates(hop: HopReport, now: float) -> Iterator[str]:
         yield f"shows {name(leaf)}, {days_left(leaf.not_after, now)}"
 
 
-def document(seen: Observed) -> dict[str, object]:
+def document(observed: Observed) -> dict[str, object]:
     def when(moment: float) -> str | None:
         return rfc3339(moment) if moment else None
 
     return {
-        "health": str(seen.health),
-        "since": when(seen.since),
-        "lastSuccess": when(seen.last_success),
-        "lastFailure": when(seen.last_failure),
-        "handshakes": seen.handshakes,
-        "handshakeFailures": seen.handshake_failures,
-        "connectFailures": seen.connect_failures,
-        "failures": [{"why": each.words, "endpoints": each.endpoints, "proxies": each.proxies} for each in seen.failures],
-        "ejected": [{"endpoint": endpoint, "since": when(since)} for endpoint, since in seen.ejected],
+        "health": str(observed.health),
+        "since": when(observed.since),
+        "lastSuccess": when(observed.last_success),
+        "lastFailure": when(observed.last_failure),
+        "handshakes": observed.handshakes,
+        "handshakeFailures": observed.handshake_failures,
+        "connectFailures": observed.connect_failures,
+        "failures": [
+            {"why": failure.words, "endpoints": failure.endpoints, "proxies": failure.proxies} for failure in observed.failures
+        ],
+        "ejected": [{"endpoint": endpoint, "since": when(since)} for endpoint, since in observed.ejected],
         "certificates": [
             {
                 "subject": leaf.subject,
@@ -99,11 +107,11 @@ def document(seen: Observed) -> dict[str, object]:
                 "notBefore": when(leaf.not_before),
                 "notAfter": when(leaf.not_after),
             }
-            for leaf in seen.certificates
+            for leaf in observed.certificates
         ],
-        "tlsVersions": seen.tls_versions,
-        "requests": seen.requests,
-        "failedRequests": seen.failed_requests,
+        "tlsVersions": observed.tls_versions,
+        "requests": observed.requests,
+        "failedRequests": observed.failed_requests,
     }
 
 

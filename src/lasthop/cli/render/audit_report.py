@@ -46,7 +46,7 @@ STANDINGS: Final[dict[str, str]] = {
     audit_observed.UNTRIED: "not tried yet",
     VERIFIED: MEANING[VERIFIED],
 }
-"""The same, with observations."""
+"""MEANING with the observed states, in order of urgency."""
 COLOURS: Final[dict[str, str]] = {
     **dict.fromkeys((audit_observed.FAILING, FAILING, WAIVED), "red"),
     **dict.fromkeys((VERIFIED, Strength.PINNED_ONLY.group), "green"),
@@ -54,8 +54,8 @@ COLOURS: Final[dict[str, str]] = {
 ENDLESS: Final = float("inf")
 UNRECORDED: Final = "not known"
 UNREAD: Final = "not read"
-"""From the record of changes. A folder's record may be older than its files, and in a cluster the user may lack the
-permission."""
+"""Shown instead of the record of changes. A folder's record may be older than its files, and in a cluster the user may lack
+the permission."""
 
 
 class History(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ def history(record: Record) -> History:
 
 
 class AuditReport(msgspec.Struct, frozen=True):
-    found: Audit
+    audit: Audit
     where: str
     """The folder, gateway or cluster that was audited."""
     origin: str
@@ -99,12 +99,12 @@ class AuditReport(msgspec.Struct, frozen=True):
 
     @property
     def hops(self) -> tuple[HopReport, ...]:
-        return self.found.hops
+        return self.audit.hops
 
     @property
     def certificates(self) -> list[CertificateReport]:
-        known = sorted((*self.found.certificates, *leaves(self.hops)), key=lambda each: each.order)
-        return [each for each in known if each.due(self.now, self.expiring)]
+        certificates = sorted((*self.audit.certificates, *leaves(self.hops)), key=lambda certificate: certificate.order)
+        return [certificate for certificate in certificates if certificate.due(self.now, self.expiring)]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -114,11 +114,11 @@ class AuditReport(msgspec.Struct, frozen=True):
     @property
     def causes(self) -> set[str]:
         """Returns the causes that `--fail-on` can match."""
-        found = {manner.replace(" ", "-") for manner in self.counts}
-        found |= {"waived-without-end" for hop in self.hops if hop.endless}
-        found |= {"failing" for hop in self.hops if audit_observed.standing(hop) in (audit_observed.FAILING, FAILING)}
-        found |= {"unverified" for hop in self.hops if audit_observed.unverified(hop)}
-        return found | ({"expiring"} if self.certificates else set())
+        causes = {manner.replace(" ", "-") for manner in self.counts}
+        causes |= {"waived-without-end" for hop in self.hops if hop.endless}
+        causes |= {"failing" for hop in self.hops if audit_observed.standing(hop) in (audit_observed.FAILING, FAILING)}
+        causes |= {"unverified" for hop in self.hops if audit_observed.unverified(hop)}
+        return causes | ({"expiring"} if self.certificates else set())
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ class AuditReport(msgspec.Struct, frozen=True):
         return {standing: counted[standing] for standing in STANDINGS if counted[standing]}
 
     def with_hops(self, hops: tuple[HopReport, ...]) -> AuditReport:
-        return msgspec.structs.replace(self, found=msgspec.structs.replace(self.found, hops=hops))
+        return msgspec.structs.replace(self, audit=msgspec.structs.replace(self.audit, hops=hops))
 
     def sorted(self, by: str) -> AuditReport:
         hops = tuple(sorted(self.hops, key=lambda hop: (ORDERS[by](hop), ORDER[hop.manner], hop.order)))
@@ -143,15 +143,16 @@ class AuditReport(msgspec.Struct, frozen=True):
         if not namespace:
             return self
         hops = (hop for hop in self.hops if namespace in (hop.gateway.namespace, hop.backend.namespace))
-        held = (c for c in self.found.certificates if any(key.namespace == namespace for key in (c.holder, *c.users)))
-        found = msgspec.structs.replace(self.found, hops=tuple(hops), certificates=tuple(held))
-        return msgspec.structs.replace(self, found=found)
+        held = (c for c in self.audit.certificates if any(key.namespace == namespace for key in (c.holder, *c.users)))
+        return msgspec.structs.replace(
+            self, audit=msgspec.structs.replace(self.audit, hops=tuple(hops), certificates=tuple(held))
+        )
 
     def last_change(self, hop: HopReport) -> Entry | None:
         """Returns the last change of a hop; None: not recorded, or a later one may be missing."""
         where = RecordedHop(hop.gateway.path, hop.backend.kind, hop.backend.path, hop.port)
-        known = self.history if hop.recorded else None
-        return known.last.get(where) if known and not known.faults else None
+        record = self.history if hop.recorded else None
+        return record.last.get(where) if record and not record.faults else None
 
     def since(self, hop: HopReport) -> str:
         """Returns `2026-11-16 10:00 UTC`, `before 2026-11-16 10:00 UTC`, or `not known`."""
@@ -163,7 +164,7 @@ class AuditReport(msgspec.Struct, frozen=True):
 
     @property
     def header(self) -> dict[str, str]:
-        history, inputs = self.history, self.found.inputs
+        history, inputs = self.history, self.audit.inputs
         return {
             "Made": rfc3339(self.now),
             "Of": f"{self.where} ({self.origin})" if self.origin != self.where else self.where,
@@ -177,10 +178,10 @@ class AuditReport(msgspec.Struct, frozen=True):
             return f"the backends of the routes in {self.where} are unknown"
         if not self.hops:
             return f"no route refers to a backend in {self.where}"
-        told = ", ".join(f"{number} {manner}" for manner, number in self.standings.items())
+        standings = ", ".join(f"{number} {manner}" for manner, number in self.standings.items())
         gateways = len({hop.gateway for hop in self.hops})
         soon = f"; {count(len(self.certificates), 'certificate')} to renew" if self.certificates else ""
-        return f"{count(len(self.hops), 'hop')} from {count(gateways, 'Gateway')} in {self.where}: {told}{soon}"
+        return f"{count(len(self.hops), 'hop')} from {count(gateways, 'Gateway')} in {self.where}: {standings}{soon}"
 
 
 ORDERS: Final[dict[str, Callable[[HopReport], Any]]] = {
@@ -207,12 +208,16 @@ def label(hop: HopReport) -> str:
     return f"{how} ({hop.source})" if hop.source else how
 
 
-def validity(found: CertificateReport, now: float) -> str:
+def validity(certificate: CertificateReport, now: float) -> str:
     """Returns `not valid before 2027-01-01`, or the days that are left."""
-    return f"not valid before {rfc3339(found.not_before)[:10]}" if now < found.not_before else days_left(found.not_after, now)
+    return (
+        f"not valid before {rfc3339(certificate.not_before)[:10]}"
+        if now < certificate.not_before
+        else days_left(certificate.not_after, now)
+    )
 
 
-def said(hop: HopReport, now: float) -> str:
+def detail_line(hop: HopReport, now: float) -> str:
     """Returns the verification of a hop in one line, with the remaining days of a waiver."""
     return f"{hop.detail} ({days_left(hop.until, now)})" if hop.until else hop.detail
 
@@ -241,10 +246,10 @@ def _group(report: AuditReport, title: str, hops: list[HopReport]) -> Iterator[s
         standing = audit_observed.standing(hop)
         how = click.style(label(hop), fg=COLOURS.get(standing, "yellow"))
         yield f"  {hop.gateway.path} -> {hop.address}  {how}"
-        yield from wrapped(said(hop, report.now), INDENT, INDENT)
-        if seen := audit_observed.words(hop, report.now):
+        yield from wrapped(detail_line(hop, report.now), INDENT, INDENT)
+        if observations := audit_observed.words(hop, report.now):
             colour = "red" if standing == audit_observed.FAILING else None
-            yield from (click.style(line, fg=colour) for line in wrapped(f"observed: {seen}", INDENT, INDENT))
+            yield from (click.style(line, fg=colour) for line in wrapped(f"observed: {observations}", INDENT, INDENT))
         for shown in audit_observed.shown_certificates(hop, report.now):
             yield from wrapped(shown, INDENT, INDENT)
         if basis := _basis(report, hop):
@@ -270,15 +275,17 @@ def _edit(last: Entry | None) -> str:
 
 
 def _expiring(report: AuditReport) -> Iterator[str]:
-    found = report.certificates
-    title = click.style(f"certificates ({len(found)})", bold=True, fg="yellow")
+    certificates = report.certificates
+    title = click.style(f"certificates ({len(certificates)})", bold=True, fg="yellow")
     yield f"{title}: out of date, or within {count(report.expiring, 'day')}"
-    for each in found:
-        valid = each.not_before <= report.now < each.not_after
-        left = click.style(validity(each, report.now), fg="yellow" if valid else "red")
-        yield f"  {each.subject}  {left}"
-        yield from wrapped(f"{each.role}, in {each.place}, until {rfc3339(each.not_after)[:10]}", INDENT, INDENT)
-        by = "; ".join(map(str, filter(None, (*each.users, place(each)))))
+    for certificate in certificates:
+        valid = certificate.not_before <= report.now < certificate.not_after
+        left = click.style(validity(certificate, report.now), fg="yellow" if valid else "red")
+        yield f"  {certificate.subject}  {left}"
+        yield from wrapped(
+            f"{certificate.role}, in {certificate.place}, until {rfc3339(certificate.not_after)[:10]}", INDENT, INDENT
+        )
+        by = "; ".join(map(str, filter(None, (*certificate.users, place(certificate)))))
         yield from (click.style(line, dim=True) for line in wrapped(by, INDENT, INDENT))
 
 

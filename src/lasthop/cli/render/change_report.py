@@ -59,7 +59,7 @@ class ChangeReport(msgspec.Struct, frozen=True):
 def change_report(record: Record, where: str, start: float, namespace: str = "") -> ChangeReport:
     """Returns the report of a record, made now on this machine."""
     entries = list(record.entries_since(start, namespace))
-    changes, incidents = (tuple(each for each in entries if each.is_change is wanted) for wanted in (True, False))
+    changes, incidents = (tuple(entry for entry in entries if entry.is_change is is_change) for is_change in (True, False))
     chain = ChainReport(record.entries[-1].number if record.entries else 0, record.head, record.faults())
     return ChangeReport(time.time(), gethostname(), where, start, record.covered(namespace), changes, incidents, chain)
 
@@ -79,11 +79,11 @@ def _chain(chain: ChainReport) -> Iterator[str]:
 
 
 def _changes(report: ChangeReport) -> Iterator[str]:
-    for each in report.changes:
-        yield from _lines(each)
-    for each in report.incidents:
-        what = f"begins; {each.because}" if each.effect == BEGAN else each.because
-        yield f"{_second(each.at)}  the record itself: {what}"
+    for entry in report.changes:
+        yield from _lines(entry)
+    for entry in report.incidents:
+        event = f"begins; {entry.because}" if entry.effect == BEGAN else entry.because
+        yield f"{_second(entry.at)}  the record itself: {event}"
     if report.chain.faults:
         yield "The record was edited, so there may have been other changes."
     elif report.covered is None:
@@ -94,15 +94,15 @@ def _changes(report: ChangeReport) -> Iterator[str]:
 
 
 def _none(report: ChangeReport) -> str:
-    known = "is recorded" if report.covered is None else f"since {minute(max(report.start, report.covered))}"
-    return f"no change of how a backend is verified {known} in {report.where}"
+    when = "is recorded" if report.covered is None else f"since {minute(max(report.start, report.covered))}"
+    return f"no change of how a backend is verified {when} in {report.where}"
 
 
 def _count(report: ChangeReport) -> str:
-    weaker = [each for each in report.changes if each.weaker]
-    unsaid = sum(not each.acknowledged for each in weaker)
-    reduced = sum(each.begins_reduced for each in report.changes)
-    effects = [f"{len(weaker)} weaker, {unsaid} of them not acknowledged then" if weaker else "none of them weaker"]
+    weaker = [entry for entry in report.changes if entry.weaker]
+    unacknowledged = sum(not entry.acknowledged for entry in weaker)
+    reduced = sum(entry.begins_reduced for entry in report.changes)
+    effects = [f"{len(weaker)} weaker, {unacknowledged} of them not acknowledged then" if weaker else "none of them weaker"]
     effects += [f"{reduced} began to connect without full verification"] if reduced else []
     return f"{count(len(report.changes), 'change')} since {minute(report.start)} in {report.where}: {'; '.join(effects)}"
 
@@ -111,36 +111,36 @@ def _second(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _lines(each: Entry) -> Iterator[str]:
-    yield f"{_second(each.at)}  {each.address}  {each.change}{_mark(each)}"
-    for line in _details(each):
+def _lines(entry: Entry) -> Iterator[str]:
+    yield f"{_second(entry.at)}  {entry.address}  {entry.change}{_mark(entry)}"
+    for line in _details(entry):
         yield from wrapped(line, INDENT, INDENT)
 
 
-def _mark(each: Entry) -> str:
-    if each.weaker:
-        return f"  {click.style('weaker' if each.acknowledged else 'weaker, not acknowledged', fg='red')}"
-    mark = MARKS.get(each.effect)
+def _mark(entry: Entry) -> str:
+    if entry.weaker:
+        return f"  {click.style('weaker' if entry.acknowledged else 'weaker, not acknowledged', fg='red')}"
+    mark = MARKS.get(entry.effect)
     return f"  {click.style(mark, fg='yellow')}" if mark else ""
 
 
-def _details(each: Entry) -> Iterator[str]:
-    yield f"because {each.because}"
-    for cause in each.causes:
+def _details(entry: Entry) -> Iterator[str]:
+    yield f"because {entry.because}"
+    for cause in entry.causes:
         by = "" if cause.edit is EditKind.EXPIRED else f" by {cause.who or UNKNOWN_AUTHOR}"
         yield f"{cause.object} {cause.edit}{by}"
-    if not each.causes:
+    if not entry.causes:
         yield NO_EDIT
-    yield from (fact.text for fact in each.facts)
-    if each.acknowledged:
-        yield f"acknowledged by {each.acknowledged}"
-    if each.gateways:
-        yield f"from Gateway {', '.join(each.gateways)}"
+    yield from (fact.text for fact in entry.facts)
+    if entry.acknowledged:
+        yield f"acknowledged by {entry.acknowledged}"
+    if entry.gateways:
+        yield f"from Gateway {', '.join(entry.gateways)}"
 
 
 def as_json(report: ChangeReport) -> str:
     def shown(entries: tuple[Entry, ...]) -> list[dict[str, object]]:
-        return [{"time": rfc3339(each.at), **msgspec.to_builtins(each)} for each in entries]
+        return [{"time": rfc3339(entry.at), **msgspec.to_builtins(entry)} for entry in entries]
 
     document = {
         "madeAt": rfc3339(report.made),

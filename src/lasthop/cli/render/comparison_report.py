@@ -15,29 +15,30 @@ INDENT: Final = " " * 11
 FACT: Final = f"{INDENT[:-2]}- "
 
 
-def text(found: Comparison) -> str:
+def text(comparison: Comparison) -> str:
     blocks = []
-    for title, mistakes in (("Introduced", found.introduced), ("Fixed", found.fixed)):
+    for title, mistakes in (("Introduced", comparison.introduced), ("Fixed", comparison.fixed)):
         if mistakes:
-            shown = report.text(report.Report(mistakes, found.where, 0)).rpartition("\n\n")[0]
+            shown = report.text(report.Report(mistakes, comparison.where, 0)).rpartition("\n\n")[0]
             blocks.append(f"{click.style(title, bold=True)}\n{shown}")
-    if found.hops:
-        lines = [line for change in found.hops for line in _hop(change)]
+    if comparison.hops:
+        lines = [line for change in comparison.hops for line in _hop(change)]
         blocks.append("\n".join([click.style("Hops whose verification changes", bold=True), *lines]))
-    if found.not_judged:
+    if comparison.not_judged:
         title = click.style("Not judged, because it could not be compared", bold=True, fg="red")
-        blocks.append("\n".join([title, *(f"  {line}" for line in found.not_judged)]))
-    return "\n\n".join([*blocks, summary(found)])
+        blocks.append("\n".join([title, *(f"  {line}" for line in comparison.not_judged)]))
+    return "\n\n".join([*blocks, summary(comparison)])
 
 
-def summary(found: Comparison) -> str:
-    counts = f"{len(found.introduced)} introduced, {len(found.fixed)} fixed, {report.count(len(found.hops), 'hop')} changed"
-    counts += f", {found.weaker} of them weaker" if found.weaker else ""
-    counts += f", {found.other_trust} of them against other CAs, names or pins" if found.other_trust else ""
-    counts += ", not everything judged" if found.not_judged else ""
-    bad = found.errors or found.weaker or found.not_judged
-    colour = "red" if bad else "yellow" if found.other_trust else "green"
-    return click.style(f"{counts}: {found.where} against {found.against}", bold=True, fg=colour)
+def summary(comparison: Comparison) -> str:
+    hops = report.count(len(comparison.hops), "hop")
+    counts = f"{len(comparison.introduced)} introduced, {len(comparison.fixed)} fixed, {hops} changed"
+    counts += f", {comparison.weaker} of them weaker" if comparison.weaker else ""
+    counts += f", {comparison.other_trust} of them against other CAs, names or pins" if comparison.other_trust else ""
+    counts += ", not everything judged" if comparison.not_judged else ""
+    bad = comparison.errors or comparison.weaker or comparison.not_judged
+    colour = "red" if bad else "yellow" if comparison.other_trust else "green"
+    return click.style(f"{counts}: {comparison.where} against {comparison.against}", bold=True, fg=colour)
 
 
 def _hop(change: HopChange) -> list[str]:
@@ -54,16 +55,16 @@ def _backend(change: HopChange) -> str:
     return f"{change.backend.path if change.backend.kind == 'Service' else change.backend}:{change.port}"
 
 
-def as_json(found: Comparison) -> str:
+def as_json(comparison: Comparison) -> str:
     document = {
-        "where": found.where,
-        "against": found.against,
-        "errors": found.errors,
-        "weaker": found.weaker,
-        "otherTrust": found.other_trust,
-        "notJudged": found.not_judged,
-        "introduced": [report.plain(each.finding) for each in found.introduced],
-        "fixed": [report.plain(each.finding) for each in found.fixed],
+        "where": comparison.where,
+        "against": comparison.against,
+        "errors": comparison.errors,
+        "weaker": comparison.weaker,
+        "otherTrust": comparison.other_trust,
+        "notJudged": comparison.not_judged,
+        "introduced": [report.plain(mistake.finding) for mistake in comparison.introduced],
+        "fixed": [report.plain(mistake.finding) for mistake in comparison.fixed],
         "hops": [
             {
                 "gateway": change.gateway.path,
@@ -80,17 +81,17 @@ def as_json(found: Comparison) -> str:
                 "file": change.file,
                 "line": change.line,
             }
-            for change in found.hops
+            for change in comparison.hops
         ],
     }
     return json.dumps(document, indent=2)
 
 
-def github(found: Comparison) -> str:
+def github(comparison: Comparison) -> str:
     """Annotates new findings, hops whose verification becomes weaker or has other anchors, and items that could not be
     compared."""
-    lines = [report.annotation(each.finding) for each in found.introduced]
-    for change in found.hops:
+    lines = [report.annotation(mistake.finding) for mistake in comparison.introduced]
+    for change in comparison.hops:
         if change.weaker or change.other_trust:
             level, title = (
                 ("error", "weaker verification of a backend")
@@ -100,5 +101,5 @@ def github(found: Comparison) -> str:
             states = f"was {change.before}, and is now {change.after}" if change.before != change.after else change.after
             message = "; ".join((f"{change.gateway.path} -> {_backend(change)} {states}", *change.facts))
             lines.append(report.command(level, title, message, change.file, change.line))
-    lines += [report.command("error", "not judged", each, "", 0) for each in found.not_judged]
-    return "\n".join([*lines, click.unstyle(summary(found))])
+    lines += [report.command("error", "not judged", line, "", 0) for line in comparison.not_judged]
+    return "\n".join([*lines, click.unstyle(summary(comparison))])

@@ -33,24 +33,30 @@ HEADS: Final = {
 _USES: Final = {"trusted_ca": "CA", "certificate_chain": "shown"}
 
 
-def resources(dump: Json, what: str) -> list[Json]:
+def resources(dump: Json, resource_type: str) -> list[Json]:
     """Returns the active resources of a type; listeners in Envoy's own form, with their state."""
-    if what == "listeners":
-        return [each for config in _configs(dump, "ListenersConfigDump") for each in config.get("dynamic_listeners", ())]
-    kind, field, inner = _DUMPS[what]
-    return [each[inner] for config in _configs(dump, kind) for each in config.get(field, ()) if inner in each]
+    if resource_type == "listeners":
+        return [
+            listener for config in _configs(dump, "ListenersConfigDump") for listener in config.get("dynamic_listeners", ())
+        ]
+    kind, field, inner = _DUMPS[resource_type]
+    return [entry[inner] for config in _configs(dump, kind) for entry in config.get(field, ()) if inner in entry]
 
 
-def rows(dump: Json, what: str) -> Rows:
-    if what == "clusters":
-        endpoints = {each["cluster_name"]: each for each in resources(dump, "endpoints") if "cluster_name" in each}
-        return sorted(_cluster(cluster, endpoints) for cluster in resources(dump, what))
-    if what == "routes":
-        return [row for table in resources(dump, what) for row in _routes(table)]
-    if what == "listeners":
-        return sorted(map(_listener, resources(dump, what)))
-    if what == "certificates":
-        return [tuple(each.values())[:-1] for each in certificates(dump)]
+def rows(dump: Json, resource_type: str) -> Rows:
+    if resource_type == "clusters":
+        endpoints = {
+            assignment["cluster_name"]: assignment
+            for assignment in resources(dump, "endpoints")
+            if "cluster_name" in assignment
+        }
+        return sorted(_cluster(cluster, endpoints) for cluster in resources(dump, resource_type))
+    if resource_type == "routes":
+        return [row for table in resources(dump, resource_type) for row in _routes(table)]
+    if resource_type == "listeners":
+        return sorted(map(_listener, resources(dump, resource_type)))
+    if resource_type == "certificates":
+        return [tuple(certificate.values())[:-1] for certificate in certificates(dump)]
     return sorted(_secrets(dump))
 
 
@@ -62,20 +68,20 @@ def certificates(dump: Json) -> list[dict[str, str]]:
     from lasthop.base.pki import parse
     from lasthop.edge.probe.certificate_view import describe, validity
 
-    found = []
-    for what in ("clusters", "secrets"):
-        for holder in sorted(resources(dump, what), key=lambda each: str(each.get("name", ""))):
+    entries = []
+    for resource_type in ("clusters", "secrets"):
+        for holder in sorted(resources(dump, resource_type), key=lambda resource: str(resource.get("name", ""))):
             for use, source in dict.fromkeys(_sources(holder)):
                 read = parse.certificates(source) if use else parse.Unreadable("")
                 name = str(holder.get("name", ""))
                 if isinstance(read, parse.Unreadable):
                     file = source.decode(errors="replace") if not use else ""
-                    found.append(_row(name, _USES["trusted_ca"], file or f"unreadable: it {read.message}"))
+                    entries.append(_row(name, _USES["trusted_ca"], file or f"unreadable: it {read.message}"))
                     continue
-                for each in map(describe, (certificate.der for certificate in read)):
-                    left = validity(each, time.time())
-                    found.append(_row(name, use, each.subject, each.issuer, each.not_after, left, each.sha256))
-    return found
+                for info in map(describe, (certificate.der for certificate in read)):
+                    left = validity(info, time.time())
+                    entries.append(_row(name, use, info.subject, info.issuer, info.not_after, left, info.sha256))
+    return entries
 
 
 def _row(
@@ -88,8 +94,8 @@ def _row(
 def _sources(value: Any) -> Iterator[tuple[str, bytes]]:
     """Yields the use and the PEM of every certificate source in a message; instead of PEM, possibly a file name."""
     if isinstance(value, list):
-        for each in value:
-            yield from _sources(each)
+        for item in value:
+            yield from _sources(item)
     if not isinstance(value, dict):
         return
     for key, inner in value.items():
@@ -107,12 +113,12 @@ def _sources(value: Any) -> Iterator[tuple[str, bytes]]:
 def _secrets(dump: Json) -> Iterator[tuple[str, ...]]:
     kinds = ("tls_certificate", "validation_context", "session_ticket_keys", "generic_secret")
     for config in _configs(dump, "SecretsConfigDump"):
-        for each in config.get("dynamic_active_secrets", ()):
-            if secret := each.get("secret"):
+        for entry in config.get("dynamic_active_secrets", ()):
+            if secret := entry.get("secret"):
                 yield (
                     secret.get("name", ""),
                     next((kind for kind in kinds if kind in secret), ""),
-                    each.get("last_updated", ""),
+                    entry.get("last_updated", ""),
                 )
 
 
@@ -131,8 +137,8 @@ def _cluster(cluster: Json, endpoints: dict[str, Json]) -> tuple[str, ...]:
         return name, "plaintext", "", "", shown
     validation = nested(context, "common_tls_context", "validation_context") or {}
     names = [
-        f"{each.get('san_type', '')} {_text(each.get('matcher') or {})}".strip()
-        for each in validation.get("match_typed_subject_alt_names", ())
+        f"{san.get('san_type', '')} {_text(san.get('matcher') or {})}".strip()
+        for san in validation.get("match_typed_subject_alt_names", ())
     ]
     checks = " + ".join(word for field, word in _CHECKS.items() if validation.get(field))
     return name, checks or "encrypted only", ", ".join(names), context.get("sni", ""), shown
@@ -150,7 +156,7 @@ def _routes(table: Json) -> Iterator[tuple[str, ...]]:
     for host in table.get("virtual_hosts", ()):
         domains = ",".join(host.get("domains", ()))
         # Many routes are the leaves of a tree, some in several of them.
-        leaves = [route for found in _find(host.get("matcher"), "RouteList") for route in found.get("routes", ())]
+        leaves = [route for route_list in _find(host.get("matcher"), "RouteList") for route in route_list.get("routes", ())]
         shown = dict.fromkeys(
             (_match(route.get("match") or {}), _destination(route)) for route in (*host.get("routes", ()), *leaves)
         )
@@ -170,7 +176,7 @@ def _destination(route: Json) -> str:
     action = route.get("route") or {}
     if "weighted_clusters" in action:
         parts = action["weighted_clusters"].get("clusters", ())
-        return ", ".join(f"{each.get('name', '')} ({each.get('weight', 0)})" for each in parts)
+        return ", ".join(f"{cluster.get('name', '')} ({cluster.get('weight', 0)})" for cluster in parts)
     if action:
         return str(action.get("cluster") or action.get("cluster_header") or "?")
     if "redirect" in route:
@@ -178,13 +184,15 @@ def _destination(route: Json) -> str:
     return f"status {(route.get('direct_response') or {}).get('status', '?')}"
 
 
-def _listener(each: Json) -> tuple[str, ...]:
-    state = "active" if "active_state" in each else "warming" if "warming_state" in each else "draining"
-    if error := (each.get("error_state") or {}).get("details"):
+def _listener(entry: Json) -> tuple[str, ...]:
+    state = "active" if "active_state" in entry else "warming" if "warming_state" in entry else "draining"
+    if error := (entry.get("error_state") or {}).get("details"):
         state += f", refused: {error}"
-    listener = (each.get("active_state") or each.get("warming_state") or each.get("draining_state") or {}).get("listener", {})
+    listener = (entry.get("active_state") or entry.get("warming_state") or entry.get("draining_state") or {}).get(
+        "listener", {}
+    )
     chains = len(listener.get("filter_chains", ())) + ("default_filter_chain" in listener)
-    return each.get("name", ""), _address(listener.get("address") or {}), state, str(chains)
+    return entry.get("name", ""), _address(listener.get("address") or {}), state, str(chains)
 
 
 def _address(address: Json) -> str:
@@ -199,11 +207,11 @@ def _find(value: Any, kind: str) -> Iterator[Json]:
     if isinstance(value, dict):
         if str(value.get("@type", "")).endswith(f".{kind}"):
             yield value
-        for each in value.values():
-            yield from _find(each, kind)
+        for item in value.values():
+            yield from _find(item, kind)
     elif isinstance(value, list):
-        for each in value:
-            yield from _find(each, kind)
+        for item in value:
+            yield from _find(item, kind)
 
 
 def _addresses(value: Any) -> Iterator[str]:
@@ -211,8 +219,8 @@ def _addresses(value: Any) -> Iterator[str]:
         if "socket_address" in value or "pipe" in value:
             yield _address(value)
         else:
-            for each in value.values():
-                yield from _addresses(each)
+            for item in value.values():
+                yield from _addresses(item)
     elif isinstance(value, list):
-        for each in value:
-            yield from _addresses(each)
+        for item in value:
+            yield from _addresses(item)

@@ -56,17 +56,17 @@ class Listen(msgspec.Struct, frozen=True):
 
 def files(listen: Listen, starters: Sequence[Starter]) -> dict[str, str]:
     """Returns contents by file name; certificates and keys have separate files."""
-    found = {"gateway.yaml": _documents((_gateway(listen, starters), *_routes(starters)))}
+    by_file = {"gateway.yaml": _documents((_gateway(listen, starters), *_routes(starters)))}
     for starter in starters:
         alone = len(starters) == 1
-        own = "" if alone else f"{starter.name}-"
-        found[f"{starter.name}.yaml"] = _documents(_backend(starter))
+        prefix = "" if alone else f"{starter.name}-"
+        by_file[f"{starter.name}.yaml"] = _documents(_backend(starter))
         if starter.hostname:
-            found[f"{own}policy.yaml"] = _documents(_policy(starter, own))
+            by_file[f"{prefix}policy.yaml"] = _documents(_policy(starter, prefix))
         contents = (starter.ca, starter.client_certificate, starter.client_key)
         names = (CA_FILE, CERTIFICATE_FILE, KEY_FILE)
-        found |= {f"{own}{name}": text for name, text in zip(names, contents, strict=True) if text}
-    return found
+        by_file |= {f"{prefix}{name}": content for name, content in zip(names, contents, strict=True) if content}
+    return by_file
 
 
 def manifest(listen: Listen, starters: Sequence[Starter]) -> str:
@@ -135,15 +135,15 @@ def _routes(starters: Sequence[Starter]) -> Iterable[str]:
     groups: dict[tuple[str, str], list[Starter]] = {}
     for starter in starters:
         groups.setdefault((starter.host_match, starter.path), []).append(starter)
-    for (host, path), found in groups.items():
-        yield _route(host, path, found)
+    for (host, path), group in groups.items():
+        yield _route(host, path, group)
 
 
 def _route(host: str, path: str, starters: Sequence[Starter]) -> str:
     which = f"requests for {host}" if host else "requests"
     which += f" below {path}" if path != "/" else ""
     lead = f"Routes {which}" if which != "requests" else "Routes every request on that Gateway"
-    to = " and ".join(f"port {each.service_port} of the Service `{each.name}`" for each in starters)
+    to = " and ".join(f"port {starter.service_port} of the Service `{starter.name}`" for starter in starters)
     hostnames = f'  hostnames: ["{host}"]\n' if host else ""
     return f"""\
 # {lead} to {to}.
@@ -176,7 +176,7 @@ def _backend_ref(starter: Starter) -> str:
 
 def _backend(starter: Starter) -> Iterable[str]:
     address = _address(starter.host)
-    says = "" if starter.hostname else ", appProtocol: http"
+    protocol = "" if starter.hostname else ", appProtocol: http"
     if address is None:
         yield f"""\
 # Names the backend for routes and policies. ExternalName: resolved by DNS.
@@ -188,7 +188,7 @@ spec:
   type: ExternalName
   externalName: "{starter.host}"
   ports:
-  - {{name: {starter.port_name}, port: {starter.service_port}, targetPort: {starter.port}{says}}}
+  - {{name: {starter.port_name}, port: {starter.service_port}, targetPort: {starter.port}{protocol}}}
 """
         return
     yield f"""\
@@ -199,7 +199,7 @@ metadata:
   name: {starter.name}
 spec:
   ports:
-  - {{name: {starter.port_name}, port: {starter.service_port}{says}}}
+  - {{name: {starter.port_name}, port: {starter.service_port}{protocol}}}
 """
     yield f"""\
 # The endpoints of the Service that the label names. Add addresses to balance load between them.
@@ -230,9 +230,9 @@ _SYSTEM_CAS = """\
 """
 
 
-def _policy(starter: Starter, beside: str | None) -> Iterable[str]:
-    """Yields the policy and the objects that it refers to. `beside`: prefix of the certificates' file names; None: the objects
-    contain them."""
+def _policy(starter: Starter, prefix: str | None) -> Iterable[str]:
+    """Yields the policy and the objects that it refers to. `prefix` begins the certificates' file names; None: the objects
+    contain the certificates."""
     if not starter.hostname:
         return
     yield f"""\
@@ -249,16 +249,20 @@ spec:
     hostname: "{starter.hostname}"
 {_trust(starter)}"""
     if starter.ca:
-        yield _config_map(starter, beside)
+        yield _config_map(starter, prefix)
     if starter.pins:
         yield _pin_set(starter)
     if starter.client_certificate:
-        yield _secret(starter, beside)
+        yield _secret(starter, prefix)
 
 
 def _options(starter: Starter) -> str:
-    own = ((("client-certificate", f"{starter.name}-client"),) if starter.client_certificate else ()) + starter.options
-    return "  options:\n" + "".join(f"    lasthop.dev/{name}: {json.dumps(value)}\n" for name, value in own) if own else ""
+    options = ((("client-certificate", f"{starter.name}-client"),) if starter.client_certificate else ()) + starter.options
+    return (
+        "  options:\n" + "".join(f"    lasthop.dev/{name}: {json.dumps(value)}\n" for name, value in options)
+        if options
+        else ""
+    )
 
 
 def _trust(starter: Starter) -> str:
@@ -277,14 +281,14 @@ def _trust(starter: Starter) -> str:
 """
 
 
-def _config_map(starter: Starter, beside: str | None) -> str:
+def _config_map(starter: Starter, prefix: str | None) -> str:
     head = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {starter.name}-ca\n"
-    if beside is None:
+    if prefix is None:
         return f"{head}data:\n{_block('ca.crt', starter.ca)}"
     return f"""\
 # `ca.crt` of this ConfigMap is the file beside this one. When the file changes, new connections are verified against it.
 {head}  annotations:
-    lasthop.dev/file.ca.crt: {beside}{CA_FILE}
+    lasthop.dev/file.ca.crt: {prefix}{CA_FILE}
 """
 
 
@@ -293,7 +297,7 @@ def _pin_set(starter: Starter) -> str:
     return f"apiVersion: lasthop.dev/v1alpha1\nkind: PinSet\nmetadata:\n  name: {starter.name}\nspec:\n{indented}"
 
 
-def _secret(starter: Starter, beside: str | None) -> str:
+def _secret(starter: Starter, prefix: str | None) -> str:
     head = f"""\
 # The Gateway presents this certificate to a backend that requests one.
 apiVersion: v1
@@ -302,12 +306,12 @@ type: kubernetes.io/tls
 metadata:
   name: {starter.name}-client
 """
-    if beside is None:
+    if prefix is None:
         return f"{head}stringData:\n{_block('tls.crt', starter.client_certificate)}{_block('tls.key', starter.client_key)}"
     return f"""\
 {head}  annotations:
-    lasthop.dev/file.tls.crt: {beside}{CERTIFICATE_FILE}
-    lasthop.dev/file.tls.key: {beside}{KEY_FILE}
+    lasthop.dev/file.tls.crt: {prefix}{CERTIFICATE_FILE}
+    lasthop.dev/file.tls.key: {prefix}{KEY_FILE}
 """
 
 

@@ -17,24 +17,24 @@ COLUMN: Final = " " * 26
 """Start of the second column."""
 
 
-def text(found: ProbeResult) -> Iterator[str]:
-    yield click.style(found.object, bold=True)
-    for result in found.targets:
+def text(probe: ProbeResult) -> Iterator[str]:
+    yield click.style(probe.object, bold=True)
+    for result in probe.targets:
         yield ""
-        yield _headline(result, found.object)
+        yield _headline(result, probe.object)
         if result.unused:
             yield from wrapped(f"{_mark('skip')} not used: {printable(result.unused)}", INDENT, INDENT)
         if result.refused:
             yield from wrapped(f"{_mark('fail')} refused: {printable(result.refused)}", INDENT, INDENT)
-        for tried in result.endpoints:
-            yield f"  {tried.address}"
-            for check in tried.checks:
+        for endpoint in result.endpoints:
+            yield f"  {endpoint.address}"
+            for check in endpoint.checks:
                 yield from _check(check)
         if result.more:
             yield f"  and {result.more} more, not tried"
-    yield from ("", *(f"Note: {note}" for note in found.notes)) if found.notes else ()
+    yield from ("", *(f"Note: {note}" for note in probe.notes)) if probe.notes else ()
     yield ""
-    yield click.style(_verdict(found), bold=True, fg="green" if found.passes else "red")
+    yield click.style(_verdict(probe), bold=True, fg="green" if probe.passes else "red")
 
 
 def _headline(result: TargetResult, object: str) -> str:
@@ -51,30 +51,30 @@ def _check(check: Check) -> Iterator[str]:
         yield from (click.style(line, fg="green") for line in wrapped(printable(check.remedy), COLUMN, COLUMN))
 
 
-def _verdict(found: ProbeResult) -> str:
-    tried = [each for result in found.targets for each in result.endpoints]
-    warned = {check.name for each in tried for check in each.checks if check.state is CheckOutcome.WARN}
+def _verdict(probe: ProbeResult) -> str:
+    endpoints = [endpoint for result in probe.targets for endpoint in result.endpoints]
+    warned = {check.name for endpoint in endpoints for check in endpoint.checks if check.state is CheckOutcome.WARN}
     refuses = ", but may refuse requests (!)" if warned - {STRENGTH} else ""
     weak = ", with a weak certificate (!)" if STRENGTH in warned else ""
-    return f"{_outcome(found)}{_counted(found, tried)}{refuses}{weak}"
+    return f"{_outcome(probe)}{_counted(probe, endpoints)}{refuses}{weak}"
 
 
-def _outcome(found: ProbeResult) -> str:
-    fails = sorted({result.gateway for result in found.used if result.connects_nowhere})
-    connects = sorted({result.gateway for result in found.used} - set(fails))
-    if not found.used:
-        return "no gateway uses it for a TLS connection" if found.targets else "it has no backend"
+def _outcome(probe: ProbeResult) -> str:
+    fails = sorted({result.gateway for result in probe.used if result.connects_nowhere})
+    connects = sorted({result.gateway for result in probe.used} - set(fails))
+    if not probe.used:
+        return "no gateway uses it for a TLS connection" if probe.targets else "it has no backend"
     if fails and connects:
         return f"Gateway {', '.join(connects)} would connect, Gateway {', '.join(fails)} would fail"
     return "the gateway would fail" if fails else "the gateway would connect"
 
 
-def _counted(found: ProbeResult, tried: list[EndpointResult]) -> str:
+def _counted(probe: ProbeResult, endpoints: list[EndpointResult]) -> str:
     """Counts the endpoints that pass; if a gateway would connect to some, those that fail."""
-    bad = sum(not each.passes for each in tried)
-    if bad and found.used and not any(result.connects_nowhere for result in found.used):
-        return f", but {bad} of {len(tried)} tried endpoints {'fails' if bad == 1 else 'fail'}"
-    return f"; {len(tried) - bad} of {len(tried)} tried endpoints pass" if tried else ""
+    bad = sum(not endpoint.passes for endpoint in endpoints)
+    if bad and probe.used and not any(result.connects_nowhere for result in probe.used):
+        return f", but {bad} of {len(endpoints)} tried endpoints {'fails' if bad == 1 else 'fail'}"
+    return f"; {len(endpoints) - bad} of {len(endpoints)} tried endpoints pass" if endpoints else ""
 
 
 def _mark(state: str) -> str:

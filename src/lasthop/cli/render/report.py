@@ -40,8 +40,8 @@ class Report(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         problems = [count(self.errors, "error"), *([count(self.warnings, "warning")] if self.warnings else [])]
-        found = ", ".join(problems) if self.mistakes else "nothing wrong"
-        return f"{found} in {self.where}; {count(self.objects, 'object')}"
+        summary = ", ".join(problems) if self.mistakes else "nothing wrong"
+        return f"{summary} in {self.where}; {count(self.objects, 'object')}"
 
     def of_namespace(self, namespace: str) -> Report:
         """Selects findings of this namespace and of cluster-scoped objects; empty: all."""
@@ -59,8 +59,8 @@ class Report(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, mistakes=tuple(kept))
 
 
-def count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def placed(finding: Finding, locate: Callable[[Key, str], tuple[str, int] | None], otherwise: str) -> Finding:
@@ -84,19 +84,19 @@ def text(report: Report) -> str:
 
 def _lines(mistake: Mistake) -> Iterator[str]:
     finding = mistake.finding
-    what = ", ".join(str(part) for part in (finding.object, finding.field) if part)
-    place = _place(finding) or what or "cluster"
+    subject = ", ".join(str(part) for part in (finding.object, finding.field) if part)
+    place = _place(finding) or subject or "cluster"
     yield from _headline(finding, place)
-    if what and what != place:
-        yield click.style(f"    {what}", fg="cyan")
+    if subject and subject != place:
+        yield click.style(f"    {subject}", fg="cyan")
     if finding.remedy:
         yield from (click.style(line, fg="green") for line in wrapped(finding.remedy, INDENT, INDENT))
     yield from (click.style(line, dim=True) for line in _consequences(mistake))
 
 
 def _consequences(mistake: Mistake) -> Iterator[str]:
-    for each in mistake.follows[:SHOWN_FOLLOWS]:
-        yield from wrapped(_follow(each, mistake.finding), f"{INDENT}so ", f"{INDENT}   ")
+    for consequence in mistake.follows[:SHOWN_FOLLOWS]:
+        yield from wrapped(_follow(consequence, mistake.finding), f"{INDENT}so ", f"{INDENT}   ")
     if len(mistake.follows) > SHOWN_FOLLOWS:
         yield f"{INDENT}and {len(mistake.follows) - SHOWN_FOLLOWS} more like these"
 
@@ -116,11 +116,11 @@ def _place(finding: Finding) -> str:
 
 def _follow(finding: Finding, cause: Finding) -> str:
     """Returns a consequence in one line, below its cause."""
-    known = entry_of(finding.reason)
+    entry = entry_of(finding.reason)
     if finding.object is None:
-        return with_remedy(known.effect, "" if finding.remedy == known.remedy else finding.remedy)
+        return with_remedy(entry.effect, "" if finding.remedy == entry.remedy else finding.remedy)
     where = f"{finding.object}{', ' if finding.field else ''}{finding.field}"
-    effect = "cannot be judged" if cause.reason == reasons.FORBIDDEN else known.effect
+    effect = "cannot be judged" if cause.reason == reasons.FORBIDDEN else entry.effect
     return f"{where} {effect}{f' ({_place(finding)})' if finding.file else ''}"
 
 
@@ -135,7 +135,8 @@ def as_json(report: Report) -> str:
         "files": report.files,
         "objects": report.objects,
         "findings": [
-            {**plain(mistake.finding), "follows": [plain(each) for each in mistake.follows]} for mistake in report.mistakes
+            {**plain(mistake.finding), "follows": [plain(consequence) for consequence in mistake.follows]}
+            for mistake in report.mistakes
         ],
     }
     return json.dumps(document, indent=2)

@@ -54,31 +54,31 @@ class TextLines:
         if not entry.failed:
             return [request_line(entry, colours=self._colours)]
         key: tuple[object, ...] = (entry.gateway, entry.status, entry.grpc_status, entry.upstream_cluster, entry.why)
-        known = self._repeated.get(key)
-        if known is None and len(self._repeated) >= MOST:
+        repeated = self._repeated.get(key)
+        if repeated is None and len(self._repeated) >= MOST:
             key = ()
-            known = self._repeated.get(key)
-        if known is None:
+            repeated = self._repeated.get(key)
+        if repeated is None:
             self._repeated[key] = _Repeated(entry, now + WINDOW, others=not key)
             return [request_line(entry, colours=self._colours)]
-        known.count += max(1, round(entry.stands_for))
+        repeated.count += max(1, round(entry.stands_for))
         return []
 
     def due(self, now: float, *, last: bool = False) -> list[str]:
-        found = []
-        for key, each in list(self._repeated.items()):
-            if not last and each.until > now:
+        lines = []
+        for key, repeated in list(self._repeated.items()):
+            if not last and repeated.until > now:
                 continue
-            if each.count:
-                found.append(each.line(now, colours=self._colours))
-                each.count, each.until = 0, now + WINDOW
+            if repeated.count:
+                lines.append(repeated.line(now, colours=self._colours))
+                repeated.count, repeated.until = 0, now + WINDOW
             else:
                 del self._repeated[key]
-        return found
+        return lines
 
     @property
     def deadline(self) -> float | None:
-        return min((each.until for each in self._repeated.values()), default=None)
+        return min((repeated.until for repeated in self._repeated.values()), default=None)
 
 
 class _Repeated:
@@ -88,9 +88,9 @@ class _Repeated:
 
     def line(self, now: float, *, colours: bool) -> str:
         seconds = max(1, round(WINDOW - max(0.0, self.until - now)))
-        what = "other failures" if self._others else f"{_status(self.entry, colours)} -> {_backend(self.entry)}"
+        failure = "other failures" if self._others else f"{_status(self.entry, colours)} -> {_backend(self.entry)}"
         why = "" if self._others else _why(self.entry)
-        return f"{' ' * 8} and {self.count:,} more in {seconds} s: {what}{why}"
+        return f"{' ' * 8} and {self.count:,} more in {seconds} s: {failure}{why}"
 
 
 def request_line(entry: AccessLogEntry, *, colours: bool = False) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from lasthop.cli.render import audit_observed
 from lasthop.cli.render.audit_observed import FAILING
-from lasthop.cli.render.audit_report import AuditReport, label, said, validity
+from lasthop.cli.render.audit_report import AuditReport, detail_line, label, validity
 from lasthop.cli.render.report import in_workspace
 from lasthop.engine.outputs.audit.certificates import CertificateReport
 from lasthop.engine.outputs.audit.hops import HopReport
@@ -65,7 +65,7 @@ RULES: Final = {
 def sarif(report: AuditReport) -> str:
     results = [_of_hop(hop, report.now) for hop in report.hops if hop.in_effect is not Strength.VERIFIED]
     results += [_of_failing(hop, report.now) for hop in report.hops if audit_observed.standing(hop) == FAILING]
-    results += [_of_certificate(found, report.now) for found in report.certificates]
+    results += [_of_certificate(certificate, report.now) for certificate in report.certificates]
     return document(RULES, results, (*report.incomplete, *report.hidden), report.header)
 
 
@@ -111,7 +111,7 @@ def _rule(name: str, rule: SarifRule) -> dict[str, Any]:
 def _of_hop(hop: HopReport, now: float) -> dict[str, Any]:
     where = f"{hop.gateway} to {hop.backend}:{hop.port}"
     rule = hop.manner.replace(" ", "-")
-    return result(RULES, rule, RULES[rule].level, f"{where}: {label(hop)}: {said(hop, now)}", where, hop.file, hop.line)
+    return result(RULES, rule, RULES[rule].level, f"{where}: {label(hop)}: {detail_line(hop, now)}", where, hop.file, hop.line)
 
 
 def _of_failing(hop: HopReport, now: float) -> dict[str, Any]:
@@ -120,10 +120,10 @@ def _of_failing(hop: HopReport, now: float) -> dict[str, Any]:
     return result(RULES, FAILING, RULES[FAILING].level, message, where, hop.file, hop.line)
 
 
-def _of_certificate(found: CertificateReport, now: float) -> dict[str, Any]:
-    level = "warning" if found.not_before <= now < found.not_after else "error"
-    where = f"{found.role} {found.subject} in {found.place}"
-    return result(RULES, EXPIRING, level, f"{where}: {validity(found, now)}", where, found.file, found.line)
+def _of_certificate(certificate: CertificateReport, now: float) -> dict[str, Any]:
+    level = "warning" if certificate.not_before <= now < certificate.not_after else "error"
+    where = f"{certificate.role} {certificate.subject} in {certificate.place}"
+    return result(RULES, EXPIRING, level, f"{where}: {validity(certificate, now)}", where, certificate.file, certificate.line)
 
 
 def result(

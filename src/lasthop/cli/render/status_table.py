@@ -22,7 +22,7 @@ GAP: Final = "  "
 _ORDER: Final = {"False": 0, "Unknown": 1}
 _SERVICE: Final = "service/"
 _FIRST: Final = 86_400.0
-"""Objects from files without a creationTimestamp have the age of Unix time."""
+"""The smallest creation time that is shown: objects in files without a creationTimestamp have 0."""
 
 
 class Row(NamedTuple):
@@ -48,24 +48,26 @@ def row(document: Json) -> Row:
 
 
 def failing_services(rows: Iterable[Row]) -> dict[str, str]:
-    """Returns the Services because of which these objects are not ready, with reasons. A Service has no status for them."""
-    found: dict[str, str] = {}
-    for each in rows:
-        for name in each.because:
+    """Returns the Services that make these objects not ready, with reasons. A Service has no status to carry them."""
+    services: dict[str, str] = {}
+    for entry in rows:
+        for name in entry.because:
             if name.startswith(_SERVICE):
-                found.setdefault(name, each.why)
-    return found
+                services.setdefault(name, entry.why)
+    return services
 
 
 def arranged(rows: Iterable[Row]) -> list[Row]:
     """Sorts objects that are not ready first, causes before consequences. If other rows or lines of Services have the reason,
     WHY refers to those."""
-    known = list(rows)
-    bad = {each.name for each in known if each.ready in _ORDER}
-    return sorted((_pointing(each, bad) for each in known), key=lambda each: (_ORDER.get(each.ready, 2), bool(each.because)))
+    all_rows = list(rows)
+    bad = {entry.name for entry in all_rows if entry.ready in _ORDER}
+    return sorted(
+        (_with_causes(entry, bad) for entry in all_rows), key=lambda entry: (_ORDER.get(entry.ready, 2), bool(entry.because))
+    )
 
 
-def _pointing(row: Row, bad: Collection[str]) -> Row:
+def _with_causes(row: Row, bad: Collection[str]) -> Row:
     if not row.because:
         return row
     names = f"because of {', '.join(row.because)}"
@@ -77,7 +79,7 @@ def _pointing(row: Row, bad: Collection[str]) -> Row:
 # --- the other columns -----------------------------------------------------------------------------------------------
 
 
-def noted(row: Row, document: Json) -> Row:
+def with_observation(row: Row, document: Json) -> Row:
     """Returns the row with its observation, if it has no problem."""
     return row._replace(why=observed(document)) if row.ready == "True" and not row.why else row
 
@@ -85,11 +87,11 @@ def noted(row: Row, document: Json) -> Row:
 def _wide(document: Json) -> tuple[str, ...]:
     spec = document.get("spec") or {}
     listeners = spec.get("listeners") or () if document["kind"] in ("Gateway", "ListenerSet") else ()
-    names = [*(spec.get("hostnames") or ()), *(each.get("hostname") for each in listeners)]
+    names = [*(spec.get("hostnames") or ()), *(listener.get("hostname") for listener in listeners)]
     return (
         str(spec.get("gatewayClassName", "")),
-        _listed(each.get("value", "") for each in nested(document, "status", "addresses") or ()),
-        _listed(each.get("port", "") for each in listeners),
+        _listed(address.get("value", "") for address in nested(document, "status", "addresses") or ()),
+        _listed(listener.get("port", "") for listener in listeners),
         _listed(filter(None, names)),
         age(document["metadata"].get("creationTimestamp") or "", time.time()),
     )
@@ -127,9 +129,9 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, rows: Iterable[Row], *, wide: bool = False) -> Columns:
-        found = clean(list(rows))
-        more = tuple(max(len(head), *(len(each.wide[n]) for each in found), 0) for n, head in enumerate(WIDE))
-        return cls(max((len(each.name) for each in found), default=20), len("Unknown"), more if wide else ())
+        cleaned = clean(list(rows))
+        more = tuple(max(len(head), *(len(entry.wide[n]) for entry in cleaned), 0) for n, head in enumerate(WIDE))
+        return cls(max((len(entry.name) for entry in cleaned), default=20), len("Unknown"), more if wide else ())
 
     def head(self) -> str:
         return click.style(self._joined("NAME", "READY", WIDE, "WHY"), bold=True)

@@ -26,59 +26,61 @@ class TableLine(NamedTuple):
 
 def route_lines(report: Json) -> list[TableLine]:
     return [
-        TableLine(printable(each["route"]), _figures(each["figures"]), bad=_errors(each) > 0)
-        for each in sorted(report["routes"], key=lambda each: (-_errors(each), -each["figures"]["per_second"], each["route"]))
+        TableLine(printable(route["route"]), _figures(route["figures"]), bad=_errors(route) > 0)
+        for route in sorted(
+            report["routes"], key=lambda route: (-_errors(route), -route["figures"]["per_second"], route["route"])
+        )
     ]
 
 
 def backend_lines(report: Json, now: float) -> list[TableLine]:
     """Returns a line for each Gateway and port; protocols of the same backend share it."""
-    return [_backend(each, now) for each in _joined(report["hops"])]
+    return [_backend(hop, now) for hop in _joined(report["hops"])]
 
 
-def _backend(each: Json, now: float) -> TableLine:
-    kind = "" if each["kind"] == "Service" else f"{each['kind']} "
-    bad = each["health"] in BAD
-    words = "; ".join(failure["words"] for failure in each["failures"])
-    state = f"{each['health']}: {words}" if bad else _connected(each, now)
-    name = f"{each['gateway']} -> {kind}{each['backend']}:{each['port']}"
-    return TableLine(printable(name), _figures(each["figures"]), (f"{each['handshakes']:,}", printable(state)), bad)
+def _backend(hop: Json, now: float) -> TableLine:
+    kind = "" if hop["kind"] == "Service" else f"{hop['kind']} "
+    bad = hop["health"] in BAD
+    words = "; ".join(failure["words"] for failure in hop["failures"])
+    state = f"{hop['health']}: {words}" if bad else _connected(hop, now)
+    name = f"{hop['gateway']} -> {kind}{hop['backend']}:{hop['port']}"
+    return TableLine(printable(name), _figures(hop["figures"]), (f"{hop['handshakes']:,}", printable(state)), bad)
 
 
-def _connected(each: Json, now: float) -> str:
+def _connected(hop: Json, now: float) -> str:
     """Returns the state of a backend whose connections succeed. The share of failed requests is a separate fact."""
-    if not each["last_success"]:
-        return str(each["health"])
-    what = "handshake" if each["handshakes"] else "connected"
-    figures = each["figures"]
+    if not hop["last_success"]:
+        return str(hop["health"])
+    success = "handshake" if hop["handshakes"] else "connected"
+    figures = hop["figures"]
     errors = figures["errors_per_second"] / figures["per_second"] if figures["per_second"] else 0.0
     failing = f", {errors:.0%} of requests get 5xx" if errors else ""
-    return f"{what} {ago(now - each['last_success'])} ago{failing}"
+    return f"{success} {ago(now - hop['last_success'])} ago{failing}"
 
 
 def _joined(hops: Iterable[Json]) -> list[Json]:
-    found: dict[tuple[Any, ...], list[Json]] = {}
+    groups: dict[tuple[Any, ...], list[Json]] = {}
     for hop in hops:
-        found.setdefault((hop["gateway"], hop["kind"], hop["backend"], hop["port"]), []).append(hop)
-    joined = [_one(several) for several in found.values()]
+        groups.setdefault((hop["gateway"], hop["kind"], hop["backend"], hop["port"]), []).append(hop)
+    joined = [_sum_protocols(group) for group in groups.values()]
     return sorted(joined, key=lambda hop: (hop["health"] not in BAD, -hop["figures"]["per_second"], hop["backend"]))
 
 
-def _one(several: list[Json]) -> Json:
+def _sum_protocols(hops: list[Json]) -> Json:
     """Sums the protocols of a hop. Latency is that of the protocol with the most requests."""
-    most = max(several, key=lambda hop: hop["figures"]["per_second"])
-    worst = next((hop for hop in several if hop["health"] in BAD), most)
-    figures = {name: sum(hop["figures"][name] for hop in several) for name in ("per_second", "errors_per_second", "active")}
+    most = max(hops, key=lambda hop: hop["figures"]["per_second"])
+    worst = next((hop for hop in hops if hop["health"] in BAD), most)
+    figures = {name: sum(hop["figures"][name] for hop in hops) for name in ("per_second", "errors_per_second", "active")}
     return {
         **worst,
         "figures": {**most["figures"], **figures},
-        "handshakes": sum(hop["handshakes"] for hop in several),
-        "last_success": max(hop["last_success"] for hop in several),
+        "handshakes": sum(hop["handshakes"] for hop in hops),
+        "last_success": max(hop["last_success"] for hop in hops),
     }
 
 
-def _errors(each: Json) -> float:
-    return float(each["figures"]["errors_per_second"])
+def _errors(entry: Json) -> float:
+    return float(entry["figures"]["errors_per_second"])
 
 
 def _figures(figures: Json) -> tuple[str, ...]:

@@ -50,31 +50,31 @@ class AdminSocketView:
 
     def ask(self, path: str, timeout: float = TIMEOUT, /, **query: str) -> Any:
         if not self._known:
-            about = self._asked("/api/about", timeout)
+            about = self._query("/api/about", timeout)
             if not isinstance(about, dict) or not {"version", "where"} <= about.keys():
-                raise self._stranger()
+                raise self._not_a_gateway()
             self._known = True
-        return self._asked(f"{path}?{urlencode(query)}" if query else path, timeout)
+        return self._query(f"{path}?{urlencode(query)}" if query else path, timeout)
 
     def change(self, path: str, timeout: float = TIMEOUT, /, **query: str) -> Any:
-        return self._asked(f"{path}?{urlencode(query)}", timeout, "POST")
+        return self._query(f"{path}?{urlencode(query)}", timeout, "POST")
 
-    def _asked(self, path: str, timeout: float, method: str = "GET") -> Any:
+    def _query(self, path: str, timeout: float, method: str = "GET") -> Any:
         try:
             status, body = unix_http.get(self._path, path, timeout, method)
         except (OSError, unix_http.BadResponse) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise click.ClickException(f"the gateway does not answer on {self.address}: {why}") from error
         if status not in (200, MISDIRECTED) and not self._known:
-            raise self._stranger()
+            raise self._not_a_gateway()
         if status != 200:
             raise click.ClickException(body.decode(errors="replace").strip() or f"the gateway answers {status}")
         try:
             return json.loads(body)
         except (ValueError, RecursionError):
-            raise self._stranger() from None
+            raise self._not_a_gateway() from None
 
-    def _stranger(self) -> click.ClickException:
+    def _not_a_gateway(self) -> click.ClickException:
         return click.ClickException(
             f"{self.address} is not the admin address of a gateway; lasthop ps lists those of this machine"
         )
@@ -92,13 +92,13 @@ class AdminSocketView:
 
     async def objects(self, *kinds: str) -> list[Json]:
         if not kinds:
-            found: list[Json] = self.ask("/api/objects")
-            return found
+            documents: list[Json] = self.ask("/api/objects")
+            return documents
         return [document for kind in kinds for document in self.ask("/api/objects", kind=kind)]
 
     async def names(self, kind: str) -> list[tuple[str, str]]:
         metadata = (document["metadata"] for document in await self.objects(kind))
-        return [(each.get("namespace", ""), each["name"]) for each in metadata]
+        return [(item.get("namespace", ""), item["name"]) for item in metadata]
 
     async def namespaces(self) -> list[str]:
         return [name for _, name in await self.names("Namespace")]
@@ -107,8 +107,8 @@ class AdminSocketView:
         from lasthop.base.api.meta import Key
         from lasthop.engine.plan.finding import Finding
 
-        found = ({**each, "object": Key.parse(each["object"] or "")} for each in self.ask("/api/findings"))
-        return [_read(each, Finding) for each in found]
+        decoded = ({**item, "object": Key.parse(item["object"] or "")} for item in self.ask("/api/findings"))
+        return [_read(item, Finding) for item in decoded]
 
     def broken_objects(self, findings: list[Finding]) -> dict[Key, str]:
         from lasthop.edge.sources.files.report import broken_objects
@@ -130,15 +130,15 @@ class AdminSocketView:
         return read(self.ask("/api/audit"))
 
     async def explain(self, key: Key) -> Json | None:
-        found: Json = self.ask("/api/explain", **key._asdict())
-        return found
+        explanation: Json = self.ask("/api/explain", **key._asdict())
+        return explanation
 
     async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:
         import msgspec
 
-        asked = msgspec.json.encode(request).decode()
-        found: list[Json] = self.ask("/api/explain-request", request=asked, gateway=gateway)
-        return found
+        encoded = msgspec.json.encode(request).decode()
+        answers: list[Json] = self.ask("/api/explain-request", request=encoded, gateway=gateway)
+        return answers
 
     async def probe(self, key: Key, address: str) -> ProbeResult:
         from lasthop.edge.probe.result import ProbeResult

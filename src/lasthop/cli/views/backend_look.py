@@ -24,9 +24,10 @@ from lasthop.cli.args.backends import HEX_PIN, KEY_PIN, SYSTEM, Backend
 from lasthop.cli.render.init_templates import Listen, Starter, manifest
 from lasthop.cli.views.folder import FolderView
 from lasthop.edge.probe.certificate_view import CertificateInfo, is_valid
+from lasthop.edge.probe.checks import FEWER_CERTIFICATES, TOO_LARGE
 from lasthop.edge.probe.first_look import LOCALHOST, BackendLook, Speaks, first_look, name_to_verify, sni_without_name
 from lasthop.edge.probe.plan import probe, targets
-from lasthop.edge.probe.result import CLIENT_CERTIFICATE, Check, CheckOutcome, EndpointResult
+from lasthop.edge.probe.result import CLIENT_CERTIFICATE, Check, CheckOutcome, EndpointResult, listed
 from lasthop.engine.resolve.trust.certificates import BadCertificate, parse_bundle
 
 FIXES: Final = 6
@@ -36,6 +37,7 @@ CA_PLACES: Final = (".local/share/mkcert/rootCA.pem", ".local/share/caddy/pki/au
 """CA files below the home directory, from tools that create a CA for this machine."""
 MAX_FILES, MAX_SIZE = 100, 256 * 1024
 ASK: Final = "FILE"
+SEE_LOG: Final = "The backend's log may show the reason."
 
 
 class Proposal(NamedTuple):
@@ -43,7 +45,7 @@ class Proposal(NamedTuple):
     why: str
 
 
-class Looked(NamedTuple):
+class LookResult(NamedTuple):
     backend: Backend
     starter: Starter | None
     """The objects to write; None: they do not work."""
@@ -56,7 +58,7 @@ class Looked(NamedTuple):
     version: str = ""
 
 
-def look(backends: Sequence[Backend]) -> list[Looked]:
+def look(backends: Sequence[Backend]) -> list[LookResult]:
     return [_look(backend, name) for backend, name in zip(backends, _names(backends), strict=True)]
 
 
@@ -75,9 +77,9 @@ def _names(backends: Sequence[Backend]) -> Iterator[str]:
         yield name
 
 
-def _look(backend: Backend, name: str) -> Looked:
-    known = backend.hostname or ("" if is_ip(backend.host) or backend.host == LOCALHOST else backend.host)
-    shown = first_look(backend.host, backend.port, known)
+def _look(backend: Backend, name: str) -> LookResult:
+    server_name = backend.hostname or ("" if is_ip(backend.host) or backend.host == LOCALHOST else backend.host)
+    shown = first_look(backend.host, backend.port, server_name)
     if not backend.tls:
         return _look_plaintext(backend, name, shown)
     match shown.speaks:
@@ -89,13 +91,15 @@ def _look(backend: Backend, name: str) -> Looked:
             return _failed(backend, "it speaks neither TLS nor HTTP/1.1 on this port")
         case Speaks.NOTHING:
             return _failed(backend, "it accepts connections and does not answer a TLS handshake")
-        case Speaks.ALERT | Speaks.CLOSED:
-            return _no_certificate(backend, known, shown)
-    return _look_tls(backend, name, known, shown)
+        case Speaks.TOO_LARGE:
+            return _failed(backend, TOO_LARGE, remedy=FEWER_CERTIFICATES, name="chain")
+        case Speaks.ALERT | Speaks.CLOSED | Speaks.BROKEN:
+            return _no_certificate(backend, server_name, shown)
+    return _look_tls(backend, name, server_name, shown)
 
 
-def _failed(backend: Backend, what: str, *proposals: Proposal, remedy: str = "", name: str = "connect") -> Looked:
-    return Looked(backend, None, (Check(name, CheckOutcome.FAIL, what, remedy),), proposals=proposals)
+def _failed(backend: Backend, problem: str, *proposals: Proposal, remedy: str = "", name: str = "connect") -> LookResult:
+    return LookResult(backend, None, (Check(name, CheckOutcome.FAIL, problem, remedy),), proposals=proposals)
 
 
 def _as_plaintext(backend: Backend) -> Proposal:
@@ -104,30 +108,30 @@ def _as_plaintext(backend: Backend) -> Proposal:
     return Proposal(plain, "neither encrypted nor verified")
 
 
-def _look_plaintext(backend: Backend, name: str, shown: BackendLook) -> Looked:
+def _look_plaintext(backend: Backend, name: str, shown: BackendLook) -> LookResult:
     if shown.speaks in (Speaks.TLS, Speaks.ALERT, Speaks.CLOSED):
         secure = Backend("https", backend.host, backend.port, host_match=backend.host_match, path=backend.path)
         proposal = Proposal(secure, "looks at its certificate")
         return _failed(backend, "it speaks TLS on this port", proposal)
     if not backend.plaintext:
-        what = "http:// is plaintext: neither encrypted nor verified"
-        return _failed(backend, what, _as_plaintext(backend), remedy="If you want that, add --plaintext.", name="plaintext")
+        problem = "http:// is plaintext: neither encrypted nor verified"
+        return _failed(backend, problem, _as_plaintext(backend), remedy="If you want that, add --plaintext.", name="plaintext")
     warnings = {
-        Speaks.UNREACHABLE: (_not_there(shown),),
+        Speaks.UNREACHABLE: (_unreachable_warning(shown),),
         Speaks.OTHER: (Check("http", CheckOutcome.WARN, "it does not speak HTTP/1.1 on this port", "Requests will fail."),),
     }
-    return Looked(backend, starter(backend, name, shown.address, ""), warnings.get(shown.speaks, ()))
+    return LookResult(backend, starter(backend, name, shown.address, ""), warnings.get(shown.speaks, ()))
 
 
-def _not_there(shown: BackendLook) -> Check:
+def _unreachable_warning(shown: BackendLook) -> Check:
     return Check("connect", CheckOutcome.WARN, shown.problem, "Requests get 503 until it is there.")
 
 
-def _unreachable(backend: Backend, name: str, shown: BackendLook) -> Looked:
+def _unreachable(backend: Backend, name: str, shown: BackendLook) -> LookResult:
     """Continues if the options contain everything that the certificate would show: backends may start after their gateway."""
     hostname = backend.hostname or ("" if is_ip(backend.host) else backend.host)
     if hostname and (backend.ca or backend.pin):
-        return Looked(backend, starter(backend, name, shown.address, hostname), (_not_there(shown),))
+        return LookResult(backend, starter(backend, name, shown.address, hostname), (_unreachable_warning(shown),))
     missing = [] if backend.ca or backend.pin else [f"--ca {ASK} (or --ca {SYSTEM}, for a public CA)"]
     missing += [] if hostname else ["--hostname NAME"]
     remedy = (
@@ -137,41 +141,45 @@ def _unreachable(backend: Backend, name: str, shown: BackendLook) -> Looked:
     return _failed(backend, shown.problem, remedy=remedy)
 
 
-def _no_certificate(backend: Backend, known: str, shown: BackendLook) -> Looked:
-    asked = f"for the name {known}" if known else "for a client that sends no name"
-    what = f"it shows no certificate {asked} ({shown.problem})"
-    if known and shown.speaks is Speaks.CLOSED:
-        return _failed(backend, what, remedy="Is it the port for https? The backend's log may show the reason.", name="tls")
+def _no_certificate(backend: Backend, server_name: str, shown: BackendLook) -> LookResult:
+    client = f"for the name {server_name}" if server_name else "for a client that sends no name"
+    problem = f"it shows no certificate {client} ({shown.problem})"
+    if shown.speaks is Speaks.BROKEN or (server_name and shown.speaks is Speaks.CLOSED):
+        return _failed(backend, problem, remedy=f"Is it the port for https? {SEE_LOG}", name="tls")
+    if server_name and not shown.unknown_name:
+        return _failed(backend, problem, remedy=f"Is {server_name} one of its names? {SEE_LOG}", name="tls")
     example = msgspec.structs.replace(backend, hostname=ASK.replace("FILE", "NAME"))
-    return _failed(backend, what, Proposal(example, "with the backend's name, which is sent as SNI"), name="sni")
+    return _failed(backend, problem, Proposal(example, "with the backend's name, which is sent as SNI"), name="sni")
 
 
 # --- a backend that shows a certificate ------------------------------------------------------------------------------
 
 
-def _look_tls(backend: Backend, name: str, known: str, shown: BackendLook) -> Looked:
+def _look_tls(backend: Backend, name: str, server_name: str, shown: BackendLook) -> LookResult:
     leaf = shown.leaf
     if leaf is None:
         return _failed(backend, "it presents something that is not a certificate", name="chain")
-    found = name_to_verify(backend.host, leaf)
-    hostname = known or found.value or (sni_without_name(backend.host, leaf) if backend.pin else "")
+    proposed = name_to_verify(backend.host, leaf)
+    hostname = server_name or proposed.value or (sni_without_name(backend.host, leaf) if backend.pin else "")
     if not hostname:
-        has = ", ".join(leaf.names) or f"no subjectAltName ({leaf.subject} does not count)"
-        what = f"its certificate has no DNS name to verify: it holds {has}"
-        return Looked(backend, None, (Check("names", CheckOutcome.FAIL, what),), leaf, tuple(_proposals(backend, name, shown)))
-    tried = _try(backend, name, shown.address, hostname)
-    if not tried.passes:
-        fails = tuple(check for check in tried.checks if check.state is CheckOutcome.FAIL)
-        return Looked(backend, None, fails, leaf, tuple(_proposals(backend, name, shown)))
-    if not (known or backend.pin or found.certain):
-        named = msgspec.structs.replace(backend, hostname=hostname)
-        what = f"{backend.host} is an address, and its certificate is for {', '.join(leaf.names)}: choose a name."
-        return Looked(
-            backend, None, (Check("names", CheckOutcome.FAIL, what),), leaf, (Proposal(named, "verifies this name"),)
+        has = listed(leaf.names) or f"no subjectAltName ({leaf.subject} does not count)"
+        problem = f"its certificate has no DNS name to verify: it holds {has}"
+        return LookResult(
+            backend, None, (Check("names", CheckOutcome.FAIL, problem),), leaf, tuple(_proposals(backend, name, shown))
         )
-    warns = tuple(_by_options(check) for check in tried.checks if check.state is CheckOutcome.WARN)
-    learned = not known and hostname != backend.host
-    return Looked(
+    attempt = _try(backend, name, shown.address, hostname)
+    if not attempt.passes:
+        fails = tuple(_by_options(check) for check in attempt.checks if check.state is CheckOutcome.FAIL)
+        return LookResult(backend, None, fails, leaf, tuple(_proposals(backend, name, shown)))
+    if not (server_name or backend.pin or proposed.certain):
+        named = msgspec.structs.replace(backend, hostname=hostname)
+        problem = f"{backend.host} is an address, and its certificate is for {listed(leaf.names)}: choose a name."
+        return LookResult(
+            backend, None, (Check("names", CheckOutcome.FAIL, problem),), leaf, (Proposal(named, "verifies this name"),)
+        )
+    warns = tuple(_by_options(check) for check in attempt.checks if check.state is CheckOutcome.WARN)
+    learned = not server_name and hostname != backend.host
+    return LookResult(
         backend, starter(backend, name, shown.address, hostname), warns, leaf, learned=learned, version=shown.version
     )
 
@@ -179,7 +187,8 @@ def _look_tls(backend: Backend, name: str, known: str, shown: BackendLook) -> Lo
 def _by_options(check: Check) -> Check:
     if check.name != CLIENT_CERTIFICATE:
         return check
-    return msgspec.structs.replace(check, remedy="If requests fail, add: --client-cert FILE --client-key FILE")
+    give = "If requests fail, add" if check.state is CheckOutcome.WARN else "Give a certificate that the backend trusts"
+    return msgspec.structs.replace(check, remedy=f"{give}: --client-cert FILE --client-key FILE")
 
 
 def _try(backend: Backend, name: str, address: str, hostname: str) -> EndpointResult:
@@ -194,19 +203,19 @@ def _try(backend: Backend, name: str, address: str, hostname: str) -> EndpointRe
     for target in result.targets:
         if target.refused or not target.endpoints:
             return EndpointResult("", (Check("policy", CheckOutcome.FAIL, target.refused or target.unused),))
-        return _of_all(target.endpoints)
+        return _combined(target.endpoints)
     return EndpointResult("", (Check("policy", CheckOutcome.FAIL, "; ".join(problems) or "it has no backend"),))
 
 
-def _of_all(endpoints: Sequence[EndpointResult]) -> EndpointResult:
+def _combined(endpoints: Sequence[EndpointResult]) -> EndpointResult:
     """Returns the result for a name with several addresses: every one that answers must pass, and one of them must answer."""
-    silent = [each for each in endpoints if each.checks[0].state is CheckOutcome.FAIL]
-    answering = [each for each in endpoints if each not in silent] or silent
-    shown = next((each for each in answering if not each.passes), answering[0])
+    silent = [endpoint for endpoint in endpoints if endpoint.checks[0].state is CheckOutcome.FAIL]
+    answering = [endpoint for endpoint in endpoints if endpoint not in silent] or silent
+    shown = next((endpoint for endpoint in answering if not endpoint.passes), answering[0])
     if not (shown.passes and silent):
         return shown
     passed_over = "Requests go to its other addresses, and to this one as soon as it is there."
-    warned = (msgspec.structs.replace(each.checks[0], state=CheckOutcome.WARN, remedy=passed_over) for each in silent)
+    warned = (msgspec.structs.replace(endpoint.checks[0], state=CheckOutcome.WARN, remedy=passed_over) for endpoint in silent)
     return msgspec.structs.replace(shown, checks=(*shown.checks, *warned))
 
 
@@ -215,26 +224,26 @@ def _proposals(backend: Backend, name: str, shown: BackendLook) -> Iterator[Prop
     hash."""
     leaf = shown.leaf
     assert leaf is not None
-    found = [_fixed(backend, name, shown, ())]
-    if found[0] is None:
-        known = (_fixed(backend, name, shown, (file,)) for file in _ca_files(shown.chain))
-        found = [next(filter(None, known), None)]
+    proposals = [_fixed(backend, name, shown, ())]
+    if proposals[0] is None:
+        with_ca = (_fixed(backend, name, shown, (file,)) for file in _ca_files(shown.chain))
+        proposals = [next(filter(None, with_ca), None)]
         pinned = msgspec.structs.replace(backend, ca=(), pin=(leaf.sha256,), hostname=backend.hostname)
-        found.append(_fixed(pinned, name, shown, ()))
-        if found[0] is None and found[1] and _lacks_ca(backend, shown.chain):
-            asked = msgspec.structs.replace(found[1].backend, pin=(), ca=(ASK,))
-            found[0] = Proposal(asked, f"with the certificate of {shown.chain[-1].issuer} as PEM file, from its owner")
-    yield from (each for each in found if each)
+        proposals.append(_fixed(pinned, name, shown, ()))
+        if proposals[0] is None and proposals[1] and _lacks_ca(backend, shown.chain):
+            with_file = msgspec.structs.replace(proposals[1].backend, pin=(), ca=(ASK,))
+            proposals[0] = Proposal(with_file, f"with the certificate of {shown.chain[-1].issuer} as PEM file, from its owner")
+    yield from (proposal for proposal in proposals if proposal)
 
 
 def _lacks_ca(backend: Backend, chain: Sequence[CertificateInfo]) -> bool:
-    """Returns whether the certificate is what a client can verify, and its CA is not among those given."""
-    leaf, given = chain[0], _cas(backend)
+    """Returns whether a client can verify the certificate, and its CA is not among the given CAs."""
+    leaf, cas = chain[0], _cas(backend)
     if leaf.self_signed or not (
         is_valid(leaf, time.time()) and (backend.hostname or name_to_verify(backend.host, leaf).value)
     ):
         return False
-    return not given or chain[-1].issuer not in _ca_subjects(given.encode())
+    return not cas or chain[-1].issuer not in _ca_subjects(cas.encode())
 
 
 def _fixed(backend: Backend, name: str, shown: BackendLook, ca: tuple[str, ...]) -> Proposal | None:
@@ -251,8 +260,8 @@ def _fixed(backend: Backend, name: str, shown: BackendLook, ca: tuple[str, ...])
         hostname = current.hostname or learned.value or (sni_without_name(backend.host, leaf) if current.pin else "")
         if not hostname:
             return None
-        tried = _try(current, name, shown.address, hostname)
-        failing = next((check for check in tried.checks if check.state is CheckOutcome.FAIL), None)
+        attempt = _try(current, name, shown.address, hostname)
+        failing = next((check for check in attempt.checks if check.state is CheckOutcome.FAIL), None)
         if failing is None:
             if not (current.hostname or current.pin or learned.certain):
                 current = msgspec.structs.replace(current, hostname=hostname)
@@ -273,11 +282,11 @@ def _with_fix(backend: Backend, failing: Check, leaf: CertificateInfo) -> tuple[
         permits = f"{option}={value}"
         return msgspec.structs.replace(backend, option=(*backend.option, permits)), f"permits {option} {value}"
     if failing.name == "names":
-        wanted = name_to_verify("127.0.0.1", leaf).value
-        return (msgspec.structs.replace(backend, hostname=wanted), f"verifies {wanted}") if wanted else None
+        name = name_to_verify("127.0.0.1", leaf).value
+        return (msgspec.structs.replace(backend, hostname=name), f"verifies {name}") if name else None
     if failing.name == CLIENT_CERTIFICATE and not backend.client_cert:
-        asked = msgspec.structs.replace(backend, client_cert=ASK, client_key=ASK)
-        return asked, "with a client certificate that the backend trusts, and its key"
+        changed = msgspec.structs.replace(backend, client_cert=ASK, client_key=ASK)
+        return changed, "with a client certificate that the backend trusts, and its key"
     return None
 
 
@@ -287,9 +296,9 @@ def _ca_files(chain: Sequence[CertificateInfo]) -> Iterator[str]:
     top = chain[-1]
     if chain[0].self_signed and not chain[0].ca:
         return
-    here = (path for pattern in CA_FILES for path in sorted(Path().glob(pattern)))
+    local = (path for pattern in CA_FILES for path in sorted(Path().glob(pattern)))
     home = (Path.home() / place for place in CA_PLACES)
-    for number, path in enumerate((*here, *home)):
+    for number, path in enumerate((*local, *home)):
         with contextlib.suppress(OSError, BadCertificate):
             small = number < MAX_FILES and path.is_file() and path.stat().st_size <= MAX_SIZE
             if small and {top.issuer, top.subject} & _ca_subjects(path.read_bytes()):
@@ -300,7 +309,7 @@ def _ca_subjects(pem: bytes) -> set[str]:
     bundle = parse_bundle(pem)
     certificates = parse.certificates(bundle.pem)
     assert not isinstance(certificates, parse.Unreadable)
-    return {each.subject for each, anchor in zip(certificates, bundle.anchors, strict=True) if not anchor.leaf}
+    return {certificate.subject for certificate, anchor in zip(certificates, bundle.anchors, strict=True) if not anchor.leaf}
 
 
 # --- from options to objects -----------------------------------------------------------------------------------------
@@ -317,7 +326,7 @@ def starter(backend: Backend, name: str, address: str, hostname: str) -> Starter
         hostname,
         _cas(backend),
         _pins(backend),
-        tuple(_option(each) for each in backend.option),
+        tuple(_option(option) for option in backend.option),
         certificate,
         key,
         backend.host_match,
@@ -339,20 +348,20 @@ def _read(path: str, option: str) -> bytes:
 
 
 def _cas(backend: Backend) -> str:
-    files = [each for each in backend.ca if each != SYSTEM]
+    files = [file for file in backend.ca if file != SYSTEM]
     if len(files) < len(backend.ca) and files:
         raise click.UsageError(f"--ca {SYSTEM} and --ca {files[0]} cannot be combined; remove one of them")
-    found = []
+    bundles = []
     for path in files:
         try:
-            found.append(parse_bundle(_read(path, "--ca")).pem.decode())
+            bundles.append(parse_bundle(_read(path, "--ca")).pem.decode())
         except BadCertificate as error:
             remedy = "give the PEM certificate of the CA"
             if not isinstance(parse.certificate(_read(path, "--ca")), parse.Unreadable):
                 convert = shlex.join(("openssl", "x509", "-inform", "DER", "-in", path, "-out", f"{path}.pem"))
                 remedy = f"it is DER; make it PEM: {convert}"
             raise click.BadParameter(f"{path} {error}; {remedy}", param_hint="--ca") from None
-    return "".join(found)
+    return "".join(bundles)
 
 
 def _pins(backend: Backend) -> str:
@@ -361,15 +370,15 @@ def _pins(backend: Backend) -> str:
 
     pins: list[dict[str, str]] = []
     certificates: list[str] = []
-    for each in backend.pin:
-        if HEX_PIN.fullmatch(each):
-            pins.append({"type": "Certificate", "algorithm": "SHA256", "value": each})
-        elif KEY_PIN.fullmatch(each) and not Path(each).is_file():
-            pins.append({"type": "SPKI", "algorithm": "SHA256", "value": each})
+    for pin in backend.pin:
+        if HEX_PIN.fullmatch(pin):
+            pins.append({"type": "Certificate", "algorithm": "SHA256", "value": pin})
+        elif KEY_PIN.fullmatch(pin) and not Path(pin).is_file():
+            pins.append({"type": "SPKI", "algorithm": "SHA256", "value": pin})
         else:
-            known = _pin_set(each)
-            pins += known.get("pins") or []
-            certificates += known.get("certificates") or []
+            pin_set = _pin_set(pin)
+            pins += pin_set.get("pins") or []
+            certificates += pin_set.get("certificates") or []
     lists: tuple[tuple[str, list[Any]], ...] = (("pins", pins), ("certificates", certificates))
     spec = {key: value for key, value in lists if value}
     return str(yaml.safe_dump(spec, sort_keys=False)) if spec else ""
@@ -384,10 +393,10 @@ def _pin_set(path: str) -> dict[str, Any]:
         message = f"{path} is neither a SHA-256 (64 hexadecimal digits, or 44 characters of base64) nor a readable file"
         raise click.BadParameter(message, param_hint="--pin") from error
     try:
-        documents = [each for each in yaml.safe_load_all(content) if isinstance(each, dict)]
+        documents = [document for document in yaml.safe_load_all(content) if isinstance(document, dict)]
     except (yaml.YAMLError, UnicodeDecodeError):
         documents = []
-    specs = [each.get("spec") for each in documents if each.get("kind") == "PinSet"]
+    specs = [document.get("spec") for document in documents if document.get("kind") == "PinSet"]
     if len(specs) != 1 or not isinstance(specs[0], dict) or not set(specs[0]) <= {"pins", "certificates"}:
         message = f"{path} is neither a SHA-256 nor a file with one PinSet; make one with: lasthop pin HOST:PORT > {path}"
         raise click.BadParameter(message, param_hint="--pin")

@@ -74,8 +74,8 @@ def run(options: ClusterOptions, work: Callable[[Client, str], Awaitable[T]]) ->
 def explained(error: ApiError, cluster: str) -> tuple[str, str]:
     match error.status:
         case 0 if error.reason == UNTRUSTED:
-            found = f"the certificate of the API server of {cluster} is not trusted: {error.message}"
-            return found, "does the kubeconfig have the certificate-authority of this cluster?"
+            message = f"the certificate of the API server of {cluster} is not trusted: {error.message}"
+            return message, "does the kubeconfig have the certificate-authority of this cluster?"
         case 0:
             return f"the API server of {cluster} does not answer: {error.message}", "is it up, and is its address right?"
         case 401:
@@ -89,14 +89,14 @@ def explained(error: ApiError, cluster: str) -> tuple[str, str]:
 
 
 def require_crds(listed: dict[str, ListResult]) -> dict[str, ListResult]:
-    if not any(each.kind.group == GATEWAY_API for each in listed.values()):
+    if not any(result.kind.group == GATEWAY_API for result in listed.values()):
         raise click.ClickException(INSTALL_CRDS)
     return listed
 
 
 def require_rights(listed: dict[str, ListResult]) -> dict[str, ListResult]:
     """Raises if the user may list no kind of the Gateway API, because an empty list of findings would then prove nothing."""
-    refusals = [each.refusal if not each.path else None for each in listed.values() if each.kind.group == GATEWAY_API]
+    refusals = [result.refusal if not result.path else None for result in listed.values() if result.kind.group == GATEWAY_API]
     if refusals and refusals[0] is not None and all(refusals):
         raise refusals[0]
     return listed
@@ -114,14 +114,14 @@ class ClusterView(EngineView):
     @classmethod
     async def load(cls, client: Client, namespace: str) -> ClusterView:
         """Reads all namespaces where permitted: references may point to any of them."""
-        own = namespace or client.access.namespace
-        listed = require_rights(require_crds(await look(client, KINDS.values(), own, beyond=True)))
+        own_namespace = namespace or client.access.namespace
+        listed = require_rights(require_crds(await look(client, KINDS.values(), own_namespace, beyond=True)))
         if POLICY not in listed and (policies := await unread(client, KINDS[POLICY])):
             listed[POLICY] = policies
-        found = listed.get(XBACKEND)
-        backends = (read_object(XBACKEND, item).object for item in (found.items if found else ()))
+        xbackends = listed.get(XBACKEND)
+        backends = (read_object(XBACKEND, item).object for item in (xbackends.items if xbackends else ()))
         if any(isinstance(backend, XBackend) and backend.selects for backend in backends):
-            listed |= await look(client, [POD], own, beyond=True)
+            listed |= await look(client, [POD], own_namespace, beyond=True)
         return cls(listed, namespace, client)
 
     def __init__(self, listed: dict[str, ListResult], namespace: str, client: Client) -> None:
@@ -143,8 +143,8 @@ class ClusterView(EngineView):
             kind, why = policies.kind, policies.unread
             self._source_findings.append(not_served(kind, why))
             unknown.append(Unknown(provable=False, namespace="", why=why, remedy=install(kind)))
-        for name, each in listed.items():
-            for item in each.items:
+        for name, result in listed.items():
+            for item in result.items:
                 read = read_object(name, item)
                 self._objects.append(read.key)
                 self.engine.apply({read.key: read.object})
@@ -157,10 +157,10 @@ class ClusterView(EngineView):
 
     async def names(self, kind: str) -> Collection[tuple[str, str]]:
         """Raises if the user may not list them."""
-        found = await super().names(kind)
-        if not found and (refusal := self._hidden.refusal(kind)):
+        names = await super().names(kind)
+        if not names and (refusal := self._hidden.refusal(kind)):
             raise click.ClickException(refusal)
-        return found
+        return names
 
     async def origin(self) -> str:
         return self._client.access.url
@@ -185,9 +185,11 @@ class ClusterView(EngineView):
 
     def _without_class(self, key: Key) -> Finding | None:
         """Returns the finding for a Gateway whose class does not exist, which controllers ignore."""
-        found = self.engine.store.get(key)
-        known = isinstance(found, Gateway) and self.engine.store.get(Key("GatewayClass", "", found.spec.gateway_class_name))
-        return None if known else class_finding(self.engine.graph, key)
+        gateway = self.engine.store.get(key)
+        has_class = isinstance(gateway, Gateway) and self.engine.store.get(
+            Key("GatewayClass", "", gateway.spec.gateway_class_name)
+        )
+        return None if has_class else class_finding(self.engine.graph, key)
 
     def broken_objects(self, findings: list[Finding]) -> dict[Key, str]:
         return {}
@@ -199,10 +201,12 @@ class ClusterView(EngineView):
         return tuple(self._hidden.refusal_lines())
 
     async def hidden(self) -> tuple[str, ...]:
-        """Returns why hops may be missing: hidden classes and Gateways hide the backends of their Gateways and routes."""
-        found = (each for each in await self.findings() if entry_of(each.reason).unreached and self._concerned(each))
-        causes = filter(None, map(self.unseen, found))
-        return tuple(dict.fromkeys(each.message for each in causes))
+        """Returns the reasons why hops may be missing: hidden classes and Gateways hide the backends of their routes."""
+        findings = (
+            finding for finding in await self.findings() if entry_of(finding.reason).unreached and self._concerned(finding)
+        )
+        causes = filter(None, map(self.unseen, findings))
+        return tuple(dict.fromkeys(finding.message for finding in causes))
 
     def _concerned(self, finding: Finding) -> bool:
         return finding.object is not None and self.namespace in ("", finding.object.namespace)
@@ -218,24 +222,24 @@ class ClusterView(EngineView):
         return msgspec.structs.replace(hop, detail=f"{hop.detail}, as far as your permissions show")
 
     async def explain(self, key: Key) -> Json | None:
-        found = await super().explain(key)
+        explanation = await super().explain(key)
         self._unseen.update(dict.fromkeys(self._hidden.unseen(self.engine.graph, key)))
-        return self._hidden.mark_invisible(found) if found else None
+        return self._hidden.mark_invisible(explanation) if explanation else None
 
     async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:
-        found = await super().explain_request(request, gateway)
-        return [{**each, "explanation": self._hidden.mark_invisible(each["explanation"])} for each in found]
+        answers = await super().explain_request(request, gateway)
+        return [{**answer, "explanation": self._hidden.mark_invisible(answer["explanation"])} for answer in answers]
 
     async def probe(self, key: Key, address: str) -> ProbeResult:
         unseen = self._hidden.unseen(self.engine.graph, key)
         self._unseen.update(dict.fromkeys(unseen))
-        found = await super().probe(key, address)
+        result = await super().probe(key, address)
         if not unseen:
-            return found
+            return result
         # A refused hop may lack only objects that the user may not read.
         unknown = not_visible(unseen)
-        targets = [msgspec.structs.replace(each, refused=unknown) if each.refused else each for each in found.targets]
-        return msgspec.structs.replace(found, targets=tuple(targets))
+        targets = [msgspec.structs.replace(target, refused=unknown) if target.refused else target for target in result.targets]
+        return msgspec.structs.replace(result, targets=tuple(targets))
 
     def note_unseen(self) -> None:
         """Prints the objects that the answers depend on and the user may not read."""

@@ -46,8 +46,8 @@ class ClusterStatusView:
         """Lists the objects at the first call; afterwards returns the state that `follow` maintains."""
         if not self._listed:
             self._listed = await self._list(kinds)
-            for each in self._listed:
-                self.read(each.kind, [shown(each.kind.kind, item) for item in each.items], [])
+            for result in self._listed:
+                self.read(result.kind, [shown(result.kind.kind, item) for item in result.items], [])
             self._services = await services(self._client, self._documents.values(), self._namespace)
         order = {kind: number for number, kind in enumerate(KINDS)}
         ordered = sorted(self._documents, key=lambda key: (order[key.kind], key))
@@ -57,30 +57,30 @@ class ClusterStatusView:
 
     async def _list(self, named: Collection[str]) -> list[ListResult]:
         """Lists objects of some kinds, or of all kinds with a status; and GatewayClasses, which name the controller."""
-        found = require_crds(await look(self._client, _kinds(named), self._namespace, beyond=False))
-        refused = {each.kind.kind: each.refusal for each in found.values() if each.refusal is not None}
-        if missed := [refusal for kind, refusal in refused.items() if kind in named or len(refused) == len(found)]:
+        listed = require_crds(await look(self._client, _kinds(named), self._namespace, beyond=False))
+        refused = {result.kind.kind: result.refusal for result in listed.values() if result.refusal is not None}
+        if missed := [refusal for kind, refusal in refused.items() if kind in named or len(refused) == len(listed)]:
             raise missed[0]
-        _require_kinds(named, found)
-        for line in RBACVisibility([found[kind] for kind in refused]).refusal_lines():
+        _require_kinds(named, listed)
+        for line in RBACVisibility([listed[kind] for kind in refused]).refusal_lines():
             note(line)
-        return list(found.values())
+        return list(listed.values())
 
     async def follow(self, changed: Callable[[], Awaitable[None]]) -> None:
         self._changed.clear()
         async with asyncio.TaskGroup() as tasks:
-            for each in self._listed:
-                if each.path:
-                    reflector = Reflector(each.kind, self._client, each.path, self, read=shown)
-                    reflector.version = each.version
-                    reflector.known = {key: "" for key in self._documents if key.kind == each.kind.kind}
+            for result in self._listed:
+                if result.path:
+                    reflector = Reflector(result.kind, self._client, result.path, self, read=shown)
+                    reflector.version = result.version
+                    reflector.known = {key: "" for key in self._documents if key.kind == result.kind.kind}
                     tasks.create_task(reflector.run())
             while True:
                 await self._changed.wait()
                 self._changed.clear()
                 await changed()
 
-    # --- what reflectors tell ----------------------------------------------------------------------------------------
+    # --- called by reflectors ----------------------------------------------------------------------------------------
 
     def read(self, kind: Kind, reads: list[DecodedObject], deleted: list[Key]) -> None:
         self._documents.update({read.key: read.document for read in reads if read.document is not None})
@@ -99,11 +99,11 @@ class ClusterStatusView:
 
 
 def _kinds(named: Collection[str]) -> list[Kind]:
-    return [each for each in KINDS.values() if (each.kind in (*named, "GatewayClass") if named else has_status(each))]
+    return [kind for kind in KINDS.values() if (kind.kind in (*named, "GatewayClass") if named else has_status(kind))]
 
 
-def _require_kinds(named: Collection[str], found: Mapping[str, ListResult]) -> None:
-    if missing := [kind for kind in named if kind not in found]:
+def _require_kinds(named: Collection[str], listed: Mapping[str, ListResult]) -> None:
+    if missing := [kind for kind in named if kind not in listed]:
         raise click.ClickException(f"the cluster has no {KINDS[missing[0]].plural}: the CRD is not installed")
 
 
@@ -112,5 +112,5 @@ def shown(kind: str, item: msgspec.Raw) -> DecodedObject:
     read = read_object(kind, item)
     if not has_status(KINDS[kind]):
         return read._replace(document=document(kind, read.object) if read.object is not None else None)
-    found = plain(KINDS[kind], item)
-    return read._replace(document={**found, "rejected": read.problem.message} if read.problem else found)
+    content = plain(KINDS[kind], item)
+    return read._replace(document={**content, "rejected": read.problem.message} if read.problem else content)

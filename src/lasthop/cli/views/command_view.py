@@ -81,7 +81,7 @@ class View(Protocol):
 
 
 class StatusView(Protocol):
-    """Objects with the status that a controller has given them."""
+    """Reads objects with the status that a controller has written."""
 
     where: str
     home: str
@@ -106,9 +106,8 @@ def ask(
     object_named: bool = False,
     files: Sequence[Path] = (),
 ) -> T:
-    """Queries the selected folder (or `files`), gateway on this machine or cluster (see
-    `args/target.py`). Raises if the namespace does not exist, unless the arguments name an object in it: then "not found" is
-    the better message."""
+    """Queries the selected folder (or `files`), gateway on this machine or cluster (see `args/target.py`). Raises if the
+    namespace does not exist, unless the arguments name an object in it: then "not found" is the better message."""
 
     async def ask_view(view: View, place: str) -> T:
         if cluster.namespace and not object_named:
@@ -135,9 +134,9 @@ def ask(
 
     async def ask_cluster(client: Client, namespace: str) -> T:
         view = await clusters.ClusterView.load(client, namespace)
-        found = await ask_view(view, CLUSTER)
+        result = await ask_view(view, CLUSTER)
         view.note_unseen()
-        return found
+        return result
 
     return clusters.run(cluster, ask_cluster)
 
@@ -159,6 +158,6 @@ def without_loop(question: Coroutine[Any, Any, T]) -> T:
     try:
         question.send(None)
     except StopIteration as answer:
-        found: T = answer.value
-        return found
+        result: T = answer.value
+        return result
     raise RuntimeError("it waits for an event loop")

@@ -74,12 +74,15 @@ class FolderView(EngineView):
 
     def _unreadable(self, batch: Batch) -> Iterator[NotCompared]:
         """Yields each file once that is not applied, or may contain policies that have not been read."""
-        errors = [each for each in batch.findings if each.severity is Severity.ERROR]
-        found = {each.file: f"{each.file}:{each.line} cannot be read" if each.file else str(each) for each in errors}
+        errors = [finding for finding in batch.findings if finding.severity is Severity.ERROR]
+        problems = {
+            finding.file: f"{finding.file}:{finding.line} cannot be read" if finding.file else str(finding)
+            for finding in errors
+        }
         for unknown in batch.unknown:
-            found.setdefault(unknown.file, unknown.why)
-        for file, what in found.items():
-            yield NotCompared(self._chosen.shown(what), _digest(Path(file)))
+            problems.setdefault(unknown.file, unknown.why)
+        for file, problem in problems.items():
+            yield NotCompared(self._chosen.shown(problem), _digest(Path(file)))
 
     def _renamed(self, finding: Finding) -> Finding:
         if not self._chosen.names:
@@ -104,14 +107,14 @@ class FolderView(EngineView):
         return self._broken
 
     async def findings(self) -> list[Finding]:
-        resolved = [with_suggestion(finding, self.engine.store) for finding in self._known(self.engine.findings())]
-        found = [*self.source_findings, *(placed(finding, self.locate, self.where) for finding in resolved)]
+        resolved = [with_suggestion(finding, self.engine.store) for finding in self._decidable(self.engine.findings())]
+        findings = [*self.source_findings, *(placed(finding, self.locate, self.where) for finding in resolved)]
         if not self.engine.store.keys("Gateway"):
             message = "no Gateway exists, so nothing is served."
-            found.append(make_finding(None, reasons.NOTHING_SERVED, message, file=self.where, line=1))
-        return found
+            findings.append(make_finding(None, reasons.NOTHING_SERVED, message, file=self.where, line=1))
+        return findings
 
-    def _known(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+    def _decidable(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Omits findings that need a cluster: the Pods of a selector."""
         selecting = set()
         for finding in findings:
@@ -128,7 +131,7 @@ class FolderView(EngineView):
             )
 
     def unknown(self) -> tuple[NotCompared, ...]:
-        crashes = (NotCompared(f"Lasthop failed in {query_name(each)}") for each in self.engine.graph.crashes)
+        crashes = (NotCompared(f"Lasthop failed in {query_name(crash)}") for crash in self.engine.graph.crashes)
         return (*self._unread, *crashes)
 
     async def problems(self) -> tuple[str, ...]:
@@ -179,9 +182,9 @@ def _older_text(path: Path) -> Iterator[str]:
         refused = AdminSocketView(paths.running(path)).ask("/api/not-applied")
     except click.ClickException:
         return  # no gateway runs, or not for this user
-    for each in refused:
-        if each["since"]:
+    for entry in refused:
+        if entry["since"]:
             yield (
-                f"the gateway that runs on {path} has an older text in force, of {each['since']}, because of "
-                f"{each['file']}:{each['line']}: {each['why']}; the output below shows a start without it"
+                f"the gateway that runs on {path} has an older text in force, of {entry['since']}, because of "
+                f"{entry['file']}:{entry['line']}: {entry['why']}; the output below shows a start without it"
             )

@@ -86,19 +86,19 @@ class Leader:
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
-        self._found: tuple[str, str, int] | None = None
+        self._pod_port: tuple[str, str, int] | None = None
         self._until = 0.0
 
     def forget(self) -> None:
-        self._found = None
+        self._pod_port = None
 
     async def find(self) -> tuple[str, str, int]:
         """Returns namespace and name of the Pod and its admin port. Raises `ApiError`."""
-        if self._found is None or time.monotonic() > self._until:
+        if self._pod_port is None or time.monotonic() > self._until:
             pod = await self._pod()
-            self._found = (self._namespace, pod["metadata"]["name"], _admin_port(pod))
+            self._pod_port = (self._namespace, pod["metadata"]["name"], _admin_port(pod))
             self._until = time.monotonic() + KNOWN
-        return self._found
+        return self._pod_port
 
     async def _pod(self) -> Json:
         name = await self._holder()
@@ -142,7 +142,7 @@ def _admin_port(pod: Json) -> int:
 
 def _is_ready(pod: Json) -> bool:
     conditions = nested(pod, "status", "conditions") or []
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
 
 
 def in_words(error: ApiError, namespace: str) -> str:

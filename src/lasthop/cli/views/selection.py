@@ -22,7 +22,7 @@ STDIN: Final = Path("-")
 GIT_SECONDS: Final = 60.0
 LOCAL: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 UNBORN: Final = "HEAD"
-"""Before the first commit it refers to none, and everything is new."""
+"""Resolves to no commit before the first one; everything is new then."""
 
 
 class Selection(NamedTuple):

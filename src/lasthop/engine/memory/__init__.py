@@ -11,4 +11,4 @@
                                                  └──> edits ──(time, who)──> ChangeRecord ──codec.py──> bytes
 
 Decisions about plaintext never depend on HELD, the hops or the record: a lost or forged record changes reports, never traffic.
-The absence marks do decide about plaintext, and are never saved."""
+Absence marks decide about plaintext, so they are never saved."""

@@ -42,8 +42,8 @@ class EditCause(msgspec.Struct, frozen=True, order=True):
 
 
 class Causes:
-    """Collects edits until every hop has been compared. Objects read at start-up are causes only if the source knows that they
-    were edited while Lasthop was not running."""
+    """Collects edits until every hop has been compared. Objects read at start-up are causes only if the source detects that
+    they were edited while Lasthop was not running."""
 
     def __init__(self, stages: Stages) -> None:
         self._stages, self._graph = stages, stages.graph
@@ -81,8 +81,8 @@ class Causes:
     def of(
         self, *roots: NodeId, earlier: Iterable[Key] = (), waiver: Key | None = None, end: float | None = None
     ) -> tuple[EditCause, ...]:
-        """Returns the edits of objects that the roots depend on. `waiver` was in effect until `end`. At start-up also those of
-        `earlier`, on which they depended in an earlier process."""
+        """Returns the edits of objects that the roots depend on. `waiver` was in effect until `end`. At start-up, also returns
+        the edits of `earlier`, the objects that the roots depended on in an earlier process."""
         if not self._started and not self._edits:
             return ()
         causes: set[EditCause] = set()

@@ -1,6 +1,6 @@
 """Encodes and decodes the stored memory: the verification of each hop, and the record of changes.
 
-Its loss affects only reports, and `lost` detects it.
+The loss of a memory affects only reports, and `lost` detects it.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Damaged(msgspec.Struct, frozen=True):
 class _StoredPort(msgspec.Struct, frozen=True, array_like=True):
     backend: Key
     number: int
-    known: PortMemory
+    memory: PortMemory
     bases: tuple[str, ...] = ()
-    """The basis of each verification in `known`, as a key of `_Stored.bases`; empty without one."""
+    """The basis of each verification in `memory`, as a key of `_Stored.bases`; empty without one."""
 
 
 class _Stored(msgspec.Struct, frozen=True):
@@ -58,9 +58,9 @@ class _Stored(msgspec.Struct, frozen=True):
 
 
 class _Encoded(NamedTuple):
-    known: PortMemory
+    memory: PortMemory
     bare: bool
-    """Its bases are left out."""
+    """Its bases are omitted."""
     port: msgspec.Raw
     bases: dict[str, Basis]
 
@@ -69,41 +69,41 @@ class Encoder:
     """Encodes a memory repeatedly, and caches the ports that have not changed."""
 
     def __init__(self) -> None:
-        self._known: dict[Port, _Encoded] = {}
+        self._cache: dict[Port, _Encoded] = {}
 
     def __call__(self, memory: Memory, bare: Collection[str] = ()) -> bytes:
-        """`bare`: namespaces whose bases are left out."""
-        before, self._known = self._known, {}
+        """Encodes a memory. `bare` contains the namespaces whose bases are omitted."""
+        before, self._cache = self._cache, {}
         bases: dict[str, Basis] = {}
-        for port, known in memory.ports.items():
+        for port, port_memory in memory.ports.items():
             encoded, is_bare = before.get(port), port.backend.namespace in bare
-            if encoded is None or encoded.known is not known or encoded.bare != is_bare:
-                encoded = _encoded(port, known, bare=is_bare)
-            self._known[port] = encoded
+            if encoded is None or encoded.memory is not port_memory or encoded.bare != is_bare:
+                encoded = _encoded(port, port_memory, bare=is_bare)
+            self._cache[port] = encoded
             bases |= encoded.bases
-        ports = [encoded.port for encoded in self._known.values()]
+        ports = [encoded.port for encoded in self._cache.values()]
         document = {"ports": ports, "record": memory.record, "complete": memory.complete, "bases": bases}
         return msgspec.json.encode(document)
 
 
-def _encoded(port: Port, known: PortMemory, *, bare: bool) -> _Encoded:
-    of_port = [None if bare else verification.basis for verification in _verifications(known)]
+def _encoded(port: Port, memory: PortMemory, *, bare: bool) -> _Encoded:
+    of_port = [None if bare else verification.basis for verification in _verifications(memory)]
     keys = [
         "" if basis is None else hashlib.blake2b(msgspec.json.encode(basis), digest_size=8).hexdigest() for basis in of_port
     ]
-    without = _with_bases(known, [None] * len(of_port))
+    without_bases = _with_bases(memory, [None] * len(of_port))
     bases = {key: basis for key, basis in zip(keys, of_port, strict=True) if basis is not None}
-    return _Encoded(known, bare, msgspec.Raw(msgspec.json.encode(_StoredPort(*port, without, tuple(keys)))), bases)
+    return _Encoded(memory, bare, msgspec.Raw(msgspec.json.encode(_StoredPort(*port, without_bases, tuple(keys)))), bases)
 
 
-def _verifications(known: PortMemory) -> list[HopVerification]:
-    return [*(hops.now for hops in known.hops), *known.held]
+def _verifications(memory: PortMemory) -> list[HopVerification]:
+    return [*(hops.now for hops in memory.hops), *memory.held]
 
 
-def _with_bases(known: PortMemory, bases: Sequence[Basis | None]) -> PortMemory:
-    pairs = zip(_verifications(known), bases, strict=True)
+def _with_bases(memory: PortMemory, bases: Sequence[Basis | None]) -> PortMemory:
+    pairs = zip(_verifications(memory), bases, strict=True)
     replaced = [msgspec.structs.replace(verification, basis=basis) for verification, basis in pairs]
-    hops = tuple(HopsMemory(now, old.gateways) for now, old in zip(replaced, known.hops, strict=False))
+    hops = tuple(HopsMemory(now, old.gateways) for now, old in zip(replaced, memory.hops, strict=False))
     return PortMemory(hops, tuple(replaced[len(hops) :]))
 
 
@@ -114,15 +114,15 @@ def decode(content: bytes) -> Memory | Damaged:
         return Damaged(f"cannot be decoded: {error}")
     ports = {}
     for port in stored.ports:
-        count = len(_verifications(port.known))
+        count = len(_verifications(port.memory))
         keys = port.bases if len(port.bases) == count else ("",) * count
-        ports[Port(port.backend, port.number)] = _with_bases(port.known, [stored.bases.get(key) for key in keys])
+        ports[Port(port.backend, port.number)] = _with_bases(port.memory, [stored.bases.get(key) for key in keys])
     return Memory(ports, stored.record, stored.complete)
 
 
 def lost(stored: Memory | Damaged | None, revision: int) -> str:
-    """Describes the loss of a stored record as a clause; empty if it is complete and its chain is intact. `revision` is that
-    of the last read or write (0: never)."""
+    """Describes the loss of a stored record as a clause; empty if it is complete and its chain is intact. `revision` is the
+    revision of the last read or write (0: never)."""
     match stored:
         case Damaged():
             return f"was damaged: it {stored.why}"
@@ -139,14 +139,14 @@ def pack(memory: Memory, ports: int, encode: Encoder) -> bytes:
     complete = len(memory.ports) <= ports
     kept = memory.ports if complete else _shares(memory.ports, ports)
     packed = Memory(kept, memory.record, complete)
-    return gzip.compress(encode(packed, _loud(kept, MAX_HASHES)), compresslevel=1, mtime=0)
+    return gzip.compress(encode(packed, _namespaces_over_share(kept, MAX_HASHES)), compresslevel=1, mtime=0)
 
 
-def _loud(known: Mapping[Port, PortMemory], hashes: int) -> Collection[str]:
+def _namespaces_over_share(memories: Mapping[Port, PortMemory], hashes: int) -> Collection[str]:
     """Returns the namespaces whose CAs and pins are not stored because there are too many: hashes do not compress."""
     counts = Counter[str]()
     seen: set[tuple[str, str]] = set()
-    for port, memory in known.items():
+    for port, memory in memories.items():
         for verification in _verifications(memory):
             trust = (port.backend.namespace, verification.digest)
             if verification.basis is not None and trust not in seen:
@@ -154,17 +154,17 @@ def _loud(known: Mapping[Port, PortMemory], hashes: int) -> Collection[str]:
                 counts[port.backend.namespace] += len(verification.basis.cas) + len(verification.basis.pins)
     if counts.total() <= hashes:
         return ()
-    most = share(counts, hashes)
-    return {namespace for namespace, count in counts.items() if count > most}
+    per_namespace = share(counts, hashes)
+    return {namespace for namespace, count in counts.items() if count > per_namespace}
 
 
-def _shares(known: Mapping[Port, PortMemory], ports: int) -> Mapping[Port, PortMemory]:
-    per_namespace, taken = share(Counter(port.backend.namespace for port in known), ports), Counter[str]()
+def _shares(memories: Mapping[Port, PortMemory], ports: int) -> Mapping[Port, PortMemory]:
+    per_namespace, taken = share(Counter(port.backend.namespace for port in memories), ports), Counter[str]()
     kept: dict[Port, PortMemory] = {}
-    for port in known:
+    for port in memories:
         taken[port.backend.namespace] += 1
         if taken[port.backend.namespace] <= per_namespace:
-            kept[port] = known[port]
+            kept[port] = memories[port]
     return kept
 
 

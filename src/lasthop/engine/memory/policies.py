@@ -31,8 +31,8 @@ class PolicyMemory:
         self._plaintext: dict[Port, set[Hop]] = {}
         self._withheld: dict[Port, set[Hop]] = {}
         """Ports that are closed only because policies are unknown."""
-        self._occasions: dict[Port, int] = {}
-        self._last_occasion = 0
+        self._closings: dict[Port, int] = {}
+        self._last_closing = 0
         self.marks: dict[Port, Hop] = {}
         """Ports that may be plaintext although policies are unknown, each with one of its hops."""
 
@@ -52,20 +52,20 @@ class PolicyMemory:
                     self._mark(port, next(iter(hops)))
             # A policy may have arrived that is not settled yet.
             self._unmark_claimed(self.marks)
-        self._unmark([port for port in self.marks if not self._concerning(port)])
+        self._unmark([port for port in self.marks if not self._unknown_parts(port)])
 
     def awaiting(self) -> Proofs:
         """Returns the ports that are closed until the source proves that no policy names them."""
-        return {port: number for port, number in self._occasions.items() if self._provable(port)}
+        return {port: number for port, number in self._closings.items() if self._provable(port)}
 
     def withheld(self, port: Port) -> Collection[Hop]:
         """Returns the hops of a port that are closed only because policies are unknown."""
         return self._withheld.get(port, ())
 
     def proven(self, proofs: Proofs) -> None:
-        """Applies proofs. A proof for an earlier request is void, because a policy may have come and gone since. So is a proof
-        for a port that a policy names by now, because the policy may go before anything is settled."""
-        current = [port for port, number in proofs.items() if self._occasions.get(port) == number and self._provable(port)]
+        """Applies proofs. A proof for an earlier request is void, because a policy may have existed in between. A proof for a
+        port that a policy names by now is void, too, because the policy may be deleted before anything is settled."""
+        current = [port for port, number in proofs.items() if self._closings.get(port) == number and self._provable(port)]
         for port in current:
             self._mark(port, next(iter(self._withheld[port])))
         if current:
@@ -84,8 +84,8 @@ class PolicyMemory:
                 self._mark(port, hop)
 
     def applied(self, changes: Mapping[Key, Object | None]) -> None:
-        if self.marks and (named := {service for obj in changes.values() for service in named_services(obj)}):
-            self._unmark_claimed([port for port in self.marks if port[0] in named])
+        if self.marks and (services := {service for obj in changes.values() for service in named_services(obj)}):
+            self._unmark_claimed([port for port in self.marks if port[0] in services])
 
     def settled(self, outputs: Changes) -> None:
         touched: set[Port] = set()
@@ -97,23 +97,23 @@ class PolicyMemory:
             touched.add(port)
             _list(self._plaintext, port, hop, listed=isinstance(entry, ClusterEntry) and entry.plaintext)
             _list(self._withheld, port, hop, listed=isinstance(entry, Withheld))
-        self._count_occasions(touched)
+        self._count_closings(touched)
         self._unmark([port for port in touched if port not in self._plaintext and port not in self._withheld])
 
-    def _count_occasions(self, ports: Iterable[Port]) -> None:
+    def _count_closings(self, ports: Iterable[Port]) -> None:
         """Numbers each closing of a port, so that a proof is valid for only one of them."""
         for port in ports:
             if port not in self._withheld:
-                self._occasions.pop(port, None)
-            elif port not in self._occasions:
-                self._last_occasion += 1
-                self._occasions[port] = self._last_occasion
+                self._closings.pop(port, None)
+            elif port not in self._closings:
+                self._last_closing += 1
+                self._closings[port] = self._last_closing
 
-    def _concerning(self, port: Port) -> list[Unknown]:
+    def _unknown_parts(self, port: Port) -> list[Unknown]:
         return [unknown for namespace in ("", port[0].namespace) if (unknown := self._unknown.get(namespace))]
 
     def _provable(self, port: Port) -> bool:
-        return all(unknown.provable for unknown in self._concerning(port))
+        return all(unknown.provable for unknown in self._unknown_parts(port))
 
     def _unmark_claimed(self, ports: Iterable[Port]) -> None:
         """Removes the marks of ports that a policy names, settled or not. A policy that exists only between two checks counts,

@@ -39,7 +39,7 @@ MAX_PARTS: Final = 20
 """Limit of facts per entry, parts per fact, and causes."""
 MAX_NAMESPACES: Final = 1000
 """Limit of namespaces with a separate time of their last dropped entry."""
-SAME: Final = 120.0
+SAME_CHANGE_SECONDS: Final = 120.0
 """Seconds within which two replicas may report the same change."""
 
 BEGAN: Final = "Began"
@@ -92,7 +92,7 @@ class RecordedFact(msgspec.Struct, frozen=True):
 class RecordedHop(NamedTuple):
     gateway: str
     kind: str
-    """Of the backend."""
+    """Kind of the backend."""
     backend: str
     port: int
 
@@ -108,9 +108,9 @@ class Gap(msgspec.Struct, frozen=True):
 
 class Entry(msgspec.Struct, frozen=True):
     at: UnixTime
-    """Of the detection."""
+    """Time of the detection."""
     kind: str
-    """Of the backend."""
+    """Kind of the backend."""
     backend: str
     """For example `shop/api`."""
     port: int
@@ -197,7 +197,7 @@ def digest_of(entries: Sequence[Entry]) -> str:
 
 
 def sealed(entry: Entry, last: Entry | None, head: str | None = None) -> Entry:
-    """Returns an entry as the next of a chain. `head`: the hash that it follows, if that is not the one of the last entry."""
+    """Returns an entry as the next of a chain. `head` is the hash that it follows, if it differs from the last entry's."""
     number, previous = (last.number + 1, last.hash) if last else (1, "")
     previous = previous if head is None else head
     bare = msgspec.structs.replace(entry, number=number, previous=previous, hash="")
@@ -208,7 +208,7 @@ def about_record(effect: str, text: str, now: float) -> Entry:
     return Entry(_milliseconds(now), "", "", 0, "", "", limited(text, LENGTH), effect=effect)
 
 
-def entry_of(edit: Edit, now: float, who: Callable[[Key], str] = lambda key: "") -> Entry:
+def entry_of(edit: Edit, now: float, author_of: Callable[[Key], str] = lambda key: "") -> Entry:
     before, after = (limited(state.words, LENGTH) if state else "" for state in (edit.before, edit.after))
     return Entry(
         _milliseconds(now),
@@ -223,7 +223,7 @@ def entry_of(edit: Edit, now: float, who: Callable[[Key], str] = lambda key: "")
         tuple(gateway.path for gateway in edit.gateways),
         _effect(edit),
         tuple(_fact(fact) for fact in edit.change.facts[:MAX_PARTS]),
-        tuple(_cause(cause, who) for cause in edit.causes[:MAX_PARTS]),
+        tuple(_cause(cause, author_of) for cause in edit.causes[:MAX_PARTS]),
     )
 
 
@@ -236,8 +236,8 @@ def _effect(edit: Edit) -> str:
     return OPENED_REDUCED if reduced and edit.change.kind is ChangeKind.OPENED else str(edit.change.kind)
 
 
-def _cause(cause: EditCause, who: Callable[[Key], str]) -> RecordedCause:
-    author = "" if cause.edit is EditKind.EXPIRED else limited(who(cause.key), LENGTH)
+def _cause(cause: EditCause, author_of: Callable[[Key], str]) -> RecordedCause:
+    author = "" if cause.edit is EditKind.EXPIRED else limited(author_of(cause.key), LENGTH)
     return RecordedCause(str(cause.key), cause.edit, author)
 
 
@@ -252,7 +252,7 @@ def _fact(fact: ChangeFact) -> RecordedFact:
 
 class Record(msgspec.Struct, frozen=True):
     entries: tuple[Entry, ...] = ()
-    """In the order of the chain."""
+    """The entries in the order of the chain."""
     head: str = ""
     """The hash of the last entry."""
     revision: int = 0
@@ -260,7 +260,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def changes(self) -> tuple[Entry, ...]:
-        """In the order of time."""
+        """The changes, sorted by time."""
         return tuple(sorted((entry for entry in self.entries if entry.is_change), key=_by_time))
 
     @property
@@ -285,8 +285,8 @@ class Record(msgspec.Struct, frozen=True):
         return max(self.since, *dropped) if dropped else self.since
 
     def entries_since(self, start: float, namespace: str = ALL) -> Iterator[Entry]:
-        """Yields the entries of a namespace (empty: all) from a time on, in the order of the chain. An entry that follows one
-        from that time counts, whatever its own time is, because a clock may have been set back."""
+        """Yields the entries of a namespace (empty: all) from a time on, in the order of the chain. A later entry of the chain
+        counts even if its own time is earlier, because a clock may have been set back."""
         latest = -math.inf
         for entry in self.entries:
             latest = max(latest, entry.at)
@@ -295,7 +295,7 @@ class Record(msgspec.Struct, frozen=True):
 
     def last_changes(self) -> dict[RecordedHop, Entry]:
         """Returns the last change of each hop in the order of the chain, because a clock may have been set back. Hops whose
-        later changes may have been dropped are left out."""
+        later changes may have been dropped are omitted."""
         last = {
             RecordedHop(gateway, entry.kind, entry.backend, entry.port): entry
             for entry in self.entries
@@ -316,20 +316,20 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def _faults(entries: Sequence[Entry]) -> Iterator[str]:
-    latest = next((at for at in reversed(range(len(entries))) if entries[at].gap), -1)
+    latest = next((index for index in reversed(range(len(entries))) if entries[index].gap), -1)
     gap = gap_of(entries)
     horizon = max(gap.until.values(), default=-math.inf)
     if latest >= 0 and gap.kept != digest_of(entries[:latest]):
         yield f"entries before entry {entries[latest].number} were changed, removed or inserted"
     number, time, previous = 0, -math.inf, ""
-    for at, entry in enumerate(entries):
+    for index, entry in enumerate(entries):
         if entry.hash != digest(entry):
             yield f"entry {entry.number} was changed"
         if entry.number <= number:
             yield f"entry {entry.number} is out of place"
         elif entry.number > number + 1:
             # The gap must also state a time until which the record is incomplete, no earlier than the entries around it.
-            if at > latest or time > horizon:
+            if index > latest or time > horizon:
                 yield _missing(number + 1, entry.number - 1)
         elif entry.previous != previous:
             yield f"entry {entry.number} does not follow the one before it"
@@ -402,32 +402,32 @@ def _dropped(chain: Sequence[Entry], limit: int) -> set[int]:
 
 def share(counts: Counter[str], limit: int) -> int:
     """Returns the number of entries per owner with which all entries fit."""
-    left, owners = limit, len(counts)
+    remaining, owners = limit, len(counts)
     for count in sorted(counts.values()):
-        if count * owners > left:
-            return left // owners
-        left, owners = left - count, owners - 1
+        if count * owners > remaining:
+            return remaining // owners
+        remaining, owners = remaining - count, owners - 1
     return limit
 
 
-def joined(stored: Record, own: Record, *, continued: bool = True) -> Record:
-    """Joins two records: entries that only this replica has seen continue the stored chain. If the stored chain is broken, and
-    this replica's is an intact copy, the replica's chain is continued instead. With `continued`, this replica had read the
-    stored record before it added entries, so its own first entry is left out."""
-    revision = max(stored.revision, own.revision)
-    if _holds(own, stored):
-        return msgspec.structs.replace(own, revision=revision)
-    if _holds(stored, own):
+def joined(stored: Record, local: Record, *, continued: bool = True) -> Record:
+    """Joins two records: entries that exist only in the local record of this replica continue the stored chain. If the stored
+    chain is broken and the local one is an intact copy, the local chain is continued instead. With `continued`, this replica
+    had read the stored record before it added entries, so its first entry is omitted."""
+    revision = max(stored.revision, local.revision)
+    if _contains(local, stored):
+        return msgspec.structs.replace(local, revision=revision)
+    if _contains(stored, local):
         return msgspec.structs.replace(stored, revision=revision)
-    if _hashes(stored) & _hashes(own) and stored.faults() and not own.faults():
-        base, other, begins = own, stored, False
+    if _hashes(stored) & _hashes(local) and stored.faults() and not local.faults():
+        base, other, begins = local, stored, False
     else:
-        base, other, begins = stored, own, not continued
+        base, other, begins = stored, local, not continued
     added = [entry for entry in _unseen(base.entries, other.entries) if begins or entry.effect != BEGAN]
     return msgspec.structs.replace(_with_gap(_extended(base, added), other.gap.until), revision=revision)
 
 
-def _holds(record: Record, other: Record) -> bool:
+def _contains(record: Record, other: Record) -> bool:
     """Returns whether a record contains another: a hash covers all entries before it."""
     return not other.entries or other.head in _hashes(record)
 
@@ -436,18 +436,18 @@ def _hashes(record: Record) -> set[str]:
     return {entry.hash for entry in record.entries}
 
 
-def _unseen(known: Iterable[Entry], others: Iterable[Entry]) -> Iterator[Entry]:
-    """Yields the entries that are not known. Two replicas may have recorded the same change, each by its own clock."""
+def _unseen(recorded: Iterable[Entry], candidates: Iterable[Entry]) -> Iterator[Entry]:
+    """Yields the candidates that are not recorded. Two replicas may have recorded the same change, each by its own clock."""
     times: dict[tuple[object, ...], list[float]] = {}
     hashes = set()
-    for entry in known:
+    for entry in recorded:
         times.setdefault(_content(entry), []).append(entry.at)
         hashes.add(entry.hash)
-    for entry in others:
-        seen = times.get(_content(entry), []) if entry.effect != BEGAN else []
-        apart, nearest = min(((abs(entry.at - at), at) for at in seen), default=(math.inf, 0.0))
-        if apart <= SAME:
-            seen.remove(nearest)
+    for entry in candidates:
+        candidate_times = times.get(_content(entry), []) if entry.effect != BEGAN else []
+        apart, nearest = min(((abs(entry.at - at), at) for at in candidate_times), default=(math.inf, 0.0))
+        if apart <= SAME_CHANGE_SECONDS:
+            candidate_times.remove(nearest)
         elif entry.hash not in hashes:
             yield entry
 
@@ -466,10 +466,10 @@ def _extended(record: Record, added: Sequence[Entry]) -> Record:
 
 def _with_gap(record: Record, until: Mapping[str, float]) -> Record:
     """Adds an entry with the gap of another chain, if that chain dropped later entries."""
-    own = record.gap
-    if all(at <= own.until.get(namespace, -math.inf) for namespace, at in until.items()):
+    old_gap = record.gap
+    if all(at <= old_gap.until.get(namespace, -math.inf) for namespace, at in until.items()):
         return record
-    latest = {namespace: max(at, own.until.get(namespace, at)) for namespace, at in {**own.until, **until}.items()}
+    latest = {namespace: max(at, old_gap.until.get(namespace, at)) for namespace, at in {**old_gap.until, **until}.items()}
     last = record.entries[-1]
     note = about_record(INCIDENT, "was merged with one that had dropped entries", last.at)
     gap = _gap_after(record.entries, latest, intact=not record.faults())
@@ -503,18 +503,18 @@ class ChangeRecord:
         if self.record.since is None:
             self._add([about_record(BEGAN, state, now)])
 
-    def add(self, edits: Iterable[Edit], now: float, who: Callable[[Key], str] = lambda key: "") -> tuple[Entry, ...]:
-        """Adds entries for edits and returns them. `who` returns the author of an object's last edit."""
-        return self._add([entry_of(edit, now, who) for edit in edits])
+    def add(self, edits: Iterable[Edit], now: float, author_of: Callable[[Key], str] = lambda key: "") -> tuple[Entry, ...]:
+        """Adds entries for edits and returns them. `author_of` returns the author of an object's last edit."""
+        return self._add([entry_of(edit, now, author_of) for edit in edits])
 
     def note(self, incident: str, now: float) -> None:
         """Records an incident of the record itself."""
         self._add([about_record(INCIDENT, incident, now)])
 
     def merge(self, stored: Record) -> None:
-        joint = joined(stored, self.record)
-        self.version += joint.entries != self._record.entries
-        self._record = joint
+        merged = joined(stored, self.record)
+        self.version += merged.entries != self._record.entries
+        self._record = merged
 
     def _add(self, new: list[Entry]) -> tuple[Entry, ...]:
         if new:

@@ -4,9 +4,9 @@
                                         ├──> the weakest of each port ──> HELD, an input: its best state
                                         └──> compared with its past ──> edits, for the record of changes
 
-It decides which changes are reported as a weakening, and nothing about traffic. The last route to a port removes the memory of
-that port. At start-up, hops are only counted (`census`), unless an earlier process has saved all of its hops. A hop that
-appears or disappears later is an edit."""
+It decides only which changes are reported as a weakening, and never affects traffic. The removal of the last route to a port
+removes the memory of that port. At start-up, hops are only counted (`census`), unless an earlier process has saved all of its
+hops. A hop that appears or disappears later is an edit."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ class VerificationMemory:
     def recall(self, ports: Mapping[Port, PortMemory], *, complete: bool) -> None:
         """Restores the saved memory before any object is read. With `complete` it contains all hops."""
         self._started = self._started or complete
-        for port, known in ports.items():
-            self._before[port] = {gateway: hops.now for hops in known.hops for gateway in hops.gateways}
-            for held in known.held:
+        for port, memory in ports.items():
+            self._before[port] = {gateway: hops.now for hops in memory.hops for gateway in hops.gateways}
+            for held in memory.held:
                 HELD.set(self._graph, held, *port, held.strength)
 
     def ports(self) -> dict[Port, PortMemory]:
@@ -154,8 +154,8 @@ class VerificationMemory:
         best: HopVerification | None,
         causes: tuple[EditCause, ...],
     ) -> str:
-        """Describes the cause by the edited objects. The objects' present content is described instead if no edit is known,
-        because it is older than this process, or if the policy, the Service or the XBackend itself was edited."""
+        """Describes the cause by the edited objects. Describes their present content instead if no edit is known because it
+        is older than this process, or if the policy, the Service or the XBackend itself was edited."""
         if before is None or now is None:
             return clause(causes) or ("a route leads to it now" if now else "no route leads to it any more")
         if causes and not _shown_by_objects(port, before, now, causes):
@@ -187,7 +187,7 @@ class VerificationMemory:
 
 
 def _shown_by_objects(port: Port, before: HopVerification, now: HopVerification, causes: tuple[EditCause, ...]) -> bool:
-    """Returns whether the policy, the Service or the XBackend of a hop was edited that connects before and after."""
+    """Returns whether the hop connects before and after, and its policy, Service or XBackend was edited."""
     edited = {cause.key for cause in causes}
     return not (before.refused or now.refused) and bool(edited & {before.source, now.source, port.backend})
 
@@ -195,7 +195,7 @@ def _shown_by_objects(port: Port, before: HopVerification, now: HopVerification,
 def _change(
     before: HopVerification | None, now: HopVerification | None, best: HopVerification | None
 ) -> VerificationChange | None:
-    """Returns the change of a hop; None if it is not worth recording."""
+    """Returns the change of a hop; None if it is not recorded."""
     if before is None or now is None:
         lower = now and not now.refused and best and best.strength > now.strength
         return VerificationChange(ChangeKind.WEAKER) if lower else SAME

@@ -23,7 +23,7 @@ PLAINTEXT: Final = "plaintext"
 
 def identity(tls: BackendTLS | Plaintext) -> str:
     """Identifies the TLS of a hop. Two configurations are equal only if a handshake under one is evidence for the other. The
-    owner and the reason of a waiver are left out; the strength contains the waived check."""
+    owner and the reason of a waiver are omitted; the strength contains the waived check."""
     if isinstance(tls, Plaintext):
         return PLAINTEXT
     content = msgspec.msgpack.encode((tls.strength, msgspec.structs.replace(tls, waiver=None)), order="deterministic")

@@ -1,4 +1,4 @@
-"""Conditions without generation and time, which the status of the object adds."""
+"""Conditions without `observedGeneration` and `lastTransitionTime`, which the status of the object adds."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ class Finding(msgspec.Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}: " if self.file else ""
-        what = ", ".join(part for part in (str(self.object) if self.object else "", self.field) if part)
-        return f"{place}{what + ': ' if what else ''}{with_remedy(self.message, self.remedy)}"
+        subject = ", ".join(part for part in (str(self.object) if self.object else "", self.field) if part)
+        return f"{place}{subject + ': ' if subject else ''}{with_remedy(self.message, self.remedy)}"
 
 
 def make_finding(
@@ -61,9 +61,9 @@ def make_finding(
     missing: tuple[Key, ...] = (),
 ) -> Finding:
     """Returns a finding. Severity and remedy default to those of its reason."""
-    known = entry_of(reason)
-    remedy = known.remedy if remedy is None else remedy
-    severity = severity or (Severity.WARNING if known.warning else Severity.ERROR)
+    entry = entry_of(reason)
+    remedy = entry.remedy if remedy is None else remedy
+    severity = severity or (Severity.WARNING if entry.warning else Severity.ERROR)
     return Finding(object, reason, message, remedy, field, severity, file, line, about, missing)
 
 

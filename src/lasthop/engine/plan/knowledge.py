@@ -26,7 +26,7 @@ class Unknown(msgspec.Struct, frozen=True, order=True):
     """A part of the input that may contain BackendTLSPolicies and has not been read."""
 
     provable: bool
-    """The source can prove absence port by port. The ports stay closed until it does."""
+    """The source can prove the absence of policies port by port. The ports stay closed until it does."""
     namespace: str
     """The namespace whose policies are unknown; empty means every namespace."""
     why: str
@@ -40,7 +40,7 @@ def by_namespace(unknown: Iterable[Unknown]) -> dict[str, Unknown]:
     by_name: dict[str, Unknown] = {}
     ordered = sorted(set(unknown), key=lambda part: (part.namespace, part))
     for namespace, group in groupby(ordered, attrgetter("namespace")):
-        first, *others = group
-        more = f" (and {len(others)} more)" if others else ""
+        first, *duplicates = group
+        more = f" (and {len(duplicates)} more)" if duplicates else ""
         by_name[namespace] = msgspec.structs.replace(first, why=f"{first.why}{more}")
     return by_name

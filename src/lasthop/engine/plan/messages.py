@@ -8,7 +8,7 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.plan.limits import MESSAGE_LENGTH
 
 NOTE: Final = 1000
-"""Characters of an Event's note, so that the mark of a cut fits into its bytes."""
+"""Characters of an Event's note. The truncation mark has more bytes than characters, and must fit into `NOTE_BYTES`."""
 NOTE_BYTES: Final = 1024
 CRASHED: Final = "Lasthop failed to process this, so it is closed; the log says why. Please report it"
 """The message for an object whose query raised an exception."""

@@ -103,10 +103,10 @@ class Traffic(msgspec.Struct, frozen=True, gc=False):
 
     def quantile(self, share: float) -> float | None:
         """Returns an interpolated latency quantile in seconds; None without requests."""
-        wanted, below, bound = share * (self.latency[-1][1] if self.latency else 0), 0, 0.0
+        rank, below, bound = share * (self.latency[-1][1] if self.latency else 0), 0, 0.0
         for upper, count in self.latency:
-            if count >= wanted > 0:
-                return bound if upper == inf else bound + (upper - bound) * (wanted - below) / max(1, count - below)
+            if count >= rank > 0:
+                return bound if upper == inf else bound + (upper - bound) * (rank - below) / max(1, count - below)
             below, bound = count, upper
         return None
 

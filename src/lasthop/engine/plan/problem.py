@@ -38,7 +38,7 @@ class Problem(msgspec.Struct, frozen=True):
     """The objects among `about` that do not exist, cannot be read, or lack the content that is needed. An object inside a text
     that cannot be parsed has an empty name."""
     severity: Severity | None = None
-    """None: that of its reason."""
+    """None: the severity of its reason."""
 
     @property
     def text(self) -> str:
@@ -69,8 +69,8 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def joined(problems: Sequence[Problem], reason: Reason | None = None, *, fields: bool = False) -> Problem:
-    """Joins several problems into one, without repeated texts, and with their fields if `fields`. The reason defaults to that
-    of the first."""
+    """Joins several problems into one, without repeated texts, and with their fields if `fields`. The reason defaults to the
+    first problem's."""
     *first, last = {str(problem) if fields else problem.text: problem for problem in problems}.values()
     distinct = (*first, msgspec.structs.replace(last, remedy=""))
     return Problem(
@@ -97,9 +97,9 @@ def not_found(reason: Reason, key: Key, remedy: str = "", *, guess: str = "") ->
     return Problem(reason, message, remedy=remedy, about=(key, *similar), missing=(key,))
 
 
-def lacking(reason: Reason, key: Key, what: str, remedy: str = "") -> Problem:
+def lacking(reason: Reason, key: Key, content: str, remedy: str = "") -> Problem:
     """Reports an object that lacks needed content: a key of a ConfigMap or Secret."""
-    return Problem(reason, f"{key} has no {what}", remedy=remedy, about=(key,), missing=(key,))
+    return Problem(reason, f"{key} has no {content}", remedy=remedy, about=(key,), missing=(key,))
 
 
 def backend_not_found(key: Key) -> Problem:
@@ -107,14 +107,16 @@ def backend_not_found(key: Key) -> Problem:
 
 
 def backend_port_not_found(service: Key, transport: str, port: int, ports: Iterable[int]) -> Problem:
-    has = ", ".join(map(str, ports)) or "none"
-    return Problem(reasons.BACKEND_NOT_FOUND, f"{service} has no {transport} port {port} (it has {has})", about=(service,))
+    existing = ", ".join(map(str, ports)) or "none"
+    return Problem(
+        reasons.BACKEND_NOT_FOUND, f"{service} has no {transport} port {port} (it has {existing})", about=(service,)
+    )
 
 
 def invalid_kind(kind: str, group: str | None, use: str, reason: Reason = reasons.INVALID_KIND) -> Problem:
     """Reports an unsupported kind of a reference. With `group` None the message does not name the group."""
-    of = "" if group is None else f" of group {group!r}"
-    return Problem(reason, f"kind {kind}{of} is not supported", remedy=f"use {use}")
+    group_part = "" if group is None else f" of group {group!r}"
+    return Problem(reason, f"kind {kind}{group_part} is not supported", remedy=f"use {use}")
 
 
 def ref_not_permitted(source: Key, target: Key) -> Problem:

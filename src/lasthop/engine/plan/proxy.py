@@ -20,7 +20,7 @@ class ProxyState(msgspec.Struct, frozen=True):
     @classmethod
     def acknowledged(cls, ports: Iterable[tuple[int, str]], connected: bool = True, problem: str = "") -> ProxyState:
         """Returns the state of a proxy that has acknowledged these TCP and UDP ports."""
-        tcp, udp = (frozenset(port for port, other in ports if other == transport) for transport in ("TCP", "UDP"))
+        tcp, udp = (frozenset(port for port, protocol in ports if protocol == transport) for transport in ("TCP", "UDP"))
         return cls(connected, tcp, problem, udp)
 
     @classmethod

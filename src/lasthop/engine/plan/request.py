@@ -97,13 +97,13 @@ def read_request(method: str, url: str, headers: tuple[str, ...] = (), sni: str 
         raise BadRequest(f"{method!r} is not an HTTP method; write for example GET")
     host, port, target, scheme = _split(url)
     pairs = tuple(_header(line) for line in headers)
-    written = next((value for name, value in reversed(pairs) if name == "host"), "")
+    host_header = next((value for name, value in reversed(pairs) if name == "host"), "")
     default = f"{_bracketed(host)}:{port}" if port != _PORTS[scheme] else _bracketed(host)
     server_name = sni.lower().removesuffix(".") or ("" if is_ip(host) else host)
     return Request(
         method.upper(),
         scheme,
-        written or default,
+        host_header or default,
         port,
         target,
         tuple((name, value) for name, value in pairs if name != "host"),
@@ -156,9 +156,9 @@ class Rejected(msgspec.Struct, frozen=True):
 def normalize(request: Request, rules: HttpRules) -> Request | Rejected:
     """Normalizes path and headers as the proxy does before it matches routes."""
     headers = request.headers
-    if odd := [name for name, _ in headers if "_" in name]:
+    if underscored := [name for name, _ in headers if "_" in name]:
         if rules.underscores_in_headers == "RejectRequest":
-            return Rejected(400, f"header {odd[0]} has an underscore in its name")
+            return Rejected(400, f"header {underscored[0]} has an underscore in its name")
         if rules.underscores_in_headers == "DropHeader":
             headers = tuple(pair for pair in headers if "_" not in pair[0])
     path, mark, query = request.target.partition("?")

@@ -194,7 +194,7 @@ class Parent(msgspec.Struct, frozen=True, gc=False):
     owner: Key
     """The Gateway or ListenerSet that the parentRef names."""
     gateway: Key
-    """The Gateway whose proxy serves it: the owner itself, or that of the ListenerSet."""
+    """The Gateway whose proxy serves it: the owner itself, or the ListenerSet's Gateway."""
     section_name: str
     port: int
     listeners: tuple[str, ...] = ()

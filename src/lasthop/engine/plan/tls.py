@@ -156,7 +156,7 @@ class Refused(msgspec.Struct, frozen=True):
     source: Key | None = None
     """The BackendTLSPolicy or XBackend that decides the TLS of the hop, if any."""
     cause: Problem | None = None
-    """The problem of that TLS, if it is the cause."""
+    """The problem of the TLS configuration, if it is the cause."""
 
     @property
     def why(self) -> Problem:

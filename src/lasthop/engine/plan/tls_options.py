@@ -64,8 +64,8 @@ class TLSOptions(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """Describes the options that differ from their defaults; empty if none does."""
-        named = [(option.label, getattr(self, option.field)) for option in OPTIONS if option.label]
-        lists = "".join(f"; {label} {', '.join(values)}" for label, values in named if values)
+        listed = [(option.label, getattr(self, option.field)) for option in OPTIONS if option.label]
+        lists = "".join(f"; {label} {', '.join(values)}" for label, values in listed if values)
         lists += "; TLS sessions are not reused" if self.session_reuse == "false" else ""
         versions = (self.lowest, self.max_version)
         return f"TLS {' to '.join(versions)}{lists}" if lists or versions != (LOWEST, VERSIONS[-1]) else ""

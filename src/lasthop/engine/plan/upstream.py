@@ -71,10 +71,12 @@ class Hop(NamedTuple):
     def parse(cls, name: str) -> Hop | None:
         """Returns the hop with that name; None if the name has another form."""
         match name.split("/"):
-            case [namespace, gateway, *kind, of, backend, port, protocol] if len(kind) < 2 and _PORT.fullmatch(port):
+            case [namespace, gateway, *kind, backend_namespace, backend, port, protocol] if len(kind) < 2 and _PORT.fullmatch(
+                port
+            ):
                 if protocol in _PROTOCOLS:
-                    to = Key(kind[0] if kind else "Service", of, backend)
-                    return cls(Key("Gateway", namespace, gateway), to, int(port), Protocol(protocol))
+                    target = Key(kind[0] if kind else "Service", backend_namespace, backend)
+                    return cls(Key("Gateway", namespace, gateway), target, int(port), Protocol(protocol))
         return None
 
 

@@ -128,8 +128,8 @@ def refused(required: HopVerification, why: str) -> HopVerification:
 
 def _basis(tls: BackendTLS) -> Basis:
     pins = [
-        f"{of}:{digest.hex()}"
-        for of, digests in (("key", tls.pins.keys), ("certificate", tls.pins.certificates))
+        f"{kind}:{digest.hex()}"
+        for kind, digests in (("key", tls.pins.keys), ("certificate", tls.pins.certificates))
         for digest in digests
     ]
     anchors = tls.trust if isinstance(tls.trust, Anchors) else None
@@ -172,9 +172,9 @@ def weakest(verifications: Iterable[HopVerification]) -> HopVerification:
 
 def _order(verification: HopVerification) -> tuple[object, ...]:
     basis = verification.basis or Basis()
-    shown = bool(basis.client_certificate)
+    presents_certificate = bool(basis.client_certificate)
     refused, acknowledged = bool(verification.refused), bool(verification.acknowledged)
-    return refused, verification.strength, basis.versions, shown, acknowledged
+    return refused, verification.strength, basis.versions, presents_certificate, acknowledged
 
 
 class Weakening(msgspec.Struct, frozen=True, order=True):

@@ -60,8 +60,8 @@ class ChangeFact(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         added, removed = (" and ".join(parts) for parts in (self.added, self.removed))
-        if both := SETS.get((self.subject, self.kind)) or SETS.get((self.subject, None)):
-            return ", ".join(text.format(part) for text, part in zip(both, (added, removed), strict=True) if part)
+        if templates := SETS.get((self.subject, self.kind)) or SETS.get((self.subject, None)):
+            return ", ".join(template.format(part) for template, part in zip(templates, (added, removed), strict=True) if part)
         if replaced := REPLACED.get(self.subject):
             return replaced.format(added, removed)
         return _one_sided(self.subject, added, removed)
@@ -229,8 +229,8 @@ def _named(names: Collection[str]) -> dict[str, str]:
 
 
 def _pin(pin: str) -> str:
-    of, _, digest = pin.partition(":")
-    return f"{digest[:FINGERPRINT]}\u2026 of a {of}"
+    kind, _, digest = pin.partition(":")
+    return f"{digest[:FINGERPRINT]}\u2026 of a {kind}"
 
 
 def _sets(subject: Subject, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[ChangeFact]:

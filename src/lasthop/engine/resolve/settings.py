@@ -1,4 +1,4 @@
-"""Inputs besides objects, and settings of the runtime: a folder on a laptop and a cluster differ in some defaults."""
+"""Declares inputs other than objects, and settings of the runtime, whose defaults differ between a folder and a cluster."""
 
 from __future__ import annotations
 
@@ -69,8 +69,10 @@ def set_absent(g: Graph, kinds: Collection[str]) -> None:
 def set_observed(g: Graph, hop: Hop, config: str, state: HopState | None) -> bool:
     """Sets the observed state of a hop under one configuration; returns whether it changed."""
     at = (hop.gateway, hop.backend, hop.port, config)
-    others = {protocol: seen for protocol, seen in (OBSERVED.peek(g, *at) or {}).items() if protocol is not hop.protocol}
-    return OBSERVED.set(g, others | ({hop.protocol: state} if state else {}) or None, *at)
+    other_states = {
+        protocol: observed for protocol, observed in (OBSERVED.peek(g, *at) or {}).items() if protocol is not hop.protocol
+    }
+    return OBSERVED.set(g, other_states | ({hop.protocol: state} if state else {}) or None, *at)
 
 
 def installed(g: Graph, kind: str) -> bool:

@@ -238,7 +238,7 @@ class Graph:
         source = node.id[0]
         value = self._compute(node.id, reads) if source.__class__ is Query else source.current(self, node.id)
         old, deps = node.deps, tuple(reads)
-        if deps != old:  # mostly it reads what it has read before
+        if deps != old:  # most queries read the same values again
             node.deps = deps
             for dep in deps:
                 dep.add_reader(node)
@@ -254,7 +254,7 @@ class Graph:
         node.verified = self._revision
 
     def _compute(self, id: NodeId, reads: dict[Node, None]) -> Any:
-        """Runs a query; `reads` collects what it reads."""
+        """Runs a query and collects its reads in `reads`."""
         if self.crashes:
             self.crashes.pop(id, None)
         running, reading = self._running, self._reading
@@ -271,7 +271,7 @@ class Graph:
             self.reads += len(reads)
 
     def _note(self, id: NodeId, crash: Crash, reads: Iterable[Node]) -> None:
-        """Records a crash, unless it comes from a query that was read, which records it itself."""
+        """Records a crash, unless a query among the reads raised and recorded it."""
         if not any(dep.value.__class__ is Crash and dep.value.error is crash.error for dep in reads):
             self.crashes[id] = crash
 
@@ -294,7 +294,7 @@ class Graph:
     # --- recorded reads for `explain` and causes ----------------------------------------------------------------------------
 
     def reads_at(self, id: NodeId) -> tuple[NodeId, ...]:
-        """Returns what a query read when it last ran; empty if it never ran, and for sources."""
+        """Returns the reads of a query's last run; empty if it never ran, and for sources."""
         node = self.nodes.get(id)
         return tuple(dep.id for dep in node.deps) if node else ()
 

@@ -76,7 +76,7 @@ class Node:
         if isinstance(readers, set):
             readers.discard(reader)
         else:
-            self.readers = tuple(other for other in readers if other is not reader)
+            self.readers = tuple(node for node in readers if node is not reader)
 
     def __repr__(self) -> str:
         return f"<{self.id} {('clean', 'maybe', 'dirty')[self.state]}>"

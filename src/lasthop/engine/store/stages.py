@@ -54,7 +54,7 @@ class Indexer(msgspec.Struct, frozen=True):
 
 
 class Gate(msgspec.Struct, frozen=True):
-    """Decides by another query for the same member whether it may list anything."""
+    """Decides by another query of the same member whether the member may list entries."""
 
     query: Query[*Member, Any]
     opens: Callable[[Any], bool]
@@ -125,7 +125,7 @@ NOTHING: Final[Hold] = MappingProxyType({})
 class _State:
     """The state of one stage."""
 
-    __slots__ = ("domains", "entries", "gate", "query", "stage", "told", "turns")
+    __slots__ = ("domains", "entries", "gate", "query", "revisions", "stage", "turns")
 
     def __init__(self, stage: Stage, domains: tuple[set[Member], ...]) -> None:
         self.stage = stage
@@ -134,9 +134,9 @@ class _State:
         self.domains = domains
         """The members of each domain, shared with other stages."""
         self.entries: dict[Member, tuple[Entry, ...]] = {}
-        self.told: dict[Member, int] = {}
+        self.revisions: dict[Member, int] = {}
         """The revision of each member's value that was last listed or reported."""
-        self.turns = Turns(self.told)
+        self.turns = Turns(self.revisions)
 
     def __contains__(self, member: Member) -> bool:
         for members in self.domains:  # noqa: SIM110 - called for every member of every stage at start-up
@@ -191,8 +191,8 @@ class Stages:
         """Brings everything up to date and returns the changed outputs.
 
         `limit` caps the members per output, taken by turns; once `enough()` is true, one member per output. Call again while
-        `unsettled`. `only` restricts the outputs. `hold` delays these members, and `aside` the changes of these owners, except
-        in named outputs and those beside one."""
+        `unsettled`. `only` restricts the outputs. `hold` delays members, and `aside` delays the changes of owners, except in
+        named outputs and the outputs beside them."""
         changes: dict[str, dict[Member, object]] = {}
         for _ in range(len(self._states) + 1):
             if not self.unsettled:
@@ -209,19 +209,19 @@ class Stages:
                     continue
                 if only is not None and stage.name not in only:
                     continue
-                named = stage.named or bool(self._beside[stage.name])
-                waiting = frozenset() if named else introducing | aside if stage.names else aside
+                is_named = stage.named or bool(self._beside[stage.name])
+                waiting = frozenset() if is_named else introducing | aside if stage.names else aside
                 # Members reported beside others count, but leave room for members that change alone.
-                left = None if limit is None else min(limit, max(limit - reported[stage.name], limit // 4, 1))
-                for member in self._taken(state, left, enough, hold, waiting):
+                remaining = None if limit is None else min(limit, max(limit - reported[stage.name], limit // 4, 1))
+                for member in self._taken(state, remaining, enough, hold, waiting):
                     for listing, indexer in self._patient.get(stage.domain, ()):
                         if listing.turns.drop(member):
                             self._index(listing, indexer, member)
                     self._report(state, member, changes)
-                    for other in self._beside[stage.name]:
-                        if (only is None or other.stage.name in only) and other.turns.drop(member):
-                            self._report(other, member, changes)
-                            reported[other.stage.name] += 1
+                    for partner in self._beside[stage.name]:
+                        if (only is None or partner.stage.name in only) and partner.turns.drop(member):
+                            self._report(partner, member, changes)
+                            reported[partner.stage.name] += 1
                 if stage.named:
                     introducing |= state.turns.owners_of_new()
             limited = limit is not None or only is not None
@@ -275,14 +275,14 @@ class Stages:
             graph.unpin(id, turns)
             if gate:
                 graph.unpin((gate.query, *member), turns)
-            return UNCHANGED if state.told.pop(member, None) is None else GONE
+            return UNCHANGED if state.revisions.pop(member, None) is None else GONE
         closed = gate is not None and self._closed(state, gate, member)
         if closed:
             graph.unpin(id, turns)
         node = graph.pin((gate.query, *member) if gate and closed else id, turns)
-        if state.told.get(member) == node.changed:
+        if state.revisions.get(member) == node.changed:
             return UNCHANGED
-        state.told[member] = node.changed
+        state.revisions[member] = node.changed
         return () if closed else node.value
 
     def _closed(self, state: _State, gate: Gate, member: Member) -> bool:
@@ -303,7 +303,7 @@ class Stages:
         self._list(state, member, value if isinstance(value, tuple) else ())
         node = self.graph.nodes.get((state.query, *member))
         if node and not node.deps and not isinstance(value, Crash):
-            # It read nothing, so it cannot change until its member leaves.
+            # The query has no reads, so its value cannot change until the member leaves.
             self.graph.unpin(node.id, state.turns)
 
     def _list(self, state: _State, member: Member, new: tuple[Entry, ...]) -> None:
@@ -327,22 +327,22 @@ class Stages:
                 self.leave(index, key, owner)
         for id, value in new:
             index, key = id[0], id[1:]
-            there = listed.setdefault(id, {})
-            known = member in there
-            if known and there[member] == value:
+            members = listed.setdefault(id, {})
+            existed = member in members
+            if existed and members[member] == value:
                 continue
-            there[member] = value
+            members[member] = value
             self._note(id, state, member)
             touch(id, owner)
             for summary in index.summaries:
                 touch((summary, *key), owner)
-            if not known:
+            if not existed:
                 touch((index.sizes, *key), owner)
-                if len(there) == 1:
+                if len(members) == 1:
                     self.enter(index, key, owner)
 
     def _note(self, id: NodeId, state: _State, member: Member) -> None:
         if self.journal is not None:
-            noted = self.journal.setdefault(id, {})
-            noted[(state.query, *member)] = None
-            noted.update({(domain, *member): None for domain in state.stage.domains if not isinstance(domain, str)})
+            members = self.journal.setdefault(id, {})
+            members[(state.query, *member)] = None
+            members.update({(domain, *member): None for domain in state.stage.domains if not isinstance(domain, str)})

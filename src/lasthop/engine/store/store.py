@@ -32,13 +32,13 @@ class Store:
         return any([self.put(key, obj) for key, obj in changes.items()])
 
     def put(self, key: Key, obj: Object | None) -> bool:
-        known = self.get(key) is not None
+        existed = self.get(key) is not None
         if not OBJECTS.set(self._stages.graph, obj, key):
             return False
         if obj is None:
             self._keys[key.kind].discard(key)
             self._stages.leave(key.kind, (key,))
-        elif not known:
+        elif not existed:
             self._keys.setdefault(key.kind, set()).add(key)
             self._stages.enter(key.kind, (key,))
         return True

@@ -14,23 +14,23 @@ Member = tuple[Any, ...]
 class Turns:
     """The dirty members of one stage."""
 
-    __slots__ = ("_known", "_new", "_queues", "dirty")
+    __slots__ = ("_new", "_processed", "_queues", "dirty")
 
-    def __init__(self, known: Container[Member] = ()) -> None:
-        """`known` contains the members that were processed before."""
-        self._known = known
+    def __init__(self, processed: Container[Member] = ()) -> None:
+        """`processed` contains the members that were processed before."""
+        self._processed = processed
         self.dirty: dict[Member, None] = {}
         self._queues: dict[str, dict[Member, None]] = {}
         """Dirty members by owner of the change; the next owner comes first. May contain members that are clean again."""
         self._new: dict[str, dict[Member, None]] = {}
-        """Dirty members that were not known when they were marked."""
+        """Dirty members that were not yet processed when they were marked."""
 
     def mark(self, member: Member, owner: str) -> None:
         self.dirty[member] = None
         queue = self._queues.setdefault(owner, {})
         queue.pop(member, None)
         queue[member] = None
-        if member not in self._known:
+        if member not in self._processed:
             self._new.setdefault(owner, {})[member] = None
 
     def take_all(self) -> Collection[Member]:
@@ -72,9 +72,9 @@ class Turns:
         return True
 
     def owners_of_new(self) -> frozenset[str]:
-        """Returns the owners whose changes created members that are not known yet."""
+        """Returns the owners whose changes created members that are not yet processed."""
         for owner, members in list(self._new.items()):
-            while members and ((member := next(iter(members))) not in self.dirty or member in self._known):
+            while members and ((member := next(iter(members))) not in self.dirty or member in self._processed):
                 del members[member]
             if not members:
                 del self._new[owner]

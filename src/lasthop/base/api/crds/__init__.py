@@ -35,8 +35,8 @@ def schema(kind: Kind, version: str, channel: Channel = "experimental") -> Json:
 
 def compact_schema(kind: Kind, version: str) -> Json:
     """Returns the schema of the experimental channel without prose and without the status, for admission."""
-    found: Json = msgspec.json.decode(_compact()[f"{kind.kind} {version}"])
-    return found
+    decoded: Json = msgspec.json.decode(_compact()[f"{kind.kind} {version}"])
+    return decoded
 
 
 @cache
@@ -47,21 +47,21 @@ def _compact() -> dict[str, msgspec.Raw]:
 def compacted() -> bytes:
     """Returns the content of `compact.json`."""
     served = {f"{kind.kind} {version}": (kind, version) for kind in KINDS.values() for version in kind.versions}
-    schemas = {name: _without_prose(schema(*each)) for name, each in served.items()}
-    for each in schemas.values():
-        each["properties"].pop("status", None)
+    schemas = {name: _without_prose(schema(*kind_version)) for name, kind_version in served.items()}
+    for definition in schemas.values():
+        definition["properties"].pop("status", None)
     return msgspec.json.encode(schemas, order="sorted") + b"\n"
 
 
-def _without_prose(found: Json) -> Json:
-    kept = {name: value for name, value in found.items() if name != "description"}
+def _without_prose(node: Json) -> Json:
+    kept = {name: value for name, value in node.items() if name != "description"}
     for name, value in kept.items():
         if name == "properties":
-            kept[name] = {each: _without_prose(below) for each, below in value.items()}
+            kept[name] = {field: _without_prose(below) for field, below in value.items()}
         elif isinstance(value, dict) and name in ("items", "not", "additionalProperties"):
             kept[name] = _without_prose(value)
         elif name in ("allOf", "anyOf", "oneOf"):
-            kept[name] = [_without_prose(each) for each in value]
+            kept[name] = [_without_prose(branch) for branch in value]
     return kept
 
 
@@ -69,6 +69,6 @@ def _without_prose(found: Json) -> Json:
 def load(name: str) -> Json:
     import yaml
 
-    text = files(__name__).joinpath(name).read_text("utf-8")
-    loaded: Json = yaml.load(text, yaml.CSafeLoader)
+    content = files(__name__).joinpath(name).read_text("utf-8")
+    loaded: Json = yaml.load(content, yaml.CSafeLoader)
     return loaded

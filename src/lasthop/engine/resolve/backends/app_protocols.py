@@ -97,7 +97,7 @@ def annotation_for_tls(service: AnyService, port: ServicePort) -> str:
 
 
 def _words(value: str) -> set[str]:
-    return {word for each in value.split(",") if (word := each.strip())}
+    return {word for item in value.split(",") if (word := item.strip())}
 
 
 def _by_port_name(value: str) -> dict[str, str]:

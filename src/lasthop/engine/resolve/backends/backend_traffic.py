@@ -2,8 +2,8 @@
 (GEP-1619).
 
 If several policies name a backend, the oldest applies, then the first by {namespace}/{name}, even if it is invalid. Its parts
-are judged separately, so that an unsupported session setting does not disable the budget. For sessions, the rule of a route
-takes precedence over the XBackend's own setting, and that over a policy."""
+are validated separately, so that an unsupported session setting does not disable the budget. Session settings of a route's
+rule take precedence over those of the XBackend, and these over those of a policy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from lasthop.engine.store.store import read
 KIND: Final = "XBackendTrafficPolicy"
 MAX_INTERVAL: Final = 3_600.0
 MAX_COUNT: Final = 1_000_000
-"""The CRD's limits, both."""
+"""Both are limits of the CRD."""
 
 
 def backend_of(policy: Key, target: LocalPolicyTargetReference) -> Key | None:
@@ -65,7 +65,7 @@ TRAFFIC: Final = PolicyKind(KIND, XBackendTrafficPolicy, backend_of, _gateways, 
 
 
 class TrafficJudgement(msgspec.Struct, frozen=True):
-    """The settings of a policy that take effect at one Gateway, and the problems of the others."""
+    """The settings of a policy that take effect at one Gateway, and the problems of its other settings."""
 
     budget: RetryBudget | None = None
     session: SessionPersistence | None = None
@@ -104,7 +104,7 @@ def _constraint_problems(constraint: RetryConstraint) -> Iterator[Problem]:
 
 
 def _budget(constraint: RetryConstraint) -> RetryBudget:
-    # Envoy limits concurrent retries, not a rate. The limit allows those that start within a second.
+    # Envoy limits concurrent retries, not a rate. The limit allows all retries that start within a second.
     rate = constraint.min_retry_rate.count / seconds(constraint.min_retry_rate.interval)
     minimum = min(max(1, math.ceil(rate)), MAX_COUNT)
     return RetryBudget(constraint.budget.percent, seconds(constraint.budget.interval), minimum)
@@ -118,15 +118,15 @@ def retry_budget(g: Graph, gateway: Key, backend: Key) -> RetryBudget | None:
 class BackendSession(NamedTuple):
     """Session persistence of a backend, and the object that configures it."""
 
-    wanted: SessionPersistence
+    persistence: SessionPersistence
     by: Key
 
 
 def configured_session(g: Graph, backend: Key) -> BackendSession | None:
     """Returns the session persistence of an XBackend or of its policy, even if it is not supported."""
-    own = xbackends.session(g, backend) if backend.kind == XBACKEND else None
-    if own:
-        return BackendSession(own, backend)
+    own_session = xbackends.session(g, backend) if backend.kind == XBACKEND else None
+    if own_session:
+        return BackendSession(own_session, backend)
     policy = TRAFFIC.winner(g, backend)
     obj = read(g, policy, XBackendTrafficPolicy) if policy else None
     configured = obj.spec.session_persistence if obj else None
@@ -139,7 +139,10 @@ def effective_session(g: Graph, gateway: Key, backend: Key) -> BackendSession | 
     if session is None:
         return None
     if session.by == backend:
-        problems = (*session_problems(session.wanted, ""), *long_session_name(session.wanted, "", limits(g, gateway)))
+        problems = (
+            *session_problems(session.persistence, ""),
+            *long_session_name(session.persistence, "", limits(g, gateway)),
+        )
         return None if problems else session
     policy = TRAFFIC.applied(g, gateway, backend)
     return session if policy and judgement(g, policy, gateway).session else None
@@ -165,31 +168,31 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     obj = read(g, policy, XBackendTrafficPolicy)
     if obj is None:
         return ()
-    judged, effective = judgement(g, policy, gateway), False
-    here: list[Problem] = []
-    elsewhere: list[Problem] = []
+    judged_policy, effective = judgement(g, policy, gateway), False
+    reached_problems: list[Problem] = []
+    other_problems: list[Problem] = []
     for target in obj.spec.target_refs:
         backend = backend_of(policy, target)
         reached = backend is not None and any(hop.gateway == gateway for hop in hops_to(g, backend))
         if problem := target_problem(g, policy, target):
-            (here if reached else elsewhere).append(problem)
+            (reached_problems if reached else other_problems).append(problem)
         else:
             effective |= reached
-    problems = (*here, *elsewhere, *judged.problems)
-    if here and not effective:
-        return (failed(reasons.ACCEPTED, joined((*here, *elsewhere))),)
-    if judged.problems and judged.empty:
-        return (failed(reasons.ACCEPTED, joined(judged.problems, reasons.INVALID, fields=True)),)
-    notes = [str(problem) for problem in problems] or (["it has no settings"] if judged.empty else [])
-    if judged.session:
-        own = [backend for backend in TRAFFIC.targets(policy, obj) if xbackends.session(g, backend)]
-        notes += [f"sessionPersistence of {backend} itself takes precedence" for backend in own]
-    found = [true(reasons.ACCEPTED, "; ".join(dict.fromkeys(notes)))]
+    problems = (*reached_problems, *other_problems, *judged_policy.problems)
+    if reached_problems and not effective:
+        return (failed(reasons.ACCEPTED, joined((*reached_problems, *other_problems))),)
+    if judged_policy.problems and judged_policy.empty:
+        return (failed(reasons.ACCEPTED, joined(judged_policy.problems, reasons.INVALID, fields=True)),)
+    notes = [str(problem) for problem in problems] or (["it has no settings"] if judged_policy.empty else [])
+    if judged_policy.session:
+        backends = [backend for backend in TRAFFIC.targets(policy, obj) if xbackends.session(g, backend)]
+        notes += [f"sessionPersistence of {backend} itself takes precedence" for backend in backends]
+    result = [true(reasons.ACCEPTED, "; ".join(dict.fromkeys(notes)))]
     if problems:
-        found.append(failed(reasons.PARTIALLY_INVALID, joined(problems, fields=True)))
+        result.append(failed(reasons.PARTIALLY_INVALID, joined(problems, fields=True)))
     if unserved := serves_nothing(g, gateway):
-        found.append(failed(reasons.PROGRAMMED, unserved))
-    return tuple(found)
+        result.append(failed(reasons.PROGRAMMED, unserved))
+    return tuple(result)
 
 
 def unreached(g: Graph, policy: Key) -> Problem | None:

@@ -57,14 +57,14 @@ class BackendTarget(msgspec.Struct, frozen=True):
 
 
 def target(g: Graph, route: Key, ref: BackendObjectReference, group: str = GROUP) -> BackendTarget | Problem:
-    """Returns the target of a backendRef, or why the reference is invalid. `group` is that of the referring object."""
+    """Returns the target of a backendRef, or why the reference is invalid. `group` is the group of the referring object."""
     if (ref.group, ref.kind) == (XBACKEND_GROUP, XBACKEND):
         backend = Key(XBACKEND, ref.namespace or route.namespace, ref.name)
         if not permitted(g, group, route, XBACKEND_GROUP, backend):
             return ref_not_permitted(route, backend)
         # An XBackend has one port, which a reference need not name.
-        own = xbackends.port(g, backend)
-        return BackendTarget(backend, own if ref.port in (0, own) else ref.port)
+        port = xbackends.port(g, backend)
+        return BackendTarget(backend, port if ref.port in (0, port) else ref.port)
     if SERVICE_GROUPS.get(ref.kind) != ref.group or not installed(g, ref.kind):
         return invalid_kind(ref.kind, ref.group or None, "a Service or an XBackend")
     service = Key(ref.kind, ref.namespace or route.namespace, ref.name)
@@ -80,8 +80,8 @@ def speaks_h2c(g: Graph, backend: Key, port: int) -> bool:
         xbackend = read(g, backend, XBackend)
         return xbackend is not None and xbackend.spec.protocol in xbackends.H2C
     service = read(g, backend, AnyService)
-    found = service.port(port) if service else None
-    return found is not None and found.app_protocol == H2C
+    service_port = service.port(port) if service else None
+    return service_port is not None and service_port.app_protocol == H2C
 
 
 @query
@@ -91,8 +91,8 @@ def declares_plaintext(g: Graph, backend: Key, port: int, protocol: Protocol) ->
     if backend.kind == XBACKEND:
         return speaks_h2c(g, backend, port)
     service = read(g, backend, AnyService)
-    found = service.port(port, protocol.transport) if service else None
-    return found is not None and is_plaintext(found.app_protocol)
+    service_port = service.port(port, protocol.transport) if service else None
+    return service_port is not None and is_plaintext(service_port.app_protocol)
 
 
 def endpoints_kind(g: Graph, backend: Key, port: int, transport: str) -> EndpointsKind:
@@ -113,9 +113,14 @@ def _exact_kind(g: Graph, backend: Key, port: int, transport: str) -> EndpointsK
 def endpoints(g: Graph, backend: Key, port_number: int, transport: str) -> Endpoints:
     """Returns the usable endpoints up to the limit. An endpoint that Envoy would refuse must not affect the others."""
     if backend.kind == XBACKEND:
-        found = xbackends.endpoints(g, backend)
+        xbackend_endpoints = xbackends.endpoints(g, backend)
         return Endpoints(
-            found.kind, tuple(endpoint for endpoint in found.endpoints[:MAX_ENDPOINTS] if _sound(found.kind, endpoint))
+            xbackend_endpoints.kind,
+            tuple(
+                endpoint
+                for endpoint in xbackend_endpoints.endpoints[:MAX_ENDPOINTS]
+                if _sound(xbackend_endpoints.kind, endpoint)
+            ),
         )
     service = read(g, backend, AnyService)
     port = service.port(port_number, transport) if service else None
@@ -123,8 +128,8 @@ def endpoints(g: Graph, backend: Key, port_number: int, transport: str) -> Endpo
         return Endpoints(EndpointsKind.ADDRESSES)
     if isinstance(service, Service) and service.spec.type == "ExternalName":
         target_port = port.target_port if isinstance(port.target_port, int) and port.target_port else port.port
-        kind, named = _kind_of(service.spec.external_name), EndpointAddress(service.spec.external_name, target_port)
-        return Endpoints(kind, (named,) if _sound(kind, named) else ())
+        kind, external_name = _kind_of(service.spec.external_name), EndpointAddress(service.spec.external_name, target_port)
+        return Endpoints(kind, (external_name,) if _sound(kind, external_name) else ())
     return _from_slices(g, backend, port.name, transport)
 
 
@@ -135,8 +140,8 @@ def _sound(kind: EndpointsKind, endpoint: EndpointAddress) -> bool:
 
 
 def slices(g: Graph, service: Key) -> list[EndpointSlice]:
-    found = (read(g, key, EndpointSlice) for key, _ in SLICES.of(g, service))
-    return [slice for slice in found if slice]
+    objects = (read(g, key, EndpointSlice) for key, _ in SLICES.of(g, service))
+    return [slice for slice in objects if slice]
 
 
 def _kind_of(name: str) -> EndpointsKind:
@@ -149,14 +154,16 @@ def _from_slices(g: Graph, service: Key, port_name: str, transport: str) -> Endp
         only = _of_slice(g, keys[0], port_name, transport)
         return Endpoints(only.kind if only.endpoints else EndpointsKind.ADDRESSES, only.endpoints[:MAX_ENDPOINTS])
     # Each slice has one addressType. If a Service has both, addresses are preferred, because they need no resolver.
-    found: dict[EndpointsKind, set[EndpointAddress]] = {kind: set() for kind in EndpointsKind}
+    by_kind: dict[EndpointsKind, set[EndpointAddress]] = {kind: set() for kind in EndpointsKind}
     for key in sorted(keys):
         of_slice = _one_of_many(g, key, port_name, transport)
-        found[of_slice.kind].update(of_slice.endpoints)
-        if len(found[EndpointsKind.ADDRESSES]) >= MAX_ENDPOINTS:
+        by_kind[of_slice.kind].update(of_slice.endpoints)
+        if len(by_kind[EndpointsKind.ADDRESSES]) >= MAX_ENDPOINTS:
             break
-    kind = EndpointsKind.DNS if found[EndpointsKind.DNS] and not found[EndpointsKind.ADDRESSES] else EndpointsKind.ADDRESSES
-    return Endpoints(kind, tuple(sorted(found[kind])[:MAX_ENDPOINTS]))
+    kind = (
+        EndpointsKind.DNS if by_kind[EndpointsKind.DNS] and not by_kind[EndpointsKind.ADDRESSES] else EndpointsKind.ADDRESSES
+    )
+    return Endpoints(kind, tuple(sorted(by_kind[kind])[:MAX_ENDPOINTS]))
 
 
 @query
@@ -169,19 +176,21 @@ def _one_of_many(g: Graph, key: Key, port_name: str, transport: str) -> Endpoint
 def _of_slice(g: Graph, key: Key, port_name: str, transport: str) -> Endpoints:
     slice = read(g, key, EndpointSlice)
     kind = EndpointsKind.DNS if slice and slice.address_type == FQDN else EndpointsKind.ADDRESSES
-    named_so = [p.port for p in slice.ports if p.name == port_name and p.protocol == transport] if slice else []
-    ports = {port for port in named_so if port and 0 < port < 65536}
+    matching_ports = [p.port for p in slice.ports if p.name == port_name and p.protocol == transport] if slice else []
+    ports = {port for port in matching_ports if port and 0 < port < 65536}
     addresses = {address for e in slice.endpoints if e.usable for address in e.addresses[:1]} if slice and ports else set()
     # Envoy accepts only IP addresses here, and so does an API server unless its validation is off.
     usable = [address for address in addresses if _kind_of(address) is kind]
-    named = (EndpointAddress(address, port) for address in usable for port in ports)
-    return Endpoints(kind, tuple(sorted(each for each in named if kind is not EndpointsKind.DNS or _sound(kind, each))))
+    candidates = (EndpointAddress(address, port) for address in usable for port in ports)
+    return Endpoints(
+        kind, tuple(sorted(endpoint for endpoint in candidates if kind is not EndpointsKind.DNS or _sound(kind, endpoint)))
+    )
 
 
-def slice_services(key: Key, found: EndpointSlice) -> list[Key]:
+def slice_services(key: Key, slice: EndpointSlice) -> list[Key]:
     """Returns the Service and the ServiceImport that the labels of an EndpointSlice name."""
-    named = ((kind, found.metadata.labels.get(label)) for kind, label in SLICE_LABELS.items())
-    return [Key(kind, key.namespace, name) for kind, name in named if name]
+    names = ((kind, slice.metadata.labels.get(label)) for kind, label in SLICE_LABELS.items())
+    return [Key(kind, key.namespace, name) for kind, name in names if name]
 
 
 def missing_endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> str:
@@ -190,20 +199,29 @@ def missing_endpoints(g: Graph, service_key: Key, port_number: int, transport: s
     port = service.port(port_number, transport) if service else None
     if port is None or endpoints(g, service_key, port_number, transport).endpoints:
         return ""
-    written = slices(g, service_key)
-    if not written:
+    service_slices = slices(g, service_key)
+    if not service_slices:
         return _unlabelled(g, service_key)
-    if settings(g).pods and not any(slice.endpoints for slice in written):
+    if settings(g).pods and not any(slice.endpoints for slice in service_slices):
         return ""  # scaled to zero
-    names = sorted({each.name for slice in written for each in slice.ports if each.protocol == transport and each.port})
+    names = sorted(
+        {
+            slice_port.name
+            for slice in service_slices
+            for slice_port in slice.ports
+            if slice_port.protocol == transport and slice_port.port
+        }
+    )
     if port.name not in names:
-        has = f"they have {', '.join(map(repr, names))}" if names else "they have none"
-        wanted = f"port named {port.name!r}" if port.name else "port without a name, although the Service's port has none"
-        return f"its EndpointSlices have no {transport} {wanted} ({has})"
-    known = [endpoint for slice in written for endpoint in slice.endpoints]
-    if not known:
+        existing = f"they have {', '.join(map(repr, names))}" if names else "they have none"
+        expected = f"port named {port.name!r}" if port.name else "port without a name, although the Service's port has none"
+        return f"its EndpointSlices have no {transport} {expected} ({existing})"
+    all_endpoints = [endpoint for slice in service_slices for endpoint in slice.endpoints]
+    if not all_endpoints:
         return "its EndpointSlices have no endpoints"
-    return f"none of its endpoints ({len(known)}) {'can be used' if any(e.usable for e in known) else 'is ready'}"
+    return (
+        f"none of its endpoints ({len(all_endpoints)}) {'can be used' if any(e.usable for e in all_endpoints) else 'is ready'}"
+    )
 
 
 def _unlabelled(g: Graph, service: Key) -> str:
@@ -221,16 +239,16 @@ ORPHANED_SLICES = Index[str, str, tuple[str, Key]]("orphaned-slice")
 
 @indexer("EndpointSlice")
 def index_slices(g: Graph, key: Key) -> Iterator[Entry]:
-    found = read(g, key, EndpointSlice)
-    if found is None:
+    slice = read(g, key, EndpointSlice)
+    if slice is None:
         return
-    services = slice_services(key, found)
+    services = slice_services(key, slice)
     for service in services:
-        yield SLICES.entry((service,), ListedSlice(key, found.address_type == FQDN))
+        yield SLICES.entry((service,), ListedSlice(key, slice.address_type == FQDN))
     if settings(g).pods:
         return
     # Handwritten slices can be selected by an XBackend, or name a Service that does not exist.
-    for name, value in found.metadata.labels:
+    for name, value in slice.metadata.labels:
         yield LABELLED.entry((key.namespace, name, value), key)
     for service in services:
         if read(g, service, AnyService) is None:

@@ -30,42 +30,42 @@ def hops(g: Graph, key: Key) -> tuple[Hop, ...]:
 
 @query
 def gateways(g: Graph, key: Key) -> tuple[Key, ...]:
-    """Returns the Gateways that reach an XBackend, up to the limit of its status. The others use it without a status entry."""
+    """Returns the Gateways that reach an XBackend, up to the limit of its status. Further Gateways use it without an entry."""
     obj = read(g, key, XBackend)
     return with_room(g, {hop.gateway for hop in hops(g, key)}, obj.status, MAX_ANCESTORS).gateways if obj else ()
 
 
 def conditions(g: Graph, key: Key, gateway: Key) -> tuple[Condition, ...]:
-    """Returns the conditions for one Gateway. The XBackend is accepted only if no hop from there is refused."""
+    """Returns the conditions for one Gateway. The XBackend is accepted only if no hop of the Gateway to it is refused."""
     resolved = _resolved(g, key)
-    own, judged = spec_problem(g, key), judgement(g, key)
-    if own:
-        return failed(reasons.ACCEPTED, own), resolved
+    problem, judged = spec_problem(g, key), judgement(g, key)
+    if problem:
+        return failed(reasons.ACCEPTED, problem), resolved
     if judged and judged.problem:
         return failed(reasons.ACCEPTED, judged.problem), resolved
-    here = [hop for hop in hops(g, key) if hop.gateway == gateway]
-    found = [hop_tls(g, *hop) for hop in here]
-    for tls in found:
+    gateway_hops = [hop for hop in hops(g, key) if hop.gateway == gateway]
+    connections = [hop_tls(g, *hop) for hop in gateway_hops]
+    for tls in connections:
         if isinstance(tls, Refused):
             return failed(reasons.ACCEPTED, tls.why), resolved
-    accepted = true(reasons.ACCEPTED, "; ".join(_warnings(g, key, found)))
-    seen = connected(g, here, tls=any(isinstance(tls, BackendTLS) for tls in found))
-    waiver = next((tls.waiver for tls in found if isinstance(tls, BackendTLS) and tls.waiver), None)
-    more = (seen, degraded(waiver) if waiver else None, *weakened(WEAKENED_POLICIES.of(g, key, gateway)))
-    return accepted, resolved, *(condition for condition in more if condition)
+    accepted = true(reasons.ACCEPTED, "; ".join(_warnings(g, key, connections)))
+    observed = connected(g, gateway_hops, tls=any(isinstance(tls, BackendTLS) for tls in connections))
+    waiver = next((tls.waiver for tls in connections if isinstance(tls, BackendTLS) and tls.waiver), None)
+    optional = (observed, degraded(waiver) if waiver else None, *weakened(WEAKENED_POLICIES.of(g, key, gateway)))
+    return accepted, resolved, *(condition for condition in optional if condition)
 
 
-def _warnings(g: Graph, key: Key, found: list[HopTLS]) -> tuple[str, ...]:
+def _warnings(g: Graph, key: Key, connections: list[HopTLS]) -> tuple[str, ...]:
     obj, judged = read(g, key, XBackend), judgement(g, key)
     warnings = [*judged.warnings, *judged.notes] if judged else []
-    if obj and obj.spec.type == EXTERNAL_HOSTNAME and any(isinstance(tls, Plaintext) for tls in found):
+    if obj and obj.spec.type == EXTERNAL_HOSTNAME and any(isinstance(tls, Plaintext) for tls in connections):
         name = obj.spec.external_hostname.hostname
         warnings.append(f"nothing verifies the server behind {name}, because the gateway adds no TLS")
     return tuple(warnings)
 
 
 def _resolved(g: Graph, key: Key) -> Condition:
-    """Returns ResolvedRefs, for the references of its TLS."""
+    """Returns the condition ResolvedRefs for the references of an XBackend's TLS."""
     judged, certificate = judgement(g, key), client_certificate(g, key)
     if judged and judged.unresolved:
         return failed(reasons.RESOLVED_REFS, judged.unresolved)

@@ -72,8 +72,8 @@ def spec_problem(g: Graph, key: Key) -> Problem | None:
     if not spec.port.number:
         return problems.unsupported_value("port has no number", remedy="set port.number")
     if spec.protocol not in PROTOCOLS:
-        known = ", ".join(sorted(filter(None, PROTOCOLS)))
-        return problems.unsupported_protocol(f"protocol {spec.protocol} is not supported; known are {known}")
+        supported = ", ".join(sorted(filter(None, PROTOCOLS)))
+        return problems.unsupported_protocol(f"protocol {spec.protocol} is not supported; known are {supported}")
     if spec.tls.mode not in MODES or (spec.tls.mode == PLAINTEXT) == (spec.tls.validation is not None):
         message = f"tls.mode {spec.tls.mode} does not match the other fields of tls"
         return problems.invalid(message, remedy="correct it")
@@ -92,29 +92,29 @@ def spec_problem(g: Graph, key: Key) -> Problem | None:
 
 
 def is_address(name: str) -> bool:
-    """Recognizes also spellings that resolvers accept as addresses: 127.1, 0x7f000001, 2130706433. DNS names never end in a
-    number."""
+    """Returns whether a name is an address, also in spellings that resolvers accept: 127.1, 0x7f000001, 2130706433. DNS names
+    never end in a number."""
     return is_ip(name) or re.fullmatch(r"\d+|0x[0-9a-f]*", name.rpartition(".")[2]) is not None
 
 
 def problem(g: Graph, key: Key, number: int, protocol: Protocol) -> Problem | None:
     """Returns why an XBackend cannot be used on a hop, apart from its TLS."""
-    if own := spec_problem(g, key):
-        return own if own.reason == reasons.BACKEND_NOT_FOUND else own.within(str(key), key)
+    if fault := spec_problem(g, key):
+        return fault if fault.reason == reasons.BACKEND_NOT_FOUND else fault.within(str(key), key)
     if number != port(g, key):
         message = f"{key} has port {port(g, key)}, not {number}"
         return Problem(reasons.BACKEND_NOT_FOUND, message, remedy="remove the port from the backendRef", about=(key,))
     return protocol_problem(g, key, protocol)
 
 
-def protocol_problem(g: Graph, key: Key, asked: Protocol) -> Problem | None:
+def protocol_problem(g: Graph, key: Key, route_protocol: Protocol) -> Problem | None:
     obj = read(g, key, XBackend)
     protocol = obj.spec.protocol if obj else ""
-    if asked is Protocol.UDP:
+    if route_protocol is Protocol.UDP:
         return problems.unsupported_protocol(f"{key} cannot be used over UDP", "use a Service", key)
-    if asked.http and protocol == "TCP":
+    if route_protocol.http and protocol == "TCP":
         return problems.unsupported_protocol(f"{key} has protocol TCP, but the route needs HTTP", "use a TCPRoute", key)
-    if asked is Protocol.H2 and protocol in ALPN and ALPN[protocol] != "h2":
+    if route_protocol is Protocol.H2 and protocol in ALPN and ALPN[protocol] != "h2":
         return problems.unsupported_protocol(f"{key} has protocol {protocol}, but gRPC needs HTTP/2", "use GRPC or HTTP2", key)
     return None
 
@@ -179,14 +179,14 @@ def _selected(g: Graph, key: Key, obj: XBackend) -> Iterator[str]:
     """Yields the addresses of the selected Pods. A folder has no Pods: there the selector matches EndpointSlices, whose
     addresses are used with the XBackend's port."""
     labels = obj.spec.endpoint_selector.match_labels
-    first = min(labels, key=lambda each: LABELLED.size(g, key.namespace, *each), default=None)
-    for each in LABELLED.of(g, key.namespace, *first) if first else ():
+    first = min(labels, key=lambda label: LABELLED.size(g, key.namespace, *label), default=None)
+    for labelled in LABELLED.of(g, key.namespace, *first) if first else ():
         if settings(g).pods:
-            yield from _pod_address(g, each, labels)
+            yield from _pod_address(g, labelled, labels)
             continue
-        found = read(g, each, EndpointSlice)
-        if found and found.address_type != "FQDN" and set(labels) <= set(found.metadata.labels):
-            yield from (address for e in found.endpoints if e.usable for address in e.addresses[:1])
+        slice = read(g, labelled, EndpointSlice)
+        if slice and slice.address_type != "FQDN" and set(labels) <= set(slice.metadata.labels):
+            yield from (address for e in slice.endpoints if e.usable for address in e.addresses[:1])
 
 
 def _pod_address(g: Graph, key: Key, labels: StringMap) -> tuple[str, ...]:

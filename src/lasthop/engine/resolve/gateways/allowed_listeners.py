@@ -45,15 +45,15 @@ def allowed_sets(g: Graph, gateway: Key) -> tuple[Key, ...]:
     obj = read(g, gateway, Gateway)
     if obj is None:
         return ()
-    most = limits(g, gateway).listeners_per_namespace
+    limit = limits(g, gateway).listeners_per_namespace
     taken: Counter[str] = Counter()
-    found = []
+    allowed = []
     for _, key, count in sorted(LISTENER_SETS.of(g, gateway)):
-        # A ListenerSet that exceeds the limit is left out completely, and does not count against later ones.
-        if allows_set(g, gateway, key.namespace) and taken[key.namespace] + count <= most:
+        # A ListenerSet that exceeds the limit is omitted completely, and does not count against later ones.
+        if allows_set(g, gateway, key.namespace) and taken[key.namespace] + count <= limit:
             taken[key.namespace] += count
-            found.append(key)
-    return tuple(found)
+            allowed.append(key)
+    return tuple(allowed)
 
 
 def allows_set(g: Graph, gateway: Key, namespace: str) -> bool:
@@ -65,21 +65,21 @@ def allows_set(g: Graph, gateway: Key, namespace: str) -> bool:
 def unusable_rule(g: Graph, gateway: Key) -> Problem | None:
     """Returns why the rule of a Gateway for ListenerSets is invalid and allows none."""
     obj = read(g, gateway, Gateway)
-    wrong = namespaces_problem(obj.spec.allowed_listeners.namespaces) if obj else None
-    return wrong.within("no ListenerSet is allowed").at("spec.allowedListeners.namespaces") if wrong else None
+    problem = namespaces_problem(obj.spec.allowed_listeners.namespaces) if obj else None
+    return problem.within("no ListenerSet is allowed").at("spec.allowedListeners.namespaces") if problem else None
 
 
 def allows_namespace(g: Graph, owner: Key, rule: RouteNamespaces, namespace: str) -> bool:
-    """Returns whether a rule allows a namespace. `Same` is the namespace of the object with the rule: for listeners of a
-    ListenerSet, that of the ListenerSet."""
+    """Returns whether a rule allows a namespace. `Same` is the namespace of the object with the rule, which for listeners of a
+    ListenerSet is the ListenerSet."""
     match rule.from_:
         case "All":
             return True
         case "Same":
             return owner.namespace == namespace
         case "Selector" if rule.selector is not None:
-            found = read(g, Key("Namespace", "", namespace), Namespace)
-            return found is not None and selects(rule.selector, found.metadata.labels)
+            obj = read(g, Key("Namespace", "", namespace), Namespace)
+            return obj is not None and selects(rule.selector, obj.metadata.labels)
         case _:
             return False
 
@@ -92,8 +92,8 @@ def namespaces_problem(rule: RouteNamespaces) -> Problem | None:
         case "Selector" if rule.selector is None:
             return unsupported_value("from is Selector, but selector is missing", remedy="add one")
         case "Selector" if rule.selector is not None:
-            wrong = invalid_selector(rule.selector)
-            return unsupported_value(f"selector.{wrong}", remedy="correct it") if wrong else None
+            error = invalid_selector(rule.selector)
+            return unsupported_value(f"selector.{error}", remedy="correct it") if error else None
         case _:
             return unsupported_value(f"from {word(rule.from_)} is not supported", remedy="use All, Same or Selector")
 
@@ -108,12 +108,12 @@ def selects(selector: LabelSelector, labels: StringMap) -> bool:
     """Returns whether a selector matches labels. An empty selector matches everything, an invalid one nothing."""
     if invalid_selector(selector):
         return False
-    have = dict(labels)
-    if any(have.get(key) != value for key, value in selector.match_labels):
+    values = dict(labels)
+    if any(values.get(key) != value for key, value in selector.match_labels):
         return False
-    for wanted in selector.match_expressions:
-        present, inside = wanted.key in have, have.get(wanted.key) in wanted.values
-        if not {"In": inside, "NotIn": not inside, "Exists": present, "DoesNotExist": not present}[wanted.operator]:
+    for requirement in selector.match_expressions:
+        present, inside = requirement.key in values, values.get(requirement.key) in requirement.values
+        if not {"In": inside, "NotIn": not inside, "Exists": present, "DoesNotExist": not present}[requirement.operator]:
             return False
     return True
 
@@ -122,11 +122,15 @@ def invalid_selector(selector: LabelSelector) -> str:
     """Returns the first error of a selector, with its place; empty if it is valid. The rules are those of apimachinery's
     LabelSelectorAsSelector, which the CRDs do not repeat."""
     for key, value in selector.match_labels:
-        if wrong := _invalid_key(key) or _invalid_values((value,)):
-            return f"matchLabels: {wrong}"
-    for number, each in enumerate(selector.match_expressions):
-        if wrong := _invalid_key(each.key) or _invalid_operator(each.operator, each.values) or _invalid_values(each.values):
-            return f"matchExpressions[{number}]: {wrong}"
+        if error := _invalid_key(key) or _invalid_values((value,)):
+            return f"matchLabels: {error}"
+    for number, requirement in enumerate(selector.match_expressions):
+        if (
+            error := _invalid_key(requirement.key)
+            or _invalid_operator(requirement.operator, requirement.values)
+            or _invalid_values(requirement.values)
+        ):
+            return f"matchExpressions[{number}]: {error}"
     return ""
 
 

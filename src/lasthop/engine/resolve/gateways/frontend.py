@@ -39,28 +39,28 @@ class FrontendVerdict(msgspec.Struct, frozen=True):
 def frontend(g: Graph, key: Key, port: int) -> FrontendVerdict:
     """Returns the validation for the HTTPS listeners of a port, including those of ListenerSets."""
     obj = read(g, key, api.Gateway)
-    wanted, field = validation_of(obj, port) if obj else (None, "")
-    if wanted is None:
+    validation, field = validation_of(obj, port) if obj else (None, "")
+    if validation is None:
         return FrontendVerdict()
-    usable, bad, revoking = [], [], False
-    for number, ref in enumerate(wanted.ca_certificate_refs):
+    usable, faulty, revoking = [], [], False
+    for number, ref in enumerate(validation.ca_certificate_refs):
         namespace = "" if ref.kind == "ClusterTrustBundle" else ref.namespace or key.namespace
         local = LocalObjectReference(ref.group, ref.kind, ref.name)
         problem = _problem(g, key, ref, namespace)
         if problem is None:
             usable.append((namespace, local))
         else:
-            bad.append(problem.within(f"{field}.caCertificateRefs[{number}]"))
+            faulty.append(problem.within(f"{field}.caCertificateRefs[{number}]"))
             revoking |= problem.reason != reasons.REF_NOT_PERMITTED and revokes(g, namespace, local)
-    clients = ClientCertificates(tuple(usable), required=wanted.mode != INSECURE)
+    clients = ClientCertificates(tuple(usable), required=validation.mode != INSECURE)
     if large := _too_large(g, key, clients):
         resolved = failed(reasons.RESOLVED_REFS, invalid_ca_certificate_ref(f"{field}: {large}"))
         closed = Problem(reasons.NO_VALID_CA_CERTIFICATE, f"the listener is closed: {large}")
         return FrontendVerdict(None, failed(reasons.ACCEPTED, closed), resolved)
-    if not bad:
+    if not faulty:
         return FrontendVerdict(clients)
-    reason = next((known for known in RANK if any(fault.reason == known for fault in bad)), bad[0].reason)
-    faults = joined(bad, reason)
+    reason = next((ranked for ranked in RANK if any(fault.reason == ranked for fault in faulty)), faulty[0].reason)
+    faults = joined(faulty, reason)
     resolved = failed(reasons.RESOLVED_REFS, faults)
     if not usable:
         where = "no valid CA remains to verify clients, so the listener is closed"
@@ -82,13 +82,13 @@ def _too_large(g: Graph, key: Key, clients: ClientCertificates) -> str:
 def validation_of(obj: api.Gateway, port: int) -> tuple[FrontendTLSValidation | None, str]:
     """Returns the validation of clients on a port, and its field. An entry for the port replaces the default, even if
     empty."""
-    found = obj.spec.tls.frontend if obj.spec.tls else None
-    if found is None:
+    frontend_tls = obj.spec.tls.frontend if obj.spec.tls else None
+    if frontend_tls is None:
         return None, ""
-    for number, of_port in enumerate(found.per_port):
+    for number, of_port in enumerate(frontend_tls.per_port):
         if of_port.port == port:
             return of_port.tls.validation, f"the Gateway's tls.frontend.perPort[{number}].tls.validation"
-    return found.default.validation, "the Gateway's tls.frontend.default.validation"
+    return frontend_tls.default.validation, "the Gateway's tls.frontend.default.validation"
 
 
 @query
@@ -110,10 +110,10 @@ def _problem(g: Graph, key: Key, ref: api.ObjectReference, namespace: str) -> Pr
 def insecure_mode(g: Graph, key: Key) -> Condition | None:
     """Returns the condition of a Gateway that accepts clients without a valid certificate, else None."""
     obj = read(g, key, api.Gateway)
-    found = obj.spec.tls.frontend if obj and obj.spec.tls else None
-    if found is None:
+    frontend_tls = obj.spec.tls.frontend if obj and obj.spec.tls else None
+    if frontend_tls is None:
         return None
-    places = [("by default", found.default), *((f"on port {each.port}", each.tls) for each in found.per_port)]
+    places = [("by default", frontend_tls.default), *((f"on port {entry.port}", entry.tls) for entry in frontend_tls.per_port)]
     insecure = [where for where, tls in places if tls.validation and tls.validation.mode == INSECURE]
     if not insecure:
         return None

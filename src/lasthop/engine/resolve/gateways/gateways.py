@@ -48,10 +48,10 @@ def supported_version(g: Graph) -> Condition:
         remedy = f"install CRDs of {KNOWN}"
         return failed(reasons.SUPPORTED_VERSION, Problem(reasons.NOT_SERVED, "; ".join(unread), remedy=remedy))
     releases = [(crd, version.release) for crd, version in versions]
-    strange = [f"{crd} is of {release or 'an unknown release'}" for crd, release in releases if not known(release)]
-    if not strange:
+    unknown = [f"{crd} is of {release or 'an unknown release'}" for crd, release in releases if not known(release)]
+    if not unknown:
         return true(reasons.SUPPORTED_VERSION)
-    message = f"{'; '.join(strange)}. Lasthop knows {KNOWN} and serves the known fields of others"
+    message = f"{'; '.join(unknown)}. Lasthop knows {KNOWN} and serves the known fields of others"
     return failed(reasons.SUPPORTED_VERSION, Problem(reasons.UNSUPPORTED_VERSION, message, remedy="install one of those"))
 
 
@@ -72,7 +72,7 @@ class Addresses(msgspec.Struct, frozen=True):
 
 
 def addresses(g: Graph, obj: api.Gateway) -> Addresses:
-    here, outside, inside, unassigned = settings(g), list[str](), list[str](), list[str]()
+    current_settings, outside, inside, unassigned = settings(g), list[str](), list[str](), list[str]()
     for number, address in enumerate(obj.spec.addresses):
         where = f"addresses[{number}]"
         if address.type != "IPAddress":
@@ -84,36 +84,40 @@ def addresses(g: Graph, obj: api.Gateway) -> Addresses:
             message = f"{where}: {address.value} is not an IP address"
             return Addresses((), problem=_unsupported(message, "correct it").at(f"spec.{where}"))
         if address.routability == "":
-            outside.append(value or (here.default_address if here.host_network else ""))
+            outside.append(value or (current_settings.default_address if current_settings.host_network else ""))
         elif address.routability != CLUSTER:
             unassigned.append(f"{where}: routability {address.routability} is not known here")
-        elif here.host_network and value and not ipaddress.ip_address(value).is_loopback:
+        elif current_settings.host_network and value and not ipaddress.ip_address(value).is_loopback:
             unassigned.append(f"{where}: {value} can be reached from other hosts, which routability {CLUSTER} forbids")
         else:
-            inside.append(value or (_loopback(here) if here.host_network else ""))
-    requested = RequestedAddresses(_each(outside), _each(inside), tuple(unassigned))
+            inside.append(value or (_loopback(current_settings) if current_settings.host_network else ""))
+    requested = RequestedAddresses(_unique(outside), _unique(inside), tuple(unassigned))
     if unassigned and not outside and not inside:
         return Addresses((), requested, _unsupported("; ".join(unassigned), "correct or remove it").at("spec.addresses"))
-    return Addresses(_bound(here, requested), requested)
+    return Addresses(_bound(current_settings, requested), requested)
 
 
-def _bound(here: Settings, requested: RequestedAddresses) -> tuple[str, ...]:
+def _bound(current_settings: Settings, requested: RequestedAddresses) -> tuple[str, ...]:
     """Returns the addresses to bind. In a cluster, the requested addresses belong to Services, and the proxy binds all
     addresses of its Pod."""
-    wanted = requested.outside + requested.inside
-    if not here.host_network or not wanted:
-        return (here.default_address,)
-    covered = {ipaddress.ip_address(each).version for each in wanted if each in WILDCARDS}
+    all_requested = requested.outside + requested.inside
+    if not current_settings.host_network or not all_requested:
+        return (current_settings.default_address,)
+    covered = {ipaddress.ip_address(address).version for address in all_requested if address in WILDCARDS}
     # A wildcard address includes the loopback address, which could not be bound again.
-    return _each(a for a in wanted if a in requested.outside or ipaddress.ip_address(a).version not in covered)
+    return _unique(
+        address
+        for address in all_requested
+        if address in requested.outside or ipaddress.ip_address(address).version not in covered
+    )
 
 
-def _each(values: Iterable[str]) -> tuple[str, ...]:
+def _unique(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def _loopback(here: Settings) -> str:
-    return "::1" if ":" in here.default_address else "127.0.0.1"
+def _loopback(current_settings: Settings) -> str:
+    return "::1" if ":" in current_settings.default_address else "127.0.0.1"
 
 
 def _unsupported(message: str, remedy: str = "") -> Problem:
@@ -136,39 +140,39 @@ def gateway(g: Graph, key: Key) -> GatewayPlan | None:
     obj = read(g, key, api.Gateway)
     if obj is None:
         return None
-    of_class = gateway_class(g, Key("GatewayClass", "", obj.spec.gateway_class_name))
-    if of_class is None:
+    class_accepted = gateway_class(g, Key("GatewayClass", "", obj.spec.gateway_class_name))
+    if class_accepted is None:
         return None
     merged = listeners(g, key)
-    wanted = addresses(g, obj)
+    gateway_addresses = addresses(g, obj)
     profile = own_profile(g, key)
-    if of_class.problem:
-        accepted = failed(reasons.ACCEPTED, of_class.problem.within("its GatewayClass is not accepted"))
+    if class_accepted.problem:
+        accepted = failed(reasons.ACCEPTED, class_accepted.problem.within("its GatewayClass is not accepted"))
     elif isinstance(profile, Problem):
         accepted = failed(reasons.ACCEPTED, profile)
-    elif wanted.problem:
-        accepted = failed(reasons.ACCEPTED, wanted.problem)
+    elif gateway_addresses.problem:
+        accepted = failed(reasons.ACCEPTED, gateway_addresses.problem)
     else:
         # ListenerSets report their own errors. While one of them can be served, invalid listeners of the Gateway do not close
         # theirs.
-        own = (listener for listener in merged if listener.owner == key)
-        bad = [listener.name for listener in own if not all(c.status for c in listener.conditions)]
-        invalid = listeners_not_valid(bad)
+        own_listeners = (listener for listener in merged if listener.owner == key)
+        invalid_names = [listener.name for listener in own_listeners if not all(c.status for c in listener.conditions)]
+        invalid = listeners_not_valid(invalid_names)
         if merged and not any(listener.served for listener in merged):
             accepted = failed(reasons.ACCEPTED, invalid)
         else:
             unusable, scope = unusable_rule(g, key), without_effect("defaultScope", obj.spec.default_scope)
-            said = "; ".join(filter(None, (invalid.text, str(unusable or ""), scope)))
-            accepted = true(reasons.ACCEPTED, said, invalid.reason if bad else "")
-    return GatewayPlan(key, wanted.bound, merged, accepted, wanted.requested)
+            message = "; ".join(filter(None, (invalid.text, str(unusable or ""), scope)))
+            accepted = true(reasons.ACCEPTED, message, invalid.reason if invalid_names else "")
+    return GatewayPlan(key, gateway_addresses.bound, merged, accepted, gateway_addresses.requested)
 
 
 @query
 def gateway_accepted(g: Graph, key: Key) -> Condition | None:
     """Returns only the Accepted condition, so that its readers do not run again when a listener changes. None if another
     controller serves the Gateway."""
-    found = gateway(g, key)
-    return found.accepted if found else None
+    plan = gateway(g, key)
+    return plan.accepted if plan else None
 
 
 def without_effect(field: str, scope: str) -> str:
@@ -204,25 +208,27 @@ SOCKETS = Index[int, str, tuple[tuple[str, str], Key, tuple[str, ...]]]("socket"
 
 @indexer("Gateway", keeps=True)
 def index_sockets(g: Graph, key: Key) -> Iterator[Entry]:
-    found = gateway(g, key)
-    if found is None or not found.accepted.status or not settings(g).host_network:
+    plan = gateway(g, key)
+    if plan is None or not plan.accepted.status or not settings(g).host_network:
         return
     # A port that only ListenerSets use has the age of the oldest of them, or a new ListenerSet could take it from another
     # Gateway.
     claims: dict[tuple[int, str], tuple[str, str]] = {}
-    for listener in found.listeners:
+    for listener in plan.listeners:
         if listener.served:
             port, since = (listener.port, listener.transport), max(age(g, key), age(g, listener.owner))
             claims[port] = min(since, claims.get(port, since))
     for port, since in claims.items():
-        yield SOCKETS.entry(port, (since, key, found.addresses))
+        yield SOCKETS.entry(port, (since, key, plan.addresses))
 
 
 @query
 def port_holder(g: Graph, key: Key, port: int, transport: str) -> Key | None:
     """Returns an older Gateway that uses the same address and port on a shared host."""
     sockets = sorted(SOCKETS.of(g, port, transport))
-    own, mine = next(((since, addresses) for since, owner, addresses in sockets if owner == key), (age(g, key), ()))
-    older = [(owner, addresses) for since, owner, addresses in sockets if (since, owner) < (own, key)]
-    every = WILDCARDS.intersection(mine)
-    return next((owner for owner, addresses in older if every or {*mine, *WILDCARDS} & {*addresses}), None)
+    own_age, own_addresses = next(
+        ((since, addresses) for since, owner, addresses in sockets if owner == key), (age(g, key), ())
+    )
+    older = [(owner, addresses) for since, owner, addresses in sockets if (since, owner) < (own_age, key)]
+    own_wildcards = WILDCARDS.intersection(own_addresses)
+    return next((owner for owner, addresses in older if own_wildcards or {*own_addresses, *WILDCARDS} & {*addresses}), None)

@@ -24,5 +24,5 @@ def listener_conditions(g: Graph, listener: ListenerPlan) -> tuple[Condition, ..
 
 
 def unusable_servers(g: Graph, listener: ListenerPlan) -> list[Problem]:
-    found = ((number, hop_tls(g, *auth.hop)) for number, auth in enumerate(listener.auth))
-    return [tls.problem.within(f"filters.requests[{n}].externalAuth") for n, tls in found if isinstance(tls, Refused)]
+    connections = ((number, hop_tls(g, *auth.hop)) for number, auth in enumerate(listener.auth))
+    return [tls.problem.within(f"filters.requests[{n}].externalAuth") for n, tls in connections if isinstance(tls, Refused)]

@@ -27,8 +27,8 @@ def listener_set(g: Graph, key: Key) -> ListenerSetPlan | None:
     accepted = gateway_accepted(g, parent) if parent else None
     if parent is None or accepted is None:
         return None
-    own = listeners_by_owner(g, parent).get(key)
-    if own is None:
+    set_listeners = listeners_by_owner(g, parent).get(key)
+    if set_listeners is None:
         message = f"allowedListeners of {parent} does not allow ListenerSets of namespace {key.namespace}"
         if allows_set(g, parent, key.namespace):
             limit = over(limits(g, parent), "listeners_per_namespace")
@@ -37,15 +37,17 @@ def listener_set(g: Graph, key: Key) -> ListenerSetPlan | None:
             key, parent, (), failed(reasons.ACCEPTED, Problem(reasons.NOT_ALLOWED, message, about=(parent,)))
         )
     if isinstance(own_listeners.attempt(g, key), Crash):
-        return ListenerSetPlan(key, parent, own, failed(reasons.ACCEPTED, internal_error()))
-    bad = [listener.name for listener in own if not all(c.status for c in listener.conditions)]
-    invalid = listeners_not_valid(bad)
-    if not any(listener.served for listener in own):
-        return ListenerSetPlan(key, parent, own, failed(reasons.ACCEPTED, invalid))
+        return ListenerSetPlan(key, parent, set_listeners, failed(reasons.ACCEPTED, internal_error()))
+    invalid_names = [listener.name for listener in set_listeners if not all(c.status for c in listener.conditions)]
+    invalid = listeners_not_valid(invalid_names)
+    if not any(listener.served for listener in set_listeners):
+        return ListenerSetPlan(key, parent, set_listeners, failed(reasons.ACCEPTED, invalid))
     if accepted.problem:
         refused = accepted.problem.within(f"{parent} is not accepted", parent, reason=reasons.PARENT_NOT_ACCEPTED)
-        return ListenerSetPlan(key, parent, own, failed(reasons.ACCEPTED, refused))
-    return ListenerSetPlan(key, parent, own, true(reasons.ACCEPTED, invalid.text, invalid.reason if bad else ""))
+        return ListenerSetPlan(key, parent, set_listeners, failed(reasons.ACCEPTED, refused))
+    return ListenerSetPlan(
+        key, parent, set_listeners, true(reasons.ACCEPTED, invalid.text, invalid.reason if invalid_names else "")
+    )
 
 
 @query
@@ -53,11 +55,11 @@ def route_parent(g: Graph, key: Key) -> RouteParent | None:
     """Returns a Gateway or ListenerSet as a parent of routes; None if another controller serves it."""
     if key.kind == "Gateway":
         return RouteParent(key, key, listeners_by_owner(g, key)[key]) if gateway_accepted(g, key) else None
-    found = listener_set(g, key)
-    if found is None:
+    plan = listener_set(g, key)
+    if plan is None:
         return None
-    refused = found.accepted.reason == reasons.NOT_ALLOWED
-    return RouteParent(key, found.gateway, found.listeners, found.accepted.problem if refused else None)
+    refused = plan.accepted.reason == reasons.NOT_ALLOWED
+    return RouteParent(key, plan.gateway, plan.listeners, plan.accepted.problem if refused else None)
 
 
 ACCEPTED_SETS = Index[Key, Key]("accepted-set")
@@ -66,6 +68,6 @@ ACCEPTED_SETS = Index[Key, Key]("accepted-set")
 
 @indexer("ListenerSet")
 def index_accepted_sets(g: Graph, key: Key) -> Iterator[Entry]:
-    found = listener_set(g, key)
-    if found and found.accepted.status:
-        yield ACCEPTED_SETS.entry((found.gateway,), key)
+    plan = listener_set(g, key)
+    if plan and plan.accepted.status:
+        yield ACCEPTED_SETS.entry((plan.gateway,), key)

@@ -45,7 +45,7 @@ Socket = tuple[int, str]
 """(port, TCP or UDP)."""
 
 
-def _shared(protocol: str) -> str:
+def _sharing_group(protocol: str) -> str:
     return SNI if protocol in ("HTTPS", "TLS") else protocol
 
 
@@ -61,9 +61,9 @@ def spec_listeners(g: Graph, owner: Key) -> tuple[api.Listener, ...]:
 @query
 def own_listeners(g: Graph, owner: Key) -> tuple[ListenerPlan, ...]:
     """Returns the listeners of a Gateway or a ListenerSet, without conflicts between them."""
-    found = spec_listeners(g, owner)
-    judged = [(listener, own_listener.attempt(g, owner, number)) for number, listener in enumerate(found)]
-    return tuple(_closed(owner, each) if isinstance(result, Crash) else result for each, result in judged)
+    specs = spec_listeners(g, owner)
+    results = [(listener, own_listener.attempt(g, owner, number)) for number, listener in enumerate(specs)]
+    return tuple(_closed(owner, spec) if isinstance(result, Crash) else result for spec, result in results)
 
 
 @query
@@ -81,34 +81,36 @@ def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[ListenerPlan, 
     listener has the port and the hostname even if it is invalid: a broken certificate must not hand its hostname to another
     listener."""
     taken = _Claims()
-    found: dict[Key, tuple[ListenerPlan, ...]] = {}
+    by_owner: dict[Key, tuple[ListenerPlan, ...]] = {}
     for owner in (gateway, *allowed_sets(g, gateway)):
-        written = own_listeners(g, owner) if owner == gateway else own_listeners.attempt(g, owner)
+        attempted = own_listeners(g, owner) if owner == gateway else own_listeners.attempt(g, owner)
         # A ListenerSet whose query crashed has no listeners; its Gateway and other ListenerSets are not affected.
-        read = () if isinstance(written, Crash) else written
-        own = tuple(
-            _with_clients(g, gateway, _without_refused(g, gateway, _with_filters(g, gateway, each, number)))
-            for number, each in enumerate(read)
+        read = () if isinstance(attempted, Crash) else attempted
+        owner_listeners = tuple(
+            _with_clients(g, gateway, _without_refused(g, gateway, _with_filters(g, gateway, listener, number)))
+            for number, listener in enumerate(read)
         )
         # An unsupported protocol claims no port; the condition of its listener reports it.
-        claiming = [listener for listener in own if listener.protocol in ROUTE_KINDS]
-        late = {listener: taken.conflict_with_earlier(listener) for listener in claiming}
+        claiming = [listener for listener in owner_listeners if listener.protocol in ROUTE_KINDS]
+        earlier_conflicts = {listener: taken.conflict_with_earlier(listener) for listener in claiming}
         claims = _Claims()
         for listener in claiming:
-            if late[listener] is None:
+            if earlier_conflicts[listener] is None:
                 claims.add(listener)
-        conflicts = {listener: late[listener] or claims.conflict_among(listener) for listener in claiming}
-        found[owner] = tuple(_settled(listener, conflicts.get(listener)) for listener in own)
+        conflicts = {listener: earlier_conflicts[listener] or claims.conflict_among(listener) for listener in claiming}
+        by_owner[owner] = tuple(_settled(listener, conflicts.get(listener)) for listener in owner_listeners)
         taken.add_all(claims)
-    shared = _overlapping([listener for own in found.values() for listener in own])
-    return {owner: tuple(_warned(listener, shared) for listener in own) for owner, own in found.items()}
+    shared = _overlapping([listener for owner_listeners in by_owner.values() for listener in owner_listeners])
+    return {
+        owner: tuple(_warned(listener, shared) for listener in owner_listeners) for owner, owner_listeners in by_owner.items()
+    }
 
 
 @query
 def listeners(g: Graph, gateway: Key) -> tuple[ListenerPlan, ...]:
     """Returns all listeners in order. Two dicts that differ only in order are equal, so the order is read separately."""
-    found = listeners_by_owner(g, gateway)
-    return tuple(listener for owner in (gateway, *allowed_sets(g, gateway)) for listener in found[owner])
+    by_owner = listeners_by_owner(g, gateway)
+    return tuple(listener for owner in (gateway, *allowed_sets(g, gateway)) for listener in by_owner[owner])
 
 
 @query
@@ -134,10 +136,10 @@ class _Claims:
         self._names.update(other._names)
 
     def conflict_among(self, listener: ListenerPlan) -> Problem | None:
-        """Returns a conflict with another listener of the same Gateway or ListenerSet. All listeners in such a conflict
-        lose."""
+        """Returns a conflict with another listener of the same Gateway or ListenerSet. None of the conflicting listeners is
+        served."""
         protocols = self._protocols[_socket(listener)]
-        if len({_shared(protocol) for protocol in protocols}) > 1:
+        if len({_sharing_group(protocol) for protocol in protocols}) > 1:
             message = f"port {listener.port} is also used with another protocol ({', '.join(sorted(protocols))})"
             return Problem(reasons.PROTOCOL_CONFLICT, message)
         if self._names[_socket(listener), listener.hostname] > 1:
@@ -148,7 +150,7 @@ class _Claims:
     def conflict_with_earlier(self, listener: ListenerPlan) -> Problem | None:
         """Returns a conflict with listeners that take precedence. It does not name them, because the author may not be allowed
         to see them."""
-        if {_shared(p) for p in self._protocols.get(_socket(listener), set())} - {_shared(listener.protocol)}:
+        if {_sharing_group(p) for p in self._protocols.get(_socket(listener), set())} - {_sharing_group(listener.protocol)}:
             message = f"the Gateway or an older ListenerSet uses port {listener.port} with another protocol"
             return Problem(reasons.PROTOCOL_CONFLICT, message, remedy="use another port")
         if self._names[_socket(listener), listener.hostname]:
@@ -178,15 +180,15 @@ def _with_filters(g: Graph, gateway: Key, listener: ListenerPlan, number: int) -
     """Adds the ExternalAuth servers of a listener. A listener with invalid filters is closed."""
     if not listener.http:
         return listener
-    found, (accepted, resolved) = own_filters.attempt(g, gateway, listener.owner, number), listener.conditions
-    if isinstance(found, Crash):
+    filters, (accepted, resolved) = own_filters.attempt(g, gateway, listener.owner, number), listener.conditions
+    if isinstance(filters, Crash):
         return replace(listener, conditions=(accepted if not accepted.status else _crashed(), resolved), served=False)
-    if found.refused and accepted.status:
-        accepted = failed(reasons.ACCEPTED, found.refused)
-    if found.unresolved and resolved.status:
-        resolved = failed(reasons.RESOLVED_REFS, found.unresolved)
-    served = listener.served and not found.refused and not found.unresolved
-    return replace(listener, conditions=(accepted, resolved), served=served, auth=found.auth)
+    if filters.refused and accepted.status:
+        accepted = failed(reasons.ACCEPTED, filters.refused)
+    if filters.unresolved and resolved.status:
+        resolved = failed(reasons.RESOLVED_REFS, filters.unresolved)
+    served = listener.served and not filters.refused and not filters.unresolved
+    return replace(listener, conditions=(accepted, resolved), served=served, auth=filters.auth)
 
 
 def _without_refused(g: Graph, gateway: Key, listener: ListenerPlan) -> ListenerPlan:
@@ -195,11 +197,13 @@ def _without_refused(g: Graph, gateway: Key, listener: ListenerPlan) -> Listener
     refused = {secret: problem for secret in listener.certificates if (problem := refused_pair(g, gateway, secret))}
     if not refused:
         return listener
-    left = tuple(secret for secret in listener.certificates if secret not in refused)
+    remaining = tuple(secret for secret in listener.certificates if secret not in refused)
     accepted, resolved = listener.conditions
     if resolved.status:
         resolved = failed(reasons.RESOLVED_REFS, problems.joined([*refused.values()]).within("tls.certificateRefs"))
-    return replace(listener, certificates=left, conditions=(accepted, resolved), served=listener.served and bool(left))
+    return replace(
+        listener, certificates=remaining, conditions=(accepted, resolved), served=listener.served and bool(remaining)
+    )
 
 
 def _with_clients(g: Graph, gateway: Key, listener: ListenerPlan) -> ListenerPlan:
@@ -217,21 +221,21 @@ def _with_clients(g: Graph, gateway: Key, listener: ListenerPlan) -> ListenerPla
         return replace(listener, conditions=(true(reasons.ACCEPTED, message), resolved))
     if listener.protocol != "HTTPS":
         return listener
-    asked = frontend.attempt(g, gateway, listener.port)
-    if isinstance(asked, Crash):
+    validation = frontend.attempt(g, gateway, listener.port)
+    if isinstance(validation, Crash):
         return replace(listener, conditions=(accepted if not accepted.status else _crashed(), resolved), served=False)
-    if accepted.status and asked.accepted:
-        accepted = asked.accepted
-    if resolved.status and asked.resolved:
-        resolved = asked.resolved
+    if accepted.status and validation.accepted:
+        accepted = validation.accepted
+    if resolved.status and validation.resolved:
+        resolved = validation.resolved
     served = listener.served and accepted.status
-    return replace(listener, conditions=(accepted, resolved), served=served, clients=asked.clients)
+    return replace(listener, conditions=(accepted, resolved), served=served, clients=validation.clients)
 
 
-def _overlapping(found: list[ListenerPlan]) -> frozenset[tuple[int, str]]:
+def _overlapping(merged: list[ListenerPlan]) -> frozenset[tuple[int, str]]:
     """Returns (port, hostname) of HTTPS listeners whose hostnames overlap on the same port, without listeners that lost a
     conflict."""
-    names = {(x.port, x.hostname) for x in found if x.protocol == "HTTPS" and not x.conflicted}
+    names = {(x.port, x.hostname) for x in merged if x.protocol == "HTTPS" and not x.conflicted}
     shared: set[tuple[int, str]] = set()
     for port, hostname in names:
         for pattern in fitting(hostname):
@@ -284,7 +288,7 @@ def _crashed() -> Condition:
 
 
 def _hostname_of(listener: api.Listener) -> str:
-    return listener.hostname.lower() if _shared(listener.protocol) in ("HTTP", SNI) else ""
+    return listener.hostname.lower() if _sharing_group(listener.protocol) in ("HTTP", SNI) else ""
 
 
 def _misnamed(listener: api.Listener) -> bool:
@@ -311,8 +315,8 @@ def _table(owner: Key, listener: api.Listener) -> str:
 
 def _refusal(g: Graph, listener: api.Listener) -> Problem | None:
     """Returns why a listener is not accepted, apart from its certificates."""
-    if odd := _schema_problem(listener):
-        return odd
+    if problem := _schema_problem(listener):
+        return problem
     if listener.protocol not in ROUTE_KINDS:
         return problems.unsupported_protocol(f"protocol {listener.protocol} is not supported", f"use {', '.join(ROUTE_KINDS)}")
     if listener.port == READY_PORT and listener.protocol != "UDP" and not settings(g).host_network:
@@ -324,11 +328,13 @@ def _refusal(g: Graph, listener: api.Listener) -> Problem | None:
     if listener.filters.requests and listener.protocol not in ("HTTP", "HTTPS"):
         message = f"filters.requests: protocol {listener.protocol} has no requests that a filter could act on"
         return problems.unsupported_value(message, remedy="remove them")
-    if wrong := namespaces_problem(listener.allowed_routes.namespaces):
-        return wrong.within("allowedRoutes.namespaces")
-    own = [key for key, _ in listener.tls.options if key.startswith(PREFIX)] if listener.tls else []
-    if own:
-        return problems.unsupported_value(f"tls.options: {', '.join(own)} is not an option of listeners", remedy="remove it")
+    if problem := namespaces_problem(listener.allowed_routes.namespaces):
+        return problem.within("allowedRoutes.namespaces")
+    our_options = [key for key, _ in listener.tls.options if key.startswith(PREFIX)] if listener.tls else []
+    if our_options:
+        return problems.unsupported_value(
+            f"tls.options: {', '.join(our_options)} is not an option of listeners", remedy="remove it"
+        )
     return None
 
 
@@ -344,15 +350,15 @@ def _schema_problem(listener: api.Listener) -> Problem | None:
 
 
 def _allowed_kinds(listener: api.Listener, kinds: tuple[str, ...]) -> tuple[tuple[str, ...], Problem | None]:
-    wanted = listener.allowed_routes.kinds
-    if not wanted or not kinds:
+    allowed_kinds = listener.allowed_routes.kinds
+    if not allowed_kinds or not kinds:
         return kinds, None
-    good = tuple(dict.fromkeys(k.kind for k in wanted if k.group == GROUP and k.kind in kinds))
-    bad = [f"{k.group}/{k.kind}" for k in wanted if k.group != GROUP or k.kind not in kinds]
-    if not bad:
+    good = tuple(dict.fromkeys(k.kind for k in allowed_kinds if k.group == GROUP and k.kind in kinds))
+    unsupported = [f"{k.group}/{k.kind}" for k in allowed_kinds if k.group != GROUP or k.kind not in kinds]
+    if not unsupported:
         return good, None
     mode = " with mode Passthrough" if listener.protocol == "TLS" and not _terminates(listener) else ""
-    message = f"allowedRoutes.kinds: {', '.join(bad)} cannot be attached to protocol {listener.protocol}{mode}"
+    message = f"allowedRoutes.kinds: {', '.join(unsupported)} cannot be attached to protocol {listener.protocol}{mode}"
     return good, Problem(reasons.INVALID_ROUTE_KINDS, message)
 
 
@@ -366,11 +372,11 @@ def _certificates(g: Graph, key: Key, listener: api.Listener) -> tuple[tuple[Key
     good, problem = [], None
     for number, ref in enumerate(refs):
         secret = Key("Secret", ref.namespace or key.namespace, ref.name)
-        found = _certificate_problem(g, key, ref, secret)
-        if found is None:
+        ref_problem = _certificate_problem(g, key, ref, secret)
+        if ref_problem is None:
             good.append(secret)
         elif problem is None:
-            problem = found.within(f"tls.certificateRefs[{number}]")
+            problem = ref_problem.within(f"tls.certificateRefs[{number}]")
     return tuple(good), problem
 
 

@@ -1,4 +1,4 @@
-"""GatewayProfiles: merges the profile of a GatewayClass with that of a Gateway.
+"""Merges the GatewayProfiles of a GatewayClass and a Gateway.
 
 For limits, http and backendTLS the stricter value applies, so that a Gateway can only tighten the rules of its class. For
 proxy settings the Gateway's value applies. A reference to a missing profile is an error, never "no profile"."""
@@ -82,10 +82,10 @@ def _both(g: Graph, gateway: Key) -> tuple[ResolvedProfile, ResolvedProfile]:
 @query
 def backend_rules(g: Graph, gateway: Key) -> BackendRules:
     """Returns the rules for backends. If a profile is missing, the Gateway is not accepted, and nothing is permitted."""
-    of_class, own = _both(g, gateway)
-    if isinstance(of_class, Problem) or isinstance(own, Problem):
+    of_class, of_gateway = _both(g, gateway)
+    if isinstance(of_class, Problem) or isinstance(of_gateway, Problem):
         return NOTHING
-    specs = [profile for profile in (of_class, own) if profile]
+    specs = [profile for profile in (of_class, of_gateway) if profile]
     tls = [spec.backend_tls for _, spec in specs]
     return BackendRules(
         waivers=_permitted([t.waivers for t in tls]) or False,
@@ -106,7 +106,7 @@ def backend_rules(g: Graph, gateway: Key) -> BackendRules:
     )
 
 
-# Most hops depend on these parts of the rules alone, so an edit of others is neither computed for them nor named as a cause.
+# Most hops read only these parts of the rules, so an edit of another part neither recomputes them nor counts as their cause.
 
 
 @query
@@ -175,8 +175,8 @@ def _strictest(order: tuple[str, ...], values: list[str]) -> str:
 def _plaintext(values: list[str]) -> PlaintextBackends:
     """Returns the strictest value. An unknown value might forbid something, so it counts as Deny."""
     strictness = tuple(PlaintextBackends)
-    known = (PlaintextBackends(value) if value in strictness else PlaintextBackends.DENY for value in values if value)
-    return max(known, key=strictness.index, default=PlaintextBackends.ALLOW)
+    modes = (PlaintextBackends(value) if value in strictness else PlaintextBackends.DENY for value in values if value)
+    return max(modes, key=strictness.index, default=PlaintextBackends.ALLOW)
 
 
 def _permitted(words: list[str]) -> bool | None:
@@ -187,31 +187,33 @@ def _permitted(words: list[str]) -> bool | None:
 @query
 def proxy_profile(g: Graph, gateway: Key) -> ProxyProfile:
     """Returns the proxy settings of a Gateway's profiles."""
-    of_class, own = (found[1].proxy if isinstance(found, tuple) else ProxyProfile() for found in _both(g, gateway))
+    of_class, of_gateway = (
+        profile[1].proxy if isinstance(profile, tuple) else ProxyProfile() for profile in _both(g, gateway)
+    )
     return ProxyProfile(
-        replicas=_first(own.replicas, of_class.replicas),
-        resources=_first(own.resources, of_class.resources),
-        service=_first(own.service, of_class.service),
-        pod=_first(own.pod, of_class.pod),
-        autoscaling=_first(own.autoscaling, of_class.autoscaling),
-        disruption_budget=_first(own.disruption_budget, of_class.disruption_budget),
-        drain_seconds=_first(own.drain_seconds, of_class.drain_seconds),
-        image=own.image or of_class.image,
-        access_log=own.access_log or of_class.access_log,
-        connect_retries=_first(own.connect_retries, of_class.connect_retries),
-        ejection_seconds=_first(own.ejection_seconds, of_class.ejection_seconds),
+        replicas=_first(of_gateway.replicas, of_class.replicas),
+        resources=_first(of_gateway.resources, of_class.resources),
+        service=_first(of_gateway.service, of_class.service),
+        pod=_first(of_gateway.pod, of_class.pod),
+        autoscaling=_first(of_gateway.autoscaling, of_class.autoscaling),
+        disruption_budget=_first(of_gateway.disruption_budget, of_class.disruption_budget),
+        drain_seconds=_first(of_gateway.drain_seconds, of_class.drain_seconds),
+        image=of_gateway.image or of_class.image,
+        access_log=of_gateway.access_log or of_class.access_log,
+        connect_retries=_first(of_gateway.connect_retries, of_class.connect_retries),
+        ejection_seconds=_first(of_gateway.ejection_seconds, of_class.ejection_seconds),
     )
 
 
-def _first(own: T | None, of_class: T | None) -> T | None:
-    return of_class if own is None else own
+def _first(of_gateway: T | None, of_class: T | None) -> T | None:
+    return of_class if of_gateway is None else of_gateway
 
 
 @query
 def proxy_settings(g: Graph, gateway: Key) -> profiles.ProxySettings:
     fields = msgspec.structs.asdict(proxy_profile(g, gateway))
-    known = {name: fields[name] for name in profiles.ProxySettings.__struct_fields__}
-    return profiles.ProxySettings(**{name: value for name, value in known.items() if value not in (None, "")})
+    proxy_fields = {name: fields[name] for name in profiles.ProxySettings.__struct_fields__}
+    return profiles.ProxySettings(**{name: value for name, value in proxy_fields.items() if value not in (None, "")})
 
 
 @query

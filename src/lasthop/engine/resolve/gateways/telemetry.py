@@ -1,8 +1,8 @@
 """XTelemetryPolicies (GEP-4768): the one that applies to a Gateway, its tracing settings, and its collector.
 
 The oldest policy that names a Gateway applies, then the first by {namespace}/{name}, even if it is invalid: an invalid policy
-means no tracing, not that of another policy. The collector is a hop like any other, so BackendTLSPolicies, GatewayProfiles,
-audit and the memory of verification apply to it. Errors of telemetry never affect requests."""
+disables tracing, and no other policy replaces it. The collector is a hop like any other, so BackendTLSPolicies,
+GatewayProfiles, audit and the memory of verification apply to it. Errors of telemetry never affect requests."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from lasthop.engine.store.store import read
 KIND: Final = "XTelemetryPolicy"
 MAX_ATTRIBUTES: Final = 64
 MAX_HEADERS: Final = 16
-"""Every span carries the attributes, and every export the headers; the CRD has no limit for the former."""
+"""Every span carries the attributes, and every export the headers. The CRD has no limit for attributes."""
 NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,256}")
 SPAN_NAME: Final = re.compile(rf"(?=.{{1,256}}\Z){NAME.pattern}(?: {NAME.pattern})*")
 LITERAL: Final = re.compile("[^\x00-\x1f\x7f\ud800-\udfff]{1,1024}")
@@ -69,8 +69,8 @@ def gateway_of(policy: Key, target: LocalPolicyTargetReference) -> Key | None:
 def _gateways(g: Graph, policy: Key, obj: api.XTelemetryPolicy) -> list[Key]:
     """Returns the Gateways that a policy names, except those of other controllers. Missing Gateways are included, because the
     policy's status reports them (GEP-4768)."""
-    named = TELEMETRY.targets(policy, obj)
-    return [key for key in named if read(g, key, ApiGateway) is None or gateway_accepted(g, key)]
+    gateways = TELEMETRY.targets(policy, obj)
+    return [key for key in gateways if read(g, key, ApiGateway) is None or gateway_accepted(g, key)]
 
 
 TELEMETRY: Final = PolicyKind(
@@ -89,27 +89,27 @@ def tracing_problems(g: Graph, policy: Key, gateway: Key) -> tuple[Problem, ...]
     return tuple(_problems(obj.spec.tracing, limits(g, gateway))) if obj else ()
 
 
-def _problems(wanted: api.Tracing, limits: Limits) -> Iterator[Problem]:
-    field, parents = "spec.tracing", wanted.parent_based_sampling
-    for mode, place in ((wanted.mode, "mode"), (parents.mode, "parentBasedSampling.mode")):
+def _problems(spec: api.Tracing, limits: Limits) -> Iterator[Problem]:
+    field, parents = "spec.tracing", spec.parent_based_sampling
+    for mode, place in ((spec.mode, "mode"), (parents.mode, "parentBasedSampling.mode")):
         if mode not in MODES:
             yield unsupported_value(f"{word(mode)} is not one of {', '.join(MODES)}", f"{field}.{place}")
-    if (wanted.mode == "Enabled") != (wanted.provider is not None):
+    if (spec.mode == "Enabled") != (spec.provider is not None):
         message = "provider requires mode Enabled, and mode Enabled requires provider; set both or neither"
         yield unsupported_value(message, f"{field}.provider")
-    for rate, place in ((wanted.sampling_rate, "samplingRate"), (parents.sampling_rate, "parentBasedSampling.samplingRate")):
+    for rate, place in ((spec.sampling_rate, "samplingRate"), (parents.sampling_rate, "parentBasedSampling.samplingRate")):
         if rate and not (rate.denominator >= 1 and 0 <= rate.numerator <= rate.denominator):
             yield unsupported_value(f"{rate.numerator}/{rate.denominator} is not between 0 and 1", f"{field}.{place}")
-    for text, form, place in ((wanted.service_name, NAME, "serviceName"), (wanted.span_name, SPAN_NAME, "spanName")):
-        if text and not form.fullmatch(text):
-            message = f"{shown(text)} is too long, or has characters other than letters, digits and _.:/-"
+    for name, form, place in ((spec.service_name, NAME, "serviceName"), (spec.span_name, SPAN_NAME, "spanName")):
+        if name and not form.fullmatch(name):
+            message = f"{shown(name)} is too long, or has characters other than letters, digits and _.:/-"
             yield unsupported_value(message, f"{field}.{place}")
-    yield from _header_problems(wanted, f"{field}.provider.headers", limits)
-    yield from _attribute_problems(wanted.attributes, f"{field}.attributes")
+    yield from _header_problems(spec, f"{field}.provider.headers", limits)
+    yield from _attribute_problems(spec.attributes, f"{field}.attributes")
 
 
-def _header_problems(wanted: api.Tracing, field: str, limits: Limits) -> Iterator[Problem]:
-    headers = wanted.provider.headers if wanted.provider else ()
+def _header_problems(spec: api.Tracing, field: str, limits: Limits) -> Iterator[Problem]:
+    headers = spec.provider.headers if spec.provider else ()
     if len(headers) > MAX_HEADERS:
         yield unsupported_value(f"{len(headers)} headers; write at most {MAX_HEADERS}", field)
     for number, header in enumerate(headers):
@@ -129,17 +129,17 @@ def _header_problems(wanted: api.Tracing, field: str, limits: Limits) -> Iterato
 def _attribute_problems(attributes: tuple[api.Attribute, ...], field: str) -> Iterator[Problem]:
     if len(attributes) > MAX_ATTRIBUTES:
         yield unsupported_value(f"{len(attributes)} attributes; write at most {MAX_ATTRIBUTES}", field)
-    for number, each in enumerate(attributes):
+    for number, attribute in enumerate(attributes):
         place = f"{field}[{number}]"
-        if not NAME.fullmatch(each.name):
-            message = f"the name {shown(each.name)} is too long, or has characters other than letters, digits and _.:/-"
+        if not NAME.fullmatch(attribute.name):
+            message = f"the name {shown(attribute.name)} is too long, or has characters other than letters, digits and _.:/-"
             yield unsupported_value(message, place)
-        if each.source_type not in _VALUES:
-            yield unsupported_value(f"sourceType {word(each.source_type)} is not one of {', '.join(_VALUES)}", place)
-        elif each.source_type == AttributeSource.HEADER and not HEADER_NAME.fullmatch(each.header_name):
-            yield unsupported_value(f"{shown(each.header_name)} is not the name of a header", f"{place}.headerName")
-        elif each.source_type == AttributeSource.LITERAL and not LITERAL.fullmatch(each.literal_value):
-            message = f"{shown(each.literal_value)} is empty, has control characters, or is longer than 1,024 characters"
+        if attribute.source_type not in _VALUES:
+            yield unsupported_value(f"sourceType {word(attribute.source_type)} is not one of {', '.join(_VALUES)}", place)
+        elif attribute.source_type == AttributeSource.HEADER and not HEADER_NAME.fullmatch(attribute.header_name):
+            yield unsupported_value(f"{shown(attribute.header_name)} is not the name of a header", f"{place}.headerName")
+        elif attribute.source_type == AttributeSource.LITERAL and not LITERAL.fullmatch(attribute.literal_value):
+            message = f"{shown(attribute.literal_value)} is empty, has control characters, or is longer than 1,024 characters"
             yield unsupported_value(message, f"{place}.literalValue")
 
 
@@ -152,15 +152,15 @@ _VALUES: Final = {
 
 
 def unknown_attributes(obj: api.XTelemetryPolicy) -> tuple[Problem, ...]:
-    """Returns the attributes that are left out because Envoy has no such value (GEP-4768 permits to omit and report them)."""
+    """Returns the attributes that are omitted because Envoy has no such value. GEP-4768 permits to omit and report them."""
     return tuple(
         unsupported_value(
-            f"attribute {shown(each.attribute_key)} is unknown and left out",
+            f"attribute {shown(attribute.attribute_key)} is unknown and left out",
             f"spec.tracing.attributes[{number}].attributeKey",
             "see docs/telemetry.md for the known ones",
         )
-        for number, each in enumerate(obj.spec.tracing.attributes)
-        if not _known(each)
+        for number, attribute in enumerate(obj.spec.tracing.attributes)
+        if not _known(attribute)
     )
 
 
@@ -186,28 +186,30 @@ def tracing(g: Graph, gateway: Key) -> TracingPlan | None:
     obj = read(g, policy, api.XTelemetryPolicy) if policy else None
     if policy is None or obj is None:
         return None
-    to = collector(g, policy)
-    if not isinstance(to, BackendTarget) or tracing_problems(g, policy, gateway):
+    backend = collector(g, policy)
+    if not isinstance(backend, BackendTarget) or tracing_problems(g, policy, gateway):
         return None
-    wanted, parents = obj.spec.tracing, obj.spec.tracing.parent_based_sampling
-    headers = {header.name.lower(): header.value for header in reversed(wanted.provider.headers if wanted.provider else ())}
+    spec, parents = obj.spec.tracing, obj.spec.tracing.parent_based_sampling
+    headers = {header.name.lower(): header.value for header in reversed(spec.provider.headers if spec.provider else ())}
     return TracingPlan(
-        Hop(gateway, to.backend, to.port, Protocol.H2),
-        wanted.service_name or f"{gateway.name}.{gateway.namespace}",
-        _share(wanted.sampling_rate),
+        Hop(gateway, backend.backend, backend.port, Protocol.H2),
+        spec.service_name or f"{gateway.name}.{gateway.namespace}",
+        _share(spec.sampling_rate),
         None if parents.mode == "Disabled" else _share(parents.sampling_rate),
-        wanted.span_name,
+        spec.span_name,
         tuple(sorted(headers.items())),
-        tuple(_attribute(attribute) for attribute in wanted.attributes if _known(attribute)),
+        tuple(_attribute(attribute) for attribute in spec.attributes if _known(attribute)),
     )
 
 
-def _attribute(wanted: api.Attribute) -> SpanAttribute:
-    return SpanAttribute(wanted.name, AttributeSource(wanted.source_type), getattr(wanted, _VALUES[wanted.source_type]))
+def _attribute(attribute: api.Attribute) -> SpanAttribute:
+    return SpanAttribute(
+        attribute.name, AttributeSource(attribute.source_type), getattr(attribute, _VALUES[attribute.source_type])
+    )
 
 
-def _known(wanted: api.Attribute) -> bool:
-    return wanted.source_type != AttributeSource.REQUEST or wanted.attribute_key in KNOWN_ATTRIBUTES
+def _known(attribute: api.Attribute) -> bool:
+    return attribute.source_type != AttributeSource.REQUEST or attribute.attribute_key in KNOWN_ATTRIBUTES
 
 
 def _share(rate: Fraction | None) -> int:
@@ -220,10 +222,10 @@ def _share(rate: Fraction | None) -> int:
 @indexer("Gateway")
 def index_collectors(g: Graph, key: Key) -> Iterator[Entry]:
     accepted = gateway_accepted(g, key)
-    found = tracing(g, key) if accepted and accepted.status else None
+    plan = tracing(g, key) if accepted and accepted.status else None
     policy = TELEMETRY.winner(g, key)
-    if found and policy:
-        hop = found.collector
+    if plan and policy:
+        hop = plan.collector
         yield HOPS.entry((hop.gateway, hop.backend, hop.port, hop.protocol), policy)
 
 
@@ -238,16 +240,16 @@ def gateway_problem(g: Graph, policy: Key, gateway: Key) -> Problem | None:
 
 
 def collector_hop(g: Graph, policy: Key, gateway: Key) -> Hop | None:
-    to = collector(g, policy)
-    return Hop(gateway, to.backend, to.port, Protocol.H2) if isinstance(to, BackendTarget) else None
+    backend = collector(g, policy)
+    return Hop(gateway, backend.backend, backend.port, Protocol.H2) if isinstance(backend, BackendTarget) else None
 
 
 @query
 def collector_problem(g: Graph, policy: Key, gateway: Key) -> Problem | None:
     """Returns why nothing is exported from a Gateway."""
-    to = collector(g, policy)
-    if isinstance(to, Problem):
-        return to
+    backend = collector(g, policy)
+    if isinstance(backend, Problem):
+        return backend
     hop = collector_hop(g, policy, gateway)
     tls = hop_tls(g, *hop) if hop else None
     return tls.problem if isinstance(tls, Refused) else None
@@ -261,23 +263,23 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
         return (failed(reasons.ACCEPTED, problem),)
     if problems := tracing_problems(g, policy, gateway):
         return (failed(reasons.ACCEPTED, joined(problems, reasons.INVALID, fields=True)),)
-    left_out = unknown_attributes(obj)
-    found = [true(reasons.ACCEPTED, _note(g, obj, gateway))]
-    if left_out:
-        found.append(failed(reasons.PARTIALLY_INVALID, joined(left_out, fields=True)))
+    unknown = unknown_attributes(obj)
+    result = [true(reasons.ACCEPTED, _note(g, obj, gateway))]
+    if unknown:
+        result.append(failed(reasons.PARTIALLY_INVALID, joined(unknown, fields=True)))
     if unserved := serves_nothing(g, gateway):
-        found.append(failed(reasons.PROGRAMMED, unserved))
+        result.append(failed(reasons.PROGRAMMED, unserved))
     if obj.spec.tracing.provider is None:
-        return tuple(found)
+        return tuple(result)
     unresolved = collector_problem(g, policy, gateway)
     if unresolved:
         nothing = unresolved.at("").within("nothing is exported: spec.tracing.provider.backendRef")
-        return (*found, failed(reasons.RESOLVED_REFS, nothing))
-    found.append(true(reasons.RESOLVED_REFS))
+        return (*result, failed(reasons.RESOLVED_REFS, nothing))
+    result.append(true(reasons.RESOLVED_REFS))
     if hop := collector_hop(g, policy, gateway):
-        seen = connected(g, [hop], tls=isinstance(hop_tls(g, *hop), BackendTLS))
-        found += [*filter(None, [seen]), *weakened(tuple(filter(None, [weakening(g, hop)])))]
-    return tuple(found)
+        observed = connected(g, [hop], tls=isinstance(hop_tls(g, *hop), BackendTLS))
+        result += [*filter(None, [observed]), *weakened(tuple(filter(None, [weakening(g, hop)])))]
+    return tuple(result)
 
 
 def _note(g: Graph, obj: api.XTelemetryPolicy, gateway: Key) -> str:

@@ -56,15 +56,18 @@ class HopContext(msgspec.Struct, frozen=True):
 
 
 def hop_context(g: Graph, hop: Hop) -> HopContext:
-    known = endpoints(g, hop.backend, hop.port, hop.protocol.transport).endpoints
-    where, why = tuple(f"{each.address}:{each.port}" for each in known), "" if known else _no_endpoints(g, hop)
+    addresses = endpoints(g, hop.backend, hop.port, hop.protocol.transport).endpoints
+    shown, why = (
+        tuple(f"{address.address}:{address.port}" for address in addresses),
+        "" if addresses else _no_endpoints(g, hop),
+    )
     if not OBSERVES.of(g):
-        return HopContext(where, why, None)
+        return HopContext(shown, why, None)
     protocols = [p for p in Protocol if p.policed == hop.protocol.policed and p.transport == hop.protocol.transport]
     hops = [hop._replace(protocol=protocol) for protocol in protocols]
     (state,) = port_states(g, hops)
-    leaves = {leaf for each in hops for leaf in hop_state(g, *each).certificates}
-    return HopContext(where, why, state, tuple(sorted(leaves, key=lambda leaf: leaf.not_after)))
+    leaves = {leaf for protocol_hop in hops for leaf in hop_state(g, *protocol_hop).certificates}
+    return HopContext(shown, why, state, tuple(sorted(leaves, key=lambda leaf: leaf.not_after)))
 
 
 def _no_endpoints(g: Graph, hop: Hop) -> str:
@@ -79,7 +82,7 @@ def losers(g: Graph, backend: Key, port_number: int) -> Iterator[Loser]:
     port = service.port(port_number) if service else None
     if service is None or port is None:
         return
-    winner, names = port_winner(g, backend, port.name), {each.name for each in service.spec.ports}
+    winner, names = port_winner(g, backend, port.name), {service_port.name for service_port in service.spec.ports}
     for claim in claims(g, backend):
         if winner is None or claim.policy != winner.policy:
             for section in claim.sections:

@@ -60,7 +60,7 @@ def _observed(g: Graph, hop: Hop) -> Problem | None:
 
 
 def _failure(g: Graph, hop: Hop, tls: HopTLS) -> tuple[Problem | None, Key | None]:
-    """Returns why connections on a hop fail, and the object at fault. Refused hops have only the latter."""
+    """Returns why connections on a hop fail, and the object at fault. Refused hops have only an object at fault."""
     if isinstance(tls, Refused):
         return None, tls.source
     if problem := _without_endpoints(g, hop):
@@ -70,14 +70,14 @@ def _failure(g: Graph, hop: Hop, tls: HopTLS) -> tuple[Problem | None, Key | Non
 
 
 def _without_endpoints(g: Graph, hop: Hop) -> Problem | None:
-    found = endpoints(g, hop.backend, hop.port, hop.protocol.transport)
-    if found.kind is EndpointsKind.DNS or found.endpoints:
+    backend_endpoints = endpoints(g, hop.backend, hop.port, hop.protocol.transport)
+    if backend_endpoints.kind is EndpointsKind.DNS or backend_endpoints.endpoints:
         return None
     return Problem(reasons.NO_ENDPOINTS, f"{hop.backend}:{hop.port}: no ready endpoint", about=(hop.backend,))
 
 
 def _decides(hop: Hop, tls: HopTLS) -> Key:
-    """Returns the object that decides the connection of a hop, and so has the finding."""
+    """Returns the object that decides the connection of a hop. The finding is reported on it."""
     return (tls.source if isinstance(tls, BackendTLS) else None) or hop.backend
 
 

@@ -34,7 +34,7 @@ from lasthop.engine.resolve.policies.permissions import permitted_tls, plaintext
 from lasthop.engine.resolve.policies.targets import missed_target_text, missed_targets, port_winner
 from lasthop.engine.resolve.settings import ABSENCE_PROVEN, POLICIES_UNKNOWN, settings
 from lasthop.engine.resolve.trust.certificates import KeyPair, key_pair
-from lasthop.engine.resolve.trust.client_certificates import chain_digest, shown_certificate
+from lasthop.engine.resolve.trust.client_certificates import chain_digest, presented_certificate
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.node import Crash
 from lasthop.engine.store.store import read
@@ -84,8 +84,8 @@ def _service_port(g: Graph, key: Key, number: int, transport: str = "TCP") -> Se
     service = read(g, key, AnyService)
     if service is None:
         return problems.backend_not_found(key)
-    if found := service.port(number, transport):
-        return found
+    if service_port := service.port(number, transport):
+        return service_port
     ports = (port.port for port in service.spec.ports if port.protocol == transport)
     return problems.backend_port_not_found(key, transport, number, ports)
 
@@ -104,8 +104,8 @@ def _needs_tls(hop: Hop, port: ServicePort) -> Problem | None:
 def _requested_tls(g: Graph, hop: Hop) -> HopTLS:
     """Returns the required connection of a hop. Policies do not apply to passthrough and UDP."""
     if hop.protocol.policed:
-        found = g.shielded(_port_tls, hop.gateway, hop.backend, hop.port)
-        return Refused(problems.internal_error()) if isinstance(found, Crash) else found
+        tls = g.shielded(_port_tls, hop.gateway, hop.backend, hop.port)
+        return Refused(problems.internal_error()) if isinstance(tls, Crash) else tls
     return _plaintext(g, hop) if hop.protocol is Protocol.UDP else Plaintext()
 
 
@@ -122,19 +122,19 @@ def _port_tls(g: Graph, gateway: Key, backend: Key, number: int) -> HopTLS:
     policy = claim.policy
     if claim.rejected:
         return Refused(problems.policy_unreadable(policy, claim.rejected), policy)
-    wanted = _permitted(g, gateway, policy)
-    if isinstance(wanted, Refused):
-        return wanted
+    tls = _permitted(g, gateway, policy)
+    if isinstance(tls, Refused):
+        return tls
     if gateway in ancestors(g, policy).without_room:
         message = f"the status of {policy} has no free entry for {gateway} (at most {MAX_ANCESTORS} entries)"
         return Refused(problems.invalid(message, policy, gateway), policy)
-    shown = shown_certificate(g, gateway, wanted)
-    if isinstance(shown, Problem):
-        return Refused(shown, policy)
-    return _showing(g, wanted, shown) if shown else wanted
+    certificate = presented_certificate(g, gateway, tls)
+    if isinstance(certificate, Problem):
+        return Refused(certificate, policy)
+    return _with_certificate(g, tls, certificate) if certificate else tls
 
 
-def _showing(g: Graph, tls: BackendTLS, certificate: Key) -> BackendTLS:
+def _with_certificate(g: Graph, tls: BackendTLS, certificate: Key) -> BackendTLS:
     pair = key_pair(g, certificate)
     sha256 = pair.sha256 if isinstance(pair, KeyPair) else ""
     digest = chain_digest(g, certificate)
@@ -142,14 +142,14 @@ def _showing(g: Graph, tls: BackendTLS, certificate: Key) -> BackendTLS:
 
 
 def _permitted(g: Graph, gateway: Key, source: Key) -> BackendTLS | Refused:
-    wanted = permitted_tls(g, gateway, source)
-    if isinstance(wanted, Problem):
-        return Refused(wanted.within(f"{source} is not permitted at {gateway}", source, gateway), source)
-    if wanted is None:
+    tls = permitted_tls(g, gateway, source)
+    if isinstance(tls, Problem):
+        return Refused(tls.within(f"{source} is not permitted at {gateway}", source, gateway), source)
+    if tls is None:
         judged = judgement(g, source)
         problem = (judged.problem if judged else None) or problems.invalid("it was deleted")
         return Refused(problem.within(f"{source} is invalid", source), source)
-    return wanted
+    return tls
 
 
 def _own_tls(g: Graph, gateway: Key, key: Key, port: int) -> HopTLS:
@@ -160,14 +160,14 @@ def _own_tls(g: Graph, gateway: Key, key: Key, port: int) -> HopTLS:
         return Refused(xbackends.absent(g, key), key)
     if obj.spec.tls.mode == xbackends.PLAINTEXT and obj.spec.tls.validation is None:
         return _plaintext(g, Hop(gateway, key, port, Protocol.TCP))
-    wanted, certificate = _permitted(g, gateway, key), xbackends.client_certificate(g, key)
-    if isinstance(wanted, Refused):
-        return wanted
+    permitted, certificate = _permitted(g, gateway, key), xbackends.client_certificate(g, key)
+    if isinstance(permitted, Refused):
+        return permitted
     if isinstance(certificate, Problem):
         return Refused(certificate, key)
     alpn = (xbackends.ALPN[obj.spec.protocol],) if obj.spec.protocol in xbackends.ALPN else ()
-    tls = msgspec.structs.replace(wanted, options=msgspec.structs.replace(wanted.options, alpn=alpn))
-    return _showing(g, tls, certificate) if certificate else tls
+    tls = msgspec.structs.replace(permitted, options=msgspec.structs.replace(permitted.options, alpn=alpn))
+    return _with_certificate(g, tls, certificate) if certificate else tls
 
 
 def _plaintext(g: Graph, hop: Hop) -> HopTLS:

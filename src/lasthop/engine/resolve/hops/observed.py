@@ -74,18 +74,18 @@ class PortState(msgspec.Struct, frozen=True):
     def _sentences(self) -> Iterator[str]:
         for failure in self.failures:
             shown = _listed(failure.endpoints)
-            many = self.endpoints > 1 and failure.endpoints
-            where = f"{len(failure.endpoints)} of {self.endpoints} endpoints of {self.name}" if many else self.name
+            is_part = self.endpoints > 1 and failure.endpoints
+            where = f"{len(failure.endpoints)} of {self.endpoints} endpoints of {self.name}" if is_part else self.name
             proxies = f", from {_listed(failure.proxies)}" if failure.proxies else ""
-            at = f"{where}{f' ({shown})' if shown else ''}{proxies}"
-            yield failing(at, f"{failure.words}{self._ejection(failure)}")
+            place = f"{where}{f' ({shown})' if shown else ''}{proxies}"
+            yield failing(place, f"{failure.words}{self._ejection(failure)}")
 
     def _ejection(self, failure: Failure) -> str:
-        out = len({*failure.endpoints} & {*self.ejected})
-        if not out:
+        ejected = len({*failure.endpoints} & {*self.ejected})
+        if not ejected:
             return ""
-        some = "" if out == len(failure.endpoints) else f"{out} of them "
-        return f" ({some}ejected: no traffic for {self.ejection_seconds} s at a time)"
+        count = "" if ejected == len(failure.endpoints) else f"{ejected} of them "
+        return f" ({count}ejected: no traffic for {self.ejection_seconds} s at a time)"
 
 
 def _reason(failure: Failure) -> str:
@@ -108,22 +108,22 @@ def hop_state(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protoco
 def _states(g: Graph, hop: Hop, observed_as: Iterable[Hop]) -> list[HopState]:
     """Returns the observed states of a hop's connections, for each name under which they are observed."""
     tls = hop_tls(g, *hop)
-    found = {} if isinstance(tls, Refused) else OBSERVED.of(g, hop.gateway, hop.backend, hop.port, identity(tls)) or {}
-    return [_present(g, name, found.get(name.protocol, NOTHING_SEEN)) for name in observed_as]
+    states = {} if isinstance(tls, Refused) else OBSERVED.of(g, hop.gateway, hop.backend, hop.port, identity(tls)) or {}
+    return [_present(g, name, states.get(name.protocol, NOTHING_SEEN)) for name in observed_as]
 
 
 def _present(g: Graph, hop: Hop, state: HopState) -> HopState:
     present = present_endpoints(g, hop.backend, hop.port, hop.protocol) if state.failures else None
-    return state if present is None else among(state, present)
+    return state if present is None else _without_removed(state, present)
 
 
-def seen_now(g: Graph, hop: Hop, seen: HopSeen) -> HopSeen:
+def seen_now(g: Graph, hop: Hop, figures: HopSeen) -> HopSeen:
     """Returns the figures with only the endpoints that were observed under the hop's current configuration."""
     tls = hop_tls(g, *hop)
     config = "" if isinstance(tls, Refused) else identity(tls)
-    endpoints = tuple(endpoint for endpoint in seen.endpoints if config and endpoint.config == config)
+    endpoints = tuple(endpoint for endpoint in figures.endpoints if config and endpoint.config == config)
     return msgspec.structs.replace(
-        seen,
+        figures,
         endpoints=endpoints,
         last_success=max((endpoint.last_success for endpoint in endpoints), default=0.0),
         last_failure=max((endpoint.last_failure for endpoint in endpoints), default=0.0),
@@ -132,18 +132,18 @@ def seen_now(g: Graph, hop: Hop, seen: HopSeen) -> HopSeen:
 
 def present_endpoints(g: Graph, backend: Key, port: int, protocol: Protocol) -> frozenset[str] | None:
     """Returns the current endpoints; None if there are none, or if only the proxies know them (DNS)."""
-    found = endpoints(g, backend, port, protocol.transport)
-    if found.kind is EndpointsKind.DNS or not found.endpoints:
+    current = endpoints(g, backend, port, protocol.transport)
+    if current.kind is EndpointsKind.DNS or not current.endpoints:
         return None
-    return frozenset(with_port(endpoint.address, endpoint.port) for endpoint in found.endpoints)
+    return frozenset(with_port(endpoint.address, endpoint.port) for endpoint in current.endpoints)
 
 
-def among(state: HopState, present: frozenset[str]) -> HopState:
+def _without_removed(state: HopState, present: frozenset[str]) -> HopState:
     """Removes endpoints that no longer exist, and failures without endpoints."""
     failures = []
     for failure in state.failures:
-        if here := tuple(address for address in failure.endpoints if address in present):
-            failures.append(msgspec.structs.replace(failure, endpoints=here))
+        if remaining := tuple(address for address in failure.endpoints if address in present):
+            failures.append(msgspec.structs.replace(failure, endpoints=remaining))
     working = tuple(address for address in state.working if address in present)
     health = Health.UNTRIED
     if failures:
@@ -152,21 +152,21 @@ def among(state: HopState, present: frozenset[str]) -> HopState:
         health = Health.WORKING
     since = state.since if health is state.health else 0.0
     ejected = tuple(address for address in state.ejected if address in present)
-    here_now = {"failures": tuple(failures), "working": working, "ejected": ejected}
-    return msgspec.structs.replace(state, health=health, since=since, **here_now)
+    fields = {"failures": tuple(failures), "working": working, "ejected": ejected}
+    return msgspec.structs.replace(state, health=health, since=since, **fields)
 
 
 def port_states(g: Graph, hops: Iterable[Hop]) -> tuple[PortState, ...]:
-    """Returns the observed states of the ports of these hops of one Gateway."""
+    """Returns the observed state of each port to which these hops of one Gateway lead."""
     ports: dict[tuple[Key, int], list[tuple[Protocol, HopState]]] = {}
     seconds = 0
-    named = sorted(set(hops))
-    for hop in named:
+    distinct_hops = sorted(set(hops))
+    for hop in distinct_hops:
         # Upgrades without a separate cluster use this one.
-        upgrades = hop.for_upgrades if hop.for_upgrades not in named else None
+        upgrades = hop.for_upgrades if hop.for_upgrades not in distinct_hops else None
         observed_as = (hop, upgrades) if upgrades else (hop,)
-        for each, state in zip(observed_as, _states(g, hop, observed_as), strict=True):
-            ports.setdefault((hop.backend, hop.port), []).append((each.protocol, state))
+        for observed_hop, state in zip(observed_as, _states(g, hop, observed_as), strict=True):
+            ports.setdefault((hop.backend, hop.port), []).append((observed_hop.protocol, state))
             if state.ejected:
                 seconds = connect_rules(g, hop.gateway).ejection_seconds
     return tuple(_joined(backend, port, states, seconds) for (backend, port), states in ports.items())
@@ -178,16 +178,16 @@ def _joined(backend: Key, port: int, states: list[tuple[Protocol, HopState]], ej
     if not tried:
         return PortState(backend, port, Health.UNTRIED, 0.0, (), 0)
     working = {address for _, state in tried for address in state.working}
-    bad = [(protocol, failure) for protocol, state in tried for failure in state.failures]
+    protocol_failures = [(protocol, failure) for protocol, state in tried for failure in state.failures]
     failures: dict[tuple[str, bool, bool, tuple[str, ...]], set[str]] = {}
-    for protocol, failure in bad:
+    for protocol, failure in protocol_failures:
         mixed = not working.isdisjoint(failure.endpoints)
         words = f"{failure.words} (only {TRAFFIC[protocol]})" if mixed and not failure.proxies else failure.words
         kind = (words, failure.handshake, failure.request, failure.proxies)
         failures.setdefault(kind, set()).update(failure.endpoints)
     everywhere = {*working, *(address for addresses in failures.values() for address in addresses)}
     health = Health.WORKING
-    if bad:
+    if protocol_failures:
         health = Health.PARTLY_FAILING if working else Health.FAILING
     since = min((state.since for _, state in tried if state.health.bad == health.bad and state.since), default=0.0)
     sorted_failures = (
@@ -203,9 +203,9 @@ def connected(g: Graph, hops: Iterable[Hop], *, tls: bool = True) -> Condition |
     states = port_states(g, hops)
     if not states:
         return None
-    bad = [state.problem for state in states if state.health.bad]
-    if bad:
-        return failed_to_connect(bad)
+    problems = [state.problem for state in states if state.health.bad]
+    if problems:
+        return failed_to_connect(problems)
     untried = [state for state in states if state.health is Health.UNTRIED]
     if len(untried) == len(states):
         return UNTRIED
@@ -213,9 +213,9 @@ def connected(g: Graph, hops: Iterable[Hop], *, tls: bool = True) -> Condition |
     return true(reasons.BACKEND_CONNECTED, message, reasons.HANDSHAKES_SUCCEED if tls else reasons.CONNECTIONS_SUCCEED)
 
 
-def failed_to_connect(bad: Collection[Problem]) -> Condition:
+def failed_to_connect(problems: Collection[Problem]) -> Condition:
     """Returns the condition BackendConnected for failing ports."""
-    present = {problem.reason for problem in bad}
+    present = {problem.reason for problem in problems}
     reason = next(reason for reason in _WORST_FIRST if reason in present)
-    about = tuple(dict.fromkeys(key for problem in bad for key in problem.about))
-    return failed(reasons.BACKEND_CONNECTED, Problem(reason, SEPARATOR.join(p.message for p in bad), about=about))
+    about = tuple(dict.fromkeys(key for problem in problems for key in problem.about))
+    return failed(reasons.BACKEND_CONNECTED, Problem(reason, SEPARATOR.join(p.message for p in problems), about=about))

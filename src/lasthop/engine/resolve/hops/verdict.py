@@ -58,9 +58,11 @@ def verdict(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
         required = _required(g, hop, service_port.name if service_port else "", tls.source)
         unknown = policies_unknown(g, hop) if tls.why.reason == reasons.POLICIES_UNKNOWN else None
         return Verdict(hop, tls, refused(required, tls.why.text), unknown)
-    found = _connected(g, tls, service_port.name if service_port else "")
-    by = _acknowledged(g, hop, service_port, tls, found) if protocol.policed else ""
-    return Verdict(hop, tls, msgspec.structs.replace(found, acknowledged=by) if by else found)
+    verification = _connected(g, tls, service_port.name if service_port else "")
+    acknowledgement = _acknowledged(g, hop, service_port, tls, verification) if protocol.policed else ""
+    return Verdict(
+        hop, tls, msgspec.structs.replace(verification, acknowledged=acknowledgement) if acknowledgement else verification
+    )
 
 
 def port_verification(g: Graph, gateway: Key, backend: Key, port: int) -> HopVerification:
@@ -136,8 +138,8 @@ def _acknowledged(g: Graph, hop: Hop, port: ServicePort | None, tls: HopTLS, now
     if owner.kind in ("BackendTLSPolicy", XBACKEND) and _annotated(g, owner) == now.strength.label:
         return f"annotation {ACKNOWLEDGED} of {owner}"
     for entry in acknowledgements(g, hop.gateway):
-        named = (entry.kind, entry.namespace, entry.name)
-        if named == hop.backend and entry.port in (0, hop.port) and entry.verification == now.strength.label:
+        backend = (entry.kind, entry.namespace, entry.name)
+        if backend == hop.backend and entry.port in (0, hop.port) and entry.verification == now.strength.label:
             return f'{entry.by}: "{entry.reason}"'
     return ""
 

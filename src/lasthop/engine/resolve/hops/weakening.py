@@ -102,15 +102,15 @@ def _policy_lost(g: Graph, source: Key, backend: Key) -> str:
     obj = read_policy(g, source)
     if obj is None:
         return f"{source} was deleted"
-    named = [(t, service) for t in obj.spec.target_refs if (service := service_of(source, t))]
-    for _, service in named:
+    targets = [(t, service) for t in obj.spec.target_refs if (service := service_of(source, t))]
+    for _, service in targets:
         if service != backend and read(g, service, AnyService) is None:
             return f"{source} names {service}, which does not exist"
-    sections = [t.section_name for t, service in named if service == backend and t.section_name != WHOLE]
+    sections = [t.section_name for t, service in targets if service == backend and t.section_name != WHOLE]
     if sections:
         return f"{source} names only port {', '.join(sections)} of {backend}"
-    others = ", ".join(dict.fromkeys(str(service) for _, service in named))
-    return f"{source} names {others} instead" if others else f"{source} does not name it any more"
+    services = ", ".join(dict.fromkeys(str(service) for _, service in targets))
+    return f"{source} names {services} instead" if services else f"{source} does not name it any more"
 
 
 def _edited(g: Graph, source: Key, before: HopVerification, now: HopVerification) -> str:
@@ -151,8 +151,8 @@ def _other_content(g: Graph, source: Key, before: HopVerification, now: HopVerif
     refs = [ref for ref in now.refs if not ref.startswith(f"{WAIVER} ")]
     changed = ", ".join(refs) or str(source)
     if len(refs) > 1 and before.basis:
-        known = {ca.sha256 for ca in before.basis.cas}
-        changed = ", ".join(ref for ref in refs if _fingerprints(g, ref) - known) or f"one of {changed}"
+        earlier = {ca.sha256 for ca in before.basis.cas}
+        changed = ", ".join(ref for ref in refs if _fingerprints(g, ref) - earlier) or f"one of {changed}"
     return f"{changed} has other content now"
 
 
@@ -167,8 +167,8 @@ def _fingerprints(g: Graph, ref: str) -> set[str]:
     group = next((group for group, kind in CA_KINDS if key and kind == key.kind), None)
     if key is None or group is None:
         return set()
-    found = bundle(g, key.namespace, LocalObjectReference(group, key.kind, key.name))
-    return set() if isinstance(found, Problem) else {ca.sha256 for ca in trusted(found.anchors)}
+    ca_bundle = bundle(g, key.namespace, LocalObjectReference(group, key.kind, key.name))
+    return set() if isinstance(ca_bundle, Problem) else {ca.sha256 for ca in trusted(ca_bundle.anchors)}
 
 
 def _acknowledgement(before: HopVerification, now: HopVerification) -> str:
@@ -191,14 +191,14 @@ WEAKENED = Index[Key, tuple[Key, int]]("weakened")
 
 def weakened_hop(g: Graph, hop: Hop) -> Iterator[Entry]:
     """Yields the index entries of a weakened hop."""
-    found = weakening(g, hop)
-    if found is None:
+    weaker = weakening(g, hop)
+    if weaker is None:
         return
-    yield WEAKENED_PORTS.entry((hop.gateway, hop.backend, hop.port), found)
+    yield WEAKENED_PORTS.entry((hop.gateway, hop.backend, hop.port), weaker)
     for route in HOPS.of(g, *hop):
-        yield WEAKENED_ROUTES.entry((route, hop.gateway), found)
-    if found.policy:
-        yield WEAKENED_POLICIES.entry((found.policy, hop.gateway), found)
+        yield WEAKENED_ROUTES.entry((route, hop.gateway), weaker)
+    if weaker.policy:
+        yield WEAKENED_POLICIES.entry((weaker.policy, hop.gateway), weaker)
 
 
 @indexer(WEAKENED_PORTS)
@@ -212,10 +212,10 @@ def port_weakening(g: Graph, gateway: Key, backend: Key, port: int) -> Weakening
     return next(iter(WEAKENED_PORTS.of(g, gateway, backend, port)), None)
 
 
-def weakened(found: tuple[Weakening, ...]) -> tuple[Condition, ...]:
+def weakened(weakenings: tuple[Weakening, ...]) -> tuple[Condition, ...]:
     """Returns the condition of a route, policy or XBackend at one Gateway; empty without weakenings."""
-    if not found:
+    if not weakenings:
         return ()
-    texts = (with_remedy(f"{weaker.message}.", weaker.remedy) for weaker in dict.fromkeys(found))
+    texts = (with_remedy(f"{weaker.message}.", weaker.remedy) for weaker in dict.fromkeys(weakenings))
     message = " ".join(texts)
     return (Condition(reasons.VERIFICATION_WEAKENED, True, reasons.NO_LONGER_VERIFIED, message),) if message else ()

@@ -28,11 +28,11 @@ class Ancestors(msgspec.Struct, frozen=True):
     without_room: tuple[Key, ...] = ()
 
 
-def with_room(g: Graph, gateways: Iterable[Key], status: ForeignPolicyStatus, most: int = MAX_ANCESTORS) -> Ancestors:
+def with_room(g: Graph, gateways: Iterable[Key], status: ForeignPolicyStatus, limit: int = MAX_ANCESTORS) -> Ancestors:
     """Divides Gateways by whether the status of a policy has a free entry, which other controllers use too."""
     foreign = len([entry for entry in status.ancestors if entry.controller_name != CONTROLLER_NAME])
     # The age of a single Gateway does not matter, so it is not read.
-    reached, room = list(gateways), max(0, most - foreign)
+    reached, room = list(gateways), max(0, limit - foreign)
     ordered = sorted(reached, key=lambda key: age(g, key)) if len(reached) > 1 else reached
     return Ancestors(tuple(ordered[:room]), tuple(ordered[room:]))
 
@@ -55,8 +55,8 @@ def reached_by(g: Graph, service_key: Key, section: str) -> tuple[tuple[Key, int
     applies to it."""
     hops = REACH.of(g, service_key)
     service = read(g, service_key, AnyService) if hops else None
-    named = [p for p in service.spec.ports if section in (WHOLE, p.name)] if service else []
-    ports = {p.port for p in named if p.protocol == "TCP" and section != WHOLE}
-    policed = not named or any(p.protocol == "TCP" for p in named)
+    ports_of_section = [p for p in service.spec.ports if section in (WHOLE, p.name)] if service else []
+    ports = {p.port for p in ports_of_section if p.protocol == "TCP" and section != WHOLE}
+    policed = not ports_of_section or any(p.protocol == "TCP" for p in ports_of_section)
     reached = [h for h in hops if h.protocol.policed or (not policed and h.protocol is not Protocol.PASSTHROUGH)]
     return tuple(sorted({(hop.gateway, hop.port) for hop in reached if not ports or hop.port in ports}))

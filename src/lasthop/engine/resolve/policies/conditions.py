@@ -26,7 +26,7 @@ from lasthop.engine.resolve.policies.judgement import judgement
 from lasthop.engine.resolve.policies.permissions import permitted_tls
 from lasthop.engine.resolve.policies.texts import read_policy
 from lasthop.engine.resolve.settings import installed
-from lasthop.engine.resolve.trust.client_certificates import shown_certificate
+from lasthop.engine.resolve.trust.client_certificates import presented_certificate
 from lasthop.engine.resolve.trust.waivers import describe
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.store import read
@@ -40,13 +40,15 @@ def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Prob
     """Returns why a policy does not apply to one of its targets."""
     key = targets.service_of(policy, target)
     service = read(g, key, AnyService) if key else None
-    meant, wrong = targets.mistyped_services(g, policy, target) if service is None else ((), "")
-    if meant:
-        return Problem(reasons.TARGET_NOT_FOUND, targets.mistyped_text(meant, wrong), about=meant)
+    services, wrong_part = targets.mistyped_services(g, policy, target) if service is None else ((), "")
+    if services:
+        return Problem(reasons.TARGET_NOT_FOUND, targets.mistyped_text(services, wrong_part), about=services)
     if key is None or not installed(g, key.kind):
         kind = f"{target.kind} of group {target.group!r}" if target.group else target.kind
-        known = " and ".join(f"{each}s" for each in SERVICE_GROUPS if installed(g, each))
-        return invalid(f"target {target.name}: kind {kind} is not supported, only {known} are; the policy has no effect on it")
+        supported = " and ".join(f"{kind}s" for kind in SERVICE_GROUPS if installed(g, kind))
+        return invalid(
+            f"target {target.name}: kind {kind} is not supported, only {supported} are; the policy has no effect on it"
+        )
     if service is None:
         return not_found(reasons.TARGET_NOT_FOUND, key, guess=targets.closest_service(g, key))
     ports = service.spec.ports
@@ -72,7 +74,8 @@ def precedence(g: Graph, policy: Key, winner: targets.TargetClaim) -> str:
 
 
 def exceptions(g: Graph, policy: Key, target: PolicyTargetReference) -> tuple[str, str]:
-    """Returns notes about ports of a whole-Service target that the policy does not affect: see the two functions below."""
+    """Returns notes about ports of a whole-Service target that the policy does not affect: UDP ports, and ports with a more
+    specific policy."""
     key = targets.service_of(policy, target) if target.section_name == targets.WHOLE else None
     service = read(g, key, AnyService) if key else None
     if key is None or service is None:
@@ -89,11 +92,11 @@ def _shadowed(g: Graph, policy: Key, key: Key, service: AnyService) -> str:
     """Reports that every port of a Service has a more specific policy, so that this one is never used."""
     if targets.WINNERS.of(g, key).keys() <= {targets.WHOLE}:
         return ""
-    found = [targets.port_winner(g, key, p.name) for p in service.spec.ports if p.protocol == "TCP"]
-    others = dict.fromkeys(winner.policy if winner else policy for winner in found)
-    if not others or policy in others:
+    winners = [targets.port_winner(g, key, p.name) for p in service.spec.ports if p.protocol == "TCP"]
+    policies = dict.fromkeys(winner.policy if winner else policy for winner in winners)
+    if not policies or policy in policies:
         return ""
-    return f"no port of {key} uses it: other policies name each port ({', '.join(other.path for other in others)})"
+    return f"no port of {key} uses it: other policies name each port ({', '.join(winner.path for winner in policies)})"
 
 
 class TargetsAtGateway(msgspec.Struct, frozen=True):
@@ -119,18 +122,20 @@ def targets_at(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> Ta
     notes: list[str] = []
     concerned = ancestors(g, policy)
     # An ancestor reaches at least one target, so it reaches a single one.
-    sole = len(obj.spec.target_refs) == 1 and gateway in concerned.gateways
+    is_only_target = len(obj.spec.target_refs) == 1 and gateway in concerned.gateways
     for target in obj.spec.target_refs:
-        here, problem = sole or _reaches(g, policy, target, gateway), target_problem(g, policy, target)
+        is_reached, problem = is_only_target or _reaches(g, policy, target, gateway), target_problem(g, policy, target)
         if problem:
-            (reached if here else elsewhere).append(problem)
-        elif here:
+            (reached if is_reached else elsewhere).append(problem)
+        elif is_reached:
             effective = True
             notes += exceptions(g, policy, target)
         else:
             notes.append(f"{target.kind} {policy.namespace}/{target.name} is not reached from this Gateway")
-    for other in concerned.without_room:
-        elsewhere.append(invalid(f"this status has no free entry for {other}, so connections from there fail", other))
+    for other_gateway in concerned.without_room:
+        elsewhere.append(
+            invalid(f"this status has no free entry for {other_gateway}, so connections from there fail", other_gateway)
+        )
     return TargetsAtGateway(effective, tuple(reached), tuple(elsewhere), tuple(filter(None, notes)))
 
 
@@ -138,31 +143,31 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     obj, judged = read_policy(g, policy), judgement(g, policy)
     if obj is None or judged is None:
         return ()
-    found = targets_at(g, policy, obj, gateway)
+    at_gateway = targets_at(g, policy, obj, gateway)
     permitted = permitted_tls(g, gateway, policy)
     problem = permitted if isinstance(permitted, Problem) else judged.problem
-    if not found.effective and found.reached:
-        problem = joined(found.problems)
-    notes = [*(each.text for each in found.problems), *judged.warnings, *found.notes, *judged.notes]
+    if not at_gateway.effective and at_gateway.reached:
+        problem = joined(at_gateway.problems)
+    notes = [*(problem.text for problem in at_gateway.problems), *judged.warnings, *at_gateway.notes, *judged.notes]
     accepted = ACCEPTED
     if problem or notes:
         accepted = failed(reasons.ACCEPTED, problem) if problem else true(reasons.ACCEPTED, "; ".join(dict.fromkeys(notes)))
     resolved = failed(reasons.RESOLVED_REFS, judged.unresolved) if judged.unresolved else RESOLVED
-    lost = [each for each in found.problems if each.reason == reasons.TARGET_NOT_FOUND]
-    if resolved.status and lost:
-        resolved = failed(reasons.RESOLVED_REFS, joined(lost))
-    more = []
-    if accepted.status and found.effective:
-        if found.problems:
-            more.append(failed(reasons.PARTIALLY_INVALID, joined(found.problems)))
+    missing = [problem for problem in at_gateway.problems if problem.reason == reasons.TARGET_NOT_FOUND]
+    if resolved.status and missing:
+        resolved = failed(reasons.RESOLVED_REFS, joined(missing))
+    optional = []
+    if accepted.status and at_gateway.effective:
+        if at_gateway.problems:
+            optional.append(failed(reasons.PARTIALLY_INVALID, joined(at_gateway.problems)))
         if unserved := not_programmed(g, gateway, permitted):
-            more.append(unserved)
+            optional.append(unserved)
         hops = hops_under(g, policy, obj, gateway)
-        if seen := connected(g, hops):
-            more.append(seen)
+        if observed := connected(g, hops):
+            optional.append(observed)
         if isinstance(permitted, BackendTLS) and permitted.waiver and hops:
-            more.append(degraded(permitted.waiver))
-    return accepted, resolved, *more, *weakened(WEAKENED_POLICIES.of(g, policy, gateway))
+            optional.append(degraded(permitted.waiver))
+    return accepted, resolved, *optional, *weakened(WEAKENED_POLICIES.of(g, policy, gateway))
 
 
 def not_programmed(g: Graph, gateway: Key, permitted: BackendTLS | Problem | None) -> Condition | None:
@@ -170,9 +175,9 @@ def not_programmed(g: Graph, gateway: Key, permitted: BackendTLS | Problem | Non
     invalid. It is a separate condition because `Accepted` describes the policy; it is absent otherwise."""
     if why := serves_nothing(g, gateway):
         return failed(reasons.PROGRAMMED, why)
-    shown = shown_certificate(g, gateway, permitted) if isinstance(permitted, BackendTLS) else None
-    if isinstance(shown, Problem):
-        return failed(reasons.PROGRAMMED, shown.within(f"connections from {gateway} fail"))
+    certificate = presented_certificate(g, gateway, permitted) if isinstance(permitted, BackendTLS) else None
+    if isinstance(certificate, Problem):
+        return failed(reasons.PROGRAMMED, certificate.within(f"connections from {gateway} fail"))
     return None
 
 
@@ -204,4 +209,4 @@ def hops_under(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> li
 
 def _reaches(g: Graph, policy: Key, target: PolicyTargetReference, gateway: Key) -> bool:
     service = targets.service_of(policy, target)
-    return service is not None and any(found == gateway for found, _ in reached_by(g, service, target.section_name))
+    return service is not None and any(reaching == gateway for reaching, _ in reached_by(g, service, target.section_name))

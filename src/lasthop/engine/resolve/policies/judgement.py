@@ -58,26 +58,26 @@ def parse(options: StringMap) -> ParsedOptions:
             continue
         option = OPTIONS_BY_KEY.get(key)
         if option is None:
-            problems.append(f"option {key} is unknown; Lasthop has {', '.join(each.name for each in OPTIONS)}")
+            problems.append(f"option {key} is unknown; Lasthop has {', '.join(known_option.name for known_option in OPTIONS)}")
             continue
-        fields[option.field] = found = tuple(dict.fromkeys(map(str.strip, value.split(",")))) if option.label else value
-        problems += _wrong_values(key, option, found)
+        fields[option.field] = parsed_value = tuple(dict.fromkeys(map(str.strip, value.split(",")))) if option.label else value
+        problems += _wrong_values(key, option, parsed_value)
     parsed = TLSOptions() if problems else msgspec.convert(fields, TLSOptions)
     if parsed.lowest > parsed.max_version:
         problems.append(f"the lowest TLS version ({parsed.lowest}) is above the highest ({parsed.max_version})")
     return ParsedOptions(parsed, tuple(invalid(problem).at(FIELD) for problem in problems), tuple(warnings))
 
 
-def _wrong_values(key: str, option: Option, found: str | tuple[str, ...]) -> list[str]:
-    if isinstance(found, str) and not option.values:
+def _wrong_values(key: str, option: Option, value: str | tuple[str, ...]) -> list[str]:
+    if isinstance(value, str) and not option.values:
         return (
-            [] if OBJECT_NAME.fullmatch(found) else [f"option {key} is {found!r}; write the name of a Secret of its namespace"]
+            [] if OBJECT_NAME.fullmatch(value) else [f"option {key} is {value!r}; write the name of a Secret of its namespace"]
         )
-    known = ", ".join(sorted(option.values))
-    if isinstance(found, str):
-        return [] if found in option.values else [f"option {key} is {found!r}; write one of {known}"]
-    unknown = ", ".join(repr(word) for word in found if word not in option.values)
-    return [f"option {key} has {unknown}; known are {known}"] if unknown else []
+    supported = ", ".join(sorted(option.values))
+    if isinstance(value, str):
+        return [] if value in option.values else [f"option {key} is {value!r}; write one of {supported}"]
+    unknown = ", ".join(repr(word) for word in value if word not in option.values)
+    return [f"option {key} has {unknown}; known are {supported}"] if unknown else []
 
 
 MAX_NAMES: Final = 32
@@ -121,14 +121,14 @@ def judgement(g: Graph, source: Key) -> Judgement | None:
     parsed = parse(policy.spec.options if policy else StringMap())
     verified = verification(g, source.namespace, validation, field)
     problem = verified.problem
-    names = [invalid(f"{name} {what}").at(f"{field}.{name}") for name, what in _name_problems(validation)]
+    names = [invalid(f"{name} {message}").at(f"{field}.{name}") for name, message in _name_problems(validation)]
     secret = parsed.options.client_certificate
     unusable = _unusable(g, Key("Secret", source.namespace, secret)) if secret else None
     unresolved = (
         joined([verified.unresolved, unusable]) if verified.unresolved and unusable else verified.unresolved or unusable
     )
-    if wrong := [*parsed.problems, *names, *([unusable.with_reason(reasons.INVALID)] if unusable else [])]:
-        problem = joined([*wrong, problem], problem.reason).at(problem.field) if problem else joined(wrong)
+    if faults := [*parsed.problems, *names, *([unusable.with_reason(reasons.INVALID)] if unusable else [])]:
+        problem = joined([*faults, problem], problem.reason).at(problem.field) if problem else joined(faults)
     tls = BackendTLS(
         source=source,
         sni=validation.hostname,

@@ -33,33 +33,33 @@ def permitted_tls(g: Graph, gateway: Key, source: Key) -> BackendTLS | Problem |
     """Returns the TLS of a policy or XBackend if this Gateway's operator permits it, or the problem; None if the policy itself
     is invalid."""
     judged = judgement(g, source)
-    wanted = judged.tls if judged else None
-    if wanted is None:
+    tls = judged.tls if judged else None
+    if tls is None:
         return None
-    if wanted.waiver and (problem := _waiver_problem(g, backend_rules(g, gateway), wanted.waiver)):
+    if tls.waiver and (problem := _waiver_problem(g, backend_rules(g, gateway), tls.waiver)):
         return problem
-    if wanted.strength is Strength.PINNED_ONLY and not (rules := backend_rules(g, gateway)).pinned_only:
+    if tls.strength is Strength.PINNED_ONLY and not (rules := backend_rules(g, gateway)).pinned_only:
         message = f"pins without CAs check neither names nor dates, which is denied here ({rules.by})"
         remedy = "add CAs or the certificate itself to the PinSet (`lasthop pin`)"
         return Problem(reasons.PINNED_ONLY_NOT_PERMITTED, message, remedy=remedy)
-    if isinstance(wanted.trust, Anchors):
-        if wanted.trust.weak and not (rules := backend_rules(g, gateway)).weak:
-            message = f"{wanted.trust.weak}, but weak certificates are denied here ({rules.by})"
+    if isinstance(tls.trust, Anchors):
+        if tls.trust.weak and not (rules := backend_rules(g, gateway)).weak:
+            message = f"{tls.trust.weak}, but weak certificates are denied here ({rules.by})"
             remedy = "use a CA or certificate with an RSA key of 2048 bits, or on P-256, and a SHA-256 signature"
             return Problem(reasons.WEAK_CERTIFICATE_NOT_PERMITTED, message, remedy=remedy)
-        if message := too_large(wanted.trust, limits(g, gateway)):
+        if message := too_large(tls.trust, limits(g, gateway)):
             return invalid(message)
     # The profile's minimum applies to policies that set none.
     minimum = lowest_version(g, gateway)
-    lowest = wanted.options.min_version or max(wanted.options.lowest, minimum)
-    if lowest < minimum or wanted.options.max_version < minimum:
+    lowest = tls.options.min_version or max(tls.options.lowest, minimum)
+    if lowest < minimum or tls.options.max_version < minimum:
         name = "min" if lowest < minimum else "max"
         message = f"at least TLS {minimum} is required here ({backend_rules(g, gateway).by})"
         remedy = f"correct option {PREFIX}{name}-tls-version or remove it"
         return Problem(reasons.TLS_VERSION_NOT_PERMITTED, message, remedy=remedy)
-    if lowest == wanted.options.lowest:
-        return wanted
-    return msgspec.structs.replace(wanted, options=msgspec.structs.replace(wanted.options, min_version=lowest))
+    if lowest == tls.options.lowest:
+        return tls
+    return msgspec.structs.replace(tls, options=msgspec.structs.replace(tls.options, min_version=lowest))
 
 
 def _waiver_problem(g: Graph, rules: BackendRules, waiver: Waiver) -> Problem | None:

@@ -2,12 +2,12 @@
 
     CAs (a union), or the system store                  chain, dates, names
     one PinSet                                          its pins, and chain, dates and names with its own CAs
-    either of these + a waiver of Names or Expiry       all but that
+    either of these + a waiver of Names or Expiry       all except the names or the dates
     a waiver of All                                     nothing
     anything else                                       the policy is invalid
 
 An unusable reference that might have narrowed the trust (an unknown kind, a PinSet, a waiver, a revocation list) invalidates
-the policy. Only a CA can be left out, and only while another one remains."""
+the policy. Only a CA can be omitted, and only while another one remains."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _References(msgspec.Struct, frozen=True):
     """The references by kind, with the PinSet and the waiver resolved."""
 
     entries: Sequence[_Entry]
-    """The references in their order; `cas` also contains those of the PinSet."""
+    """The references in their order; `cas` also contains the references inside the PinSet."""
     pin_sets: Sequence[_Entry]
     waivers: Sequence[_Entry]
     well_known: Sequence[_Entry]
@@ -111,7 +111,7 @@ def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidatio
     """Resolves the references of a validation. `field` is its path in the object."""
     refs, fatal = _read(g, namespace, validation)
     usable: list[LocalObjectReference] = []
-    left_out: list[Problem] = []
+    omitted: list[Problem] = []
     warnings: list[str] = []
     for entry in refs.cas:
         state = ref_state(g, namespace, entry.ref)
@@ -120,21 +120,21 @@ def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidatio
         if state.problem is None or (refs.waived is Strength.WAIVED_EXPIRY and state.problem.reason in OUT_OF_DATE):
             usable.append(entry.ref)
         else:
-            (fatal if revokes(g, namespace, entry.ref) else left_out).append(entry.fault(state.problem))
+            (fatal if revokes(g, namespace, entry.ref) else omitted).append(entry.fault(state.problem))
     anchors, pins = bool(usable) or not refs.cas, refs.pinned
     if pins and pins.leaves and not (pins.cas or pins.system):
         out_of_date, soon = dates(g, pins.anchors, f"PinSet {refs.pin_sets[0].ref.name}", "certificate")
         warnings += soon
         if out_of_date and refs.waived is not Strength.WAIVED_EXPIRY:
-            left_out.append(refs.pin_sets[0].fault(out_of_date))
+            omitted.append(refs.pin_sets[0].fault(out_of_date))
             anchors = False
-    wrong = [*_source(validation)] or [*_combination(refs), *_system(g, refs), *_unchecked(refs, validation)]
-    problem = _problem(refs, [invalid(text) for text in wrong], fatal, left_out, anchors)
+    errors = [*_source(validation)] or [*_combination(refs), *_system(g, refs), *_unchecked(refs, validation)]
+    problem = _problem(refs, [invalid(message) for message in errors], fatal, omitted, anchors)
     trust = None if problem else SYSTEM_STORE.of(g) if refs.system else _anchors(g, namespace, usable, pins)
     # Only a waiver of All permits an empty trust source.
     if not (problem or trust or refs.only_pins or refs.waived is Strength.WAIVED_ALL):
         problem = invalid("no trust anchor remains")
-    faults = [*fatal, *left_out]
+    faults = [*fatal, *omitted]
     where = f"{field}.{faults[0].field}" if faults else field
     return Verification(
         trust=trust,
@@ -151,12 +151,12 @@ def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidatio
 def _anchors(g: Graph, namespace: str, cas: list[LocalObjectReference], pins: PinnedTrust | None) -> Anchors | None:
     if cas:
         bundles = [bundle(g, namespace, ref) for ref in cas]
-        return union(found for found in bundles if not isinstance(found, Problem))
+        return union(ca_bundle for ca_bundle in bundles if not isinstance(ca_bundle, Problem))
     return Anchors(pins.leaves, trusted(pins.anchors), weak=weakest(pins.anchors)) if pins and pins.leaves else None
 
 
 def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> tuple[_References, list[Problem]]:
-    """Groups the references by kind, and returns the problems of those that cannot be left out."""
+    """Groups the references by kind, and returns the problems of those that cannot be omitted."""
     entries = [_Entry(ref, f"caCertificateRefs[{n}]") for n, ref in enumerate(validation.ca_certificate_refs)]
     if validation.well_known_ca_certificates:
         well_known = LocalObjectReference(GROUP, WELL_KNOWN, validation.well_known_ca_certificates)
@@ -175,12 +175,12 @@ def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> t
         match pinned(g, key) if kind == PIN_SET else waiver(g, key):
             case Problem() as problem:
                 fatal.append(entry.fault(problem))
-            case PinnedTrust() as found:
-                pins.append(found)
+            case PinnedTrust() as pin_set:
+                pins.append(pin_set)
                 inside = f"PinSet {entry.ref.name},"
-                inner += (_Entry(ref, entry.field, f"{inside} caCertificateRefs[{n}]") for n, ref in enumerate(found.cas))
-            case Waiver() as found:
-                waivers.append(found)
+                inner += (_Entry(ref, entry.field, f"{inside} caCertificateRefs[{n}]") for n, ref in enumerate(pin_set.cas))
+            case Waiver() as active_waiver:
+                waivers.append(active_waiver)
     for entry in inner:
         by_kind[entry.kind].append(entry)
     refs = _References(
@@ -253,18 +253,18 @@ def _rank(reason: str) -> int:
 
 
 def _problem(
-    refs: _References, wrong: list[Problem], fatal: list[Problem], left_out: list[Problem], anchors: bool
+    refs: _References, invalid_settings: list[Problem], fatal: list[Problem], omitted: list[Problem], anchors: bool
 ) -> Problem | None:
-    everything = [*wrong, *fatal, *left_out]
+    everything = [*invalid_settings, *fatal, *omitted]
     if fatal:
-        some = (refs.cas and anchors) or refs.well_known or refs.pinned or refs.waiver
-        reason = reasons.INVALID if some else reasons.NO_VALID_CA_CERTIFICATE
+        has_source = (refs.cas and anchors) or refs.well_known or refs.pinned or refs.waiver
+        reason = reasons.INVALID if has_source else reasons.NO_VALID_CA_CERTIFICATE
         return joined(everything).within("connections fail", reason=reason)
-    if wrong:
+    if invalid_settings:
         return joined(everything, reasons.INVALID)
     if not anchors:
         where = f"no valid {'CA' if refs.cas else 'certificate'} remains, connections fail"
-        return joined(left_out).within(where, reason=reasons.NO_VALID_CA_CERTIFICATE)
+        return joined(omitted).within(where, reason=reasons.NO_VALID_CA_CERTIFICATE)
     return None
 
 

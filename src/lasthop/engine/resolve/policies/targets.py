@@ -2,7 +2,7 @@
 
 A policy that names the port (`sectionName`) takes precedence over one that names the whole Service. Among policies with the
 same target the oldest wins, then the first by {namespace}/{name}. Precedence never looks at validity: an invalid or unreadable
-policy that wins fails closed, it does not step aside for another, or trust would change hands with a typo."""
+policy that wins fails closed, or trust would change hands with a typo."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from lasthop.engine.store.store import read
 _IMPOSSIBLE: Final = re.compile("[^a-z0-9-]")
 """Characters that no Service name contains."""
 _WORDS: Final = re.compile("[a-z0-9*-]+")
-"""Possible names, and patterns of such."""
+"""Possible names and patterns."""
 _PLACEHOLDER: Final = re.compile(r"\$?\{+[^}]*\}+|\$\([^)]*\)|\$\w+|<[^>]*>|(?:enc)?\[[^]]*\]")
 """Parts that a template or an encrypted file leaves open."""
 _PARTS: Final = re.compile(r"[\s,;|&+]+")
-"""What separates names in a list."""
+"""Separators of names in a list."""
 _RESERVED: Final = re.compile(rf"(?:^|\.)(?:(?:x-)?k8s\.io|kubernetes\.io|{re.escape(LASTHOP_API)})$")
 """Groups of Kubernetes and Lasthop: they have no Services except those of `SERVICE_GROUPS`."""
 WHOLE = ""
@@ -56,11 +56,11 @@ class TargetClaim(msgspec.Struct, frozen=True, order=True):
     """Why the policy could not be read completely."""
 
 
-def rule_of(winner: tuple[str, str], own: tuple[str, str]) -> str:
+def rule_of(winner: tuple[str, str], loser: tuple[str, str]) -> str:
     """Returns the rule by which an object of one age takes precedence over another."""
-    if winner[0] == own[0]:
+    if winner[0] == loser[0]:
         return "is as old and comes first by name"
-    return "has a creationTimestamp" if own[0] == LAST else "is older"
+    return "has a creationTimestamp" if loser[0] == LAST else "is older"
 
 
 CLAIMS = Index[Key, tuple[TargetClaim, ...]]("claim")
@@ -73,27 +73,34 @@ def index_claims(g: Graph, key: Key) -> Iterator[Entry]:
     targets that the policy's last good text does not name, because the last good text is in force. Against other policies,
     each text keeps its age."""
     policy, rejected = read_texts(g, key)
-    named = _sections(key, policy.spec.target_refs) if policy else {}
-    found = {service: (TargetClaim(policy.age, key, sections),) for service, sections in named.items()} if policy else {}
+    sections_in_force = _sections(key, policy.spec.target_refs) if policy else {}
+    by_service = (
+        {service: (TargetClaim(policy.age, key, sections),) for service, sections in sections_in_force.items()}
+        if policy
+        else {}
+    )
     if rejected:
         for service, sections in _sections(key, rejected.targets).items():
-            good = named.get(service, ())
-            if left := tuple(section for section in sections if section not in good and WHOLE not in good):
-                found[service] = (*found.get(service, ()), TargetClaim(rejected.age, key, left, rejected.message))
-    for service, claims in found.items():
+            good = sections_in_force.get(service, ())
+            if new_sections := tuple(section for section in sections if section not in good and WHOLE not in good):
+                by_service[service] = (
+                    *by_service.get(service, ()),
+                    TargetClaim(rejected.age, key, new_sections, rejected.message),
+                )
+    for service, claims in by_service.items():
         yield CLAIMS.entry((service,), claims)
     targets = (*(policy.spec.target_refs if policy else ()), *(rejected.targets if rejected else ()))
-    for guesses in (g.shielded(_misaimed, key, named), g.shielded(_mistyped, key, targets)):
+    for guesses in (g.shielded(_misaimed, key, sections_in_force), g.shielded(_mistyped, key, targets)):
         if not isinstance(guesses, Crash):
             yield from guesses
 
 
 def _sections(policy: Key, targets: tuple[PolicyTargetReference, ...]) -> dict[Key, tuple[str, ...]]:
-    found: dict[Key, tuple[str, ...]] = {}
+    sections: dict[Key, tuple[str, ...]] = {}
     for target in targets:
         if service := service_of(policy, target):
-            found[service] = (*found.get(service, ()), target.section_name)
-    return found
+            sections[service] = (*sections.get(service, ()), target.section_name)
+    return sections
 
 
 def named_services(obj: Object | None) -> tuple[Key, ...]:
@@ -114,11 +121,11 @@ def claims(g: Graph, service: Key) -> tuple[TargetClaim, ...]:
 
 
 def _first_of_each_section(claims: Collection[tuple[TargetClaim, ...]]) -> Mapping[str, TargetClaim]:
-    found: dict[str, TargetClaim] = {}
+    first: dict[str, TargetClaim] = {}
     for claim in sorted(itertools.chain.from_iterable(claims)):
         for section in claim.sections:
-            found.setdefault(section, claim)
-    return found
+            first.setdefault(section, claim)
+    return first
 
 
 WINNERS = CLAIMS.summary("winners", _first_of_each_section)
@@ -171,7 +178,7 @@ def missed_targets(g: Graph, service_key: Key) -> tuple[MissedTarget, ...]:
         if service and section != WHOLE and section not in names
     ]
     name, wildcards = service_key.name, itertools.chain.from_iterable(WILDCARDS.of(g, service_key.kind, service_key.namespace))
-    matching = (each.missed for each in wildcards if name.startswith(each.first) and name.endswith(each.last))
+    matching = (wildcard.missed for wildcard in wildcards if name.startswith(wildcard.first) and name.endswith(wildcard.last))
     return (*sections, *sorted((*MISTYPED.of(g, service_key), *matching)))
 
 
@@ -181,48 +188,56 @@ def missed_target_text(g: Graph, service: Key, missed: MissedTarget) -> str:
 
 
 def mistyped_text(services: Iterable[Key], target: str) -> str:
-    meant = list(map(str, services))
-    verb = "is" if len(meant) == 1 else "are"
-    return f"{target} does not exist; {' and '.join(meant)} {verb} probably meant, so {CLOSED_PORTS}"
+    names = list(map(str, services))
+    verb = "is" if len(names) == 1 else "are"
+    return f"{target} does not exist; {' and '.join(names)} {verb} probably meant, so {CLOSED_PORTS}"
 
 
 CLOSED_PORTS: Final = "its ports without a policy return 500 unless their appProtocol is a plaintext protocol"
 
 
 def mistyped_services(g: Graph, policy: Key, target: PolicyTargetReference) -> tuple[tuple[Key, ...], str]:
-    """Returns the Services that a target with an impossible kind, group or name probably means, and the wrong part; none for
-    possible Services and objects of other systems. A Key with `*` in its name means all Services that match."""
-    kinds, wrong = _meant_kinds(policy, target)
-    if not kinds or (is_dns_label(target.name) and not wrong):
+    """Returns the Services that a target with an impossible kind, group or name probably means, and the wrong part. Targets
+    that may exist, or that belong to other systems, return no Services. A Key with `*` in its name means all matching
+    Services."""
+    kinds, wrong_part = _probable_kinds(policy, target)
+    if not kinds or (is_dns_label(target.name) and not wrong_part):
         return (), ""
-    wrong = wrong or f"{target.kind} {target.name!r}"
+    wrong_part = wrong_part or f"{target.kind} {target.name!r}"
     keys = [Key(kind, policy.namespace, target.name) for kind in kinds]
     if is_dns_label(target.name):
-        return tuple(key for key in keys if read(g, key, AnyService)) or tuple(keys), wrong
+        return tuple(key for key in keys if read(g, key, AnyService)) or tuple(keys), wrong_part
     parts = _PARTS.split(_PLACEHOLDER.sub("*", target.name.casefold()))
-    known = [found for key in keys for part in parts if (found := _known(g, key, part))]
-    guessed = known or [key._replace(name=name) for key in keys if (name := closest_service(g, key))]
-    return tuple(dict.fromkeys(guessed)), wrong
+    existing_services = [existing for key in keys for part in parts if (existing := _existing_service(g, key, part))]
+    guessed = existing_services or [key._replace(name=name) for key in keys if (name := closest_service(g, key))]
+    return tuple(dict.fromkeys(guessed)), wrong_part
 
 
-def _meant_kinds(policy: Key, target: PolicyTargetReference) -> tuple[tuple[str, ...], str]:
+def _probable_kinds(policy: Key, target: PolicyTargetReference) -> tuple[tuple[str, ...], str]:
     """Returns the kinds that a target may mean, and the wrong part; no kinds for objects of other systems."""
     if service_of(policy, target):
         return (target.kind,), ""
     kind = target.kind if target.kind in SERVICE_GROUPS else closest(target.kind, SERVICE_GROUPS)
     if not kind or ("." in target.group and not _RESERVED.search(target.group)):
         return (), ""
-    of_group = [each for each, group in SERVICE_GROUPS.items() if group and group == target.group]
-    wrong = f"kind {target.kind}" + (f" of group {target.group}" if target.group else "")
-    return tuple(dict.fromkeys((kind, *of_group))), wrong
+    of_group = [kind for kind, group in SERVICE_GROUPS.items() if group and group == target.group]
+    wrong_part = f"kind {target.kind}" + (f" of group {target.group}" if target.group else "")
+    return tuple(dict.fromkeys((kind, *of_group))), wrong_part
 
 
-def _known(g: Graph, key: Key, text: str) -> Key | None:
+def _existing_service(g: Graph, key: Key, text: str) -> Key | None:
     """Returns the Service that a text names with other characters around it, as in `shop/api`, `api.shop.svc` or `api:443`."""
     words = [word for segment in reversed(text.split("/")) for word in _WORDS.findall(segment)]
     alone = () if "*" in text else (_IMPOSSIBLE.sub("", text),)
-    found = (key._replace(name=name.strip("-")) for name in (*alone, *words))
-    return next((each for each in found if "*" in each.name or (each.name and read(g, each, AnyService))), None)
+    candidates = (key._replace(name=name.strip("-")) for name in (*alone, *words))
+    return next(
+        (
+            candidate
+            for candidate in candidates
+            if "*" in candidate.name or (candidate.name and read(g, candidate, AnyService))
+        ),
+        None,
+    )
 
 
 @query
@@ -231,8 +246,8 @@ def missing_port(g: Graph, service_key: Key, section: str) -> str:
     service = read(g, service_key, AnyService)
     names = [p.name for p in service.spec.ports if p.name] if service else []
     guess = typo_of(section, names)
-    has = f"it has {', '.join(names) or 'no named port'}" + (f"; did you mean {guess}?" if guess else "")
-    return f"{service_key} has no port named {section} ({has}), so {CLOSED_PORTS}"
+    existing = f"it has {', '.join(names) or 'no named port'}" + (f"; did you mean {guess}?" if guess else "")
+    return f"{service_key} has no port named {section} ({existing}), so {CLOSED_PORTS}"
 
 
 SERVICES = Index[str, str, str]("service")
@@ -274,15 +289,15 @@ def _mistyped(g: Graph, policy: Key, targets: Iterable[PolicyTargetReference]) -
     entries: list[Entry] = []
     patterns: dict[Key, tuple[WildcardTarget, ...]] = {}
     for target in targets:
-        services, wrong = mistyped_services(g, policy, target)
+        services, wrong_part = mistyped_services(g, policy, target)
         for service in services:
-            missed, before = MissedTarget(policy, wrong), service._replace(name="")
+            missed, before = MissedTarget(policy, wrong_part), service._replace(name="")
             if "*" in service.name:
                 first, last = service.name.partition("*")[0], service.name.rpartition("*")[2]
                 patterns[before] = (*patterns.get(before, ()), WildcardTarget(first, last, missed))
             else:
                 entries.append(MISTYPED.entry((service,), missed))
-    return [*entries, *(WILDCARDS.entry((key.kind, key.namespace), found) for key, found in patterns.items())]
+    return [*entries, *(WILDCARDS.entry((key.kind, key.namespace), wildcards) for key, wildcards in patterns.items())]
 
 
 def misaimed(g: Graph, service: Key) -> tuple[tuple[Key, str], ...]:

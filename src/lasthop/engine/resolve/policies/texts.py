@@ -1,4 +1,4 @@
-"""Reads the texts of a BackendTLSPolicy: the one in force, and a newer one that cannot be read completely."""
+"""Reads both versions of a BackendTLSPolicy: the one in force, and a newer one that cannot be read completely."""
 
 from __future__ import annotations
 

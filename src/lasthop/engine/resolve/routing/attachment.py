@@ -53,19 +53,19 @@ def parent_key(route: Key, ref: ParentReference) -> Key:
 
 @query
 def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
-    """Returns the result of each parentRef that names a Gateway of ours or one of its ListenerSets. Others, and Services
-    (mesh), get no status from us."""
+    """Returns the result of each parentRef that names a Gateway of ours or one of its ListenerSets. We write no status for
+    other parents, nor for Services (mesh)."""
     obj = read_route(g, route)
     if obj is None:
         return ()
-    found = []
+    results = []
     for ref in obj.spec.parent_refs:
         if (ref.group, ref.kind) not in PARENT_KINDS:
             continue
         owner = route_parent(g, parent_key(route, ref))
         if owner is not None:
-            found.append(_attach(g, route, obj, ref, owner))
-    return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
+            results.append(_attach(g, route, obj, ref, owner))
+    return tuple(dict.fromkeys(results)) if len(results) > 1 else tuple(results)
 
 
 def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: RouteParent) -> Parent:
@@ -76,42 +76,47 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Route
     if owner.problem:
         where = f"{owner.key} is not attached to its Gateway"
         return refused(owner.problem.within(where, owner.key, reason=reasons.NO_MATCHING_PARENT))
-    named = [
+    matching = [
         listener for listener in owner.listeners if ref.section_name in ("", listener.name) and ref.port in (0, listener.port)
     ]
-    if not named:
-        wanted = " and ".join(w for w in (ref.section_name, f"port {ref.port}" if ref.port else "") if w)
-        have = ", ".join(f"{listener.name} ({listener.port})" for listener in owner.listeners)
-        return refused(Problem(reasons.NO_MATCHING_PARENT, f"the {owner.key.kind} has no listener {wanted}; it has {have}"))
-    allowed = [listener for listener in named if _allows(g, listener, route)]
+    if not matching:
+        requested = " and ".join(w for w in (ref.section_name, f"port {ref.port}" if ref.port else "") if w)
+        existing = ", ".join(f"{listener.name} ({listener.port})" for listener in owner.listeners)
+        return refused(
+            Problem(reasons.NO_MATCHING_PARENT, f"the {owner.key.kind} has no listener {requested}; it has {existing}")
+        )
+    allowed = [listener for listener in matching if _allows(g, listener, route)]
     if not allowed:
-        return refused(_not_allowed(route, owner, named))
-    if odd := [h for h in obj.spec.hostnames if not is_hostname(h, wildcard=True)]:
+        return refused(_not_allowed(route, owner, matching))
+    if invalid := [h for h in obj.spec.hostnames if not is_hostname(h, wildcard=True)]:
         # Envoy would refuse the whole route table, and to ignore the hostname would widen the route to all hostnames.
-        return refused(unsupported_value(f"hostnames: {shown(odd[0])} is not a hostname", remedy="correct it"))
+        return refused(unsupported_value(f"hostnames: {shown(invalid[0])} is not a hostname", remedy="correct it"))
     hostnames = tuple(h.lower() for h in obj.spec.hostnames) or ("",)
     pairs = [
-        (listener, both) for listener in allowed for h in hostnames if (both := intersection(listener.hostname, h)) is not None
+        (listener, shared)
+        for listener in allowed
+        for h in hostnames
+        if (shared := intersection(listener.hostname, h)) is not None
     ]
     if not pairs:
-        have = ", ".join(listener.hostname for listener in allowed)
-        message = f"{', '.join(hostnames)} does not match a listener's hostname ({have})"
+        existing = ", ".join(listener.hostname for listener in allowed)
+        message = f"{', '.join(hostnames)} does not match a listener's hostname ({existing})"
         return refused(Problem(reasons.NO_MATCHING_LISTENER_HOSTNAME, message))
-    hosts = {(listener.table, both) for listener, both in pairs if _serves(g, owner.gateway, listener, both)}
+    hosts = {(listener.table, shared) for listener, shared in pairs if _serves(g, owner.gateway, listener, shared)}
     names = dict.fromkeys(listener.name for listener, _ in pairs)
     over = protocols(route, tuple(listener for listener, _ in pairs))
     return Parent(owner.key, owner.gateway, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)), over)
 
 
-def _not_allowed(route: Key, owner: RouteParent, named: Sequence[ListenerPlan]) -> Problem:
+def _not_allowed(route: Key, owner: RouteParent, matching: Sequence[ListenerPlan]) -> Problem:
     message = f"no listener allows {route.kind}s from namespace {route.namespace}"
     remedy = f"see allowedRoutes of the {owner.key.kind}"
-    if not any(route.kind in listener.supported_kinds for listener in named):
-        have = "; ".join(
-            f"{each.name} has protocol {each.protocol}{', passthrough' if each.passthrough else ''}"
-            for each in named[:LISTENERS_SHOWN]
+    if not any(route.kind in listener.supported_kinds for listener in matching):
+        existing = "; ".join(
+            f"{listener.name} has protocol {listener.protocol}{', passthrough' if listener.passthrough else ''}"
+            for listener in matching[:LISTENERS_SHOWN]
         )
-        message = f"no listener takes {route.kind}s ({have}{'; ...' if len(named) > LISTENERS_SHOWN else ''})"
+        message = f"no listener takes {route.kind}s ({existing}{'; ...' if len(matching) > LISTENERS_SHOWN else ''})"
         remedy = f"see protocol and allowedRoutes.kinds of the {owner.key.kind}'s listeners"
     return Problem(reasons.NOT_ALLOWED_BY_LISTENERS, message, remedy=remedy)
 
@@ -125,8 +130,8 @@ def stream_protocol(listener: ListenerPlan) -> Protocol:
 
 def protocols(route: Key, listeners: tuple[ListenerPlan, ...]) -> tuple[Protocol, ...]:
     """Returns the protocols to a route's backends at these listeners; without listeners, the most demanding one."""
-    if found := _HTTP_PROTOCOLS.get(route.kind):
-        return found
+    if fixed := _HTTP_PROTOCOLS.get(route.kind):
+        return fixed
     over = {stream_protocol(listener) for listener in listeners}
     return tuple(p for p in Protocol if p in over) or ((Protocol.UDP if route.kind == "UDPRoute" else Protocol.TCP),)
 
@@ -149,8 +154,10 @@ def _serves(g: Graph, gateway: Key, listener: ListenerPlan, hostname: str) -> bo
 @query
 def served_hostnames(g: Graph, gateway: Key, port: int, transport: str) -> frozenset[str]:
     """Returns the hostnames of all listeners of a port."""
-    there = (x for x in listeners(g, gateway) if (x.port, x.transport) == (port, transport) and (x.served or x.closed))
-    return frozenset(listener.hostname for listener in there)
+    port_listeners = (
+        x for x in listeners(g, gateway) if (x.port, x.transport) == (port, transport) and (x.served or x.closed)
+    )
+    return frozenset(listener.hostname for listener in port_listeners)
 
 
 def route_hostname(g: Graph, route: Key, hostname: str) -> str:
@@ -201,12 +208,12 @@ def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
                 yield VIRTUAL_HOSTS.entry(at, RouteCost(route, judged.matches, judged.regex_size))
         if parent.problem is None:
             # A route whose rules crash keeps its hostnames but has no hops.
-            to = g.shielded(targets, route, parent.gateway)
-            if isinstance(to, Crash):
+            route_targets = g.shielded(targets, route, parent.gateway)
+            if isinstance(route_targets, Crash):
                 continue
-            for refused in to.refused:
+            for refused in route_targets.refused:
                 yield REFUSED.entry((parent.gateway, refused.backend, refused.port), route)
-            yield from (HOPS.entry(each.hop, route) for each in _hops(g, parent, to))
+            yield from (HOPS.entry(route_hop.hop, route) for route_hop in _hops(g, parent, route_targets))
 
 
 class RouteHop(NamedTuple):
@@ -220,10 +227,10 @@ def route_hops(g: Graph, route: Key, parent: Parent) -> list[RouteHop]:
     return sorted(_hops(g, parent, targets(g, route, parent.gateway)))
 
 
-def _hops(g: Graph, parent: Parent, to: RouteTargets) -> Iterator[RouteHop]:
-    for target, own in to.permitted:
-        for protocol in (own,) if own else parent.protocols:
-            hop, used = Hop(parent.gateway, target.backend, target.port, protocol), target in to.used
+def _hops(g: Graph, parent: Parent, route_targets: RouteTargets) -> Iterator[RouteHop]:
+    for target, required in route_targets.permitted:
+        for protocol in (required,) if required else parent.protocols:
+            hop, used = Hop(parent.gateway, target.backend, target.port, protocol), target in route_targets.used
             yield RouteHop(hop, used)
             if needs_separate_upgrades(g, hop):
                 yield RouteHop(hop._replace(protocol=Protocol.H1_UPGRADE), used)
@@ -242,12 +249,12 @@ def in_order(routes: Iterable[tuple[Rank, Sequence[tuple[tuple[int, ...], T]]]])
     """Returns the matches of several routes in the spec's order: the route's own hostname, then the match, then the older
     route, then {namespace}/{name}, then its own order."""
     ranked = [
-        (rank.hostname, precedence, rank.age, number, found)
+        (rank.hostname, precedence, rank.age, number, match)
         for rank, matches in routes
-        for number, (precedence, found) in enumerate(matches)
+        for number, (precedence, match) in enumerate(matches)
     ]
     ranked.sort(key=lambda entry: entry[:4])
-    return [found for *_, found in ranked]
+    return [match for *_, match in ranked]
 
 
 @query
@@ -263,20 +270,20 @@ def listener_auth(g: Graph, gateway: Key, table: str, hostname: str) -> tuple[Ex
 
 @query
 def _listener_auth(g: Graph, gateway: Key, table: str, hostname: str) -> tuple[ExternalAuth, ...]:
-    """Returns the servers of the listener that owns the hostname, and of no other listener of the port."""
+    """Returns the servers of the listener that owns the hostname, without those of other listeners of the port."""
     listener = table_listener(g, gateway, table)
     if listener is None:
         return ()
-    there = served_hostnames(g, gateway, listener.port, listener.transport)
-    owner = listener.hostname if listener.protocol == "HTTPS" else most_specific(there, hostname)
+    hostnames = served_hostnames(g, gateway, listener.port, listener.transport)
+    owner = listener.hostname if listener.protocol == "HTTPS" else most_specific(hostnames, hostname)
     return () if owner is None else next(iter(LISTENER_AUTH.of(g, gateway, table, owner)), ())
 
 
 @indexer("Gateway", "ListenerSet", keeps=True)
 def index_listener_hops(g: Graph, owner: Key) -> Iterator[Entry]:
     """Indexes the hops to the ExternalAuth servers of listeners, under the Gateway or ListenerSet."""
-    found = route_parent(g, owner)
-    for listener in found.listeners if found and not found.problem else ():
+    parent = route_parent(g, owner)
+    for listener in parent.listeners if parent and not parent.problem else ():
         for auth in listener.auth if listener.served else ():
             yield HOPS.entry((auth.hop.gateway, auth.hop.backend, auth.hop.port, auth.hop.protocol), owner)
 
@@ -323,5 +330,5 @@ def index_tables(g: Graph, key: Key) -> Iterator[Entry]:
 def misdirected(g: Graph, gateway: Key, table: str) -> frozenset[str]:
     """Returns the hostnames of other listeners of the port."""
     listener = table_listener(g, gateway, table)
-    names = next((each for each in VIRTUAL_HOSTS.of(g, gateway, table, MISDIRECTED) if isinstance(each, frozenset)), None)
+    names = next((entry for entry in VIRTUAL_HOSTS.of(g, gateway, table, MISDIRECTED) if isinstance(entry, frozenset)), None)
     return names - {listener.hostname} if names and listener else frozenset()

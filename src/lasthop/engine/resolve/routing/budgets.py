@@ -1,6 +1,6 @@
 """Budgets: limits how much of a shared hostname the routes of one namespace may use.
 
-Above a limit, the youngest routes are left out, so that no edit of a younger route changes an older one.
+Above a limit, the youngest routes are omitted, so that no edit of a younger route changes an older one.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ MISDIRECTED has the misdirected names."""
 
 @query
 def left_out(g: Graph, gateway: Key, table: str, hostname: str) -> frozenset[tuple[Key, str]]:
-    """Returns (route, exceeded limit) under one hostname. It is mostly empty, and then only the sums are computed."""
+    """Returns (route, exceeded limit) under one hostname. In most cases no limit is exceeded, and only sums are computed."""
     allowed = limits(g, gateway)
-    there = [cost for cost in VIRTUAL_HOSTS.of(g, gateway, table, hostname) if isinstance(cost, RouteCost)]
-    if not _over(allowed, *_sums(there)):
+    all_costs = [cost for cost in VIRTUAL_HOSTS.of(g, gateway, table, hostname) if isinstance(cost, RouteCost)]
+    if not _over(allowed, *_sums(all_costs)):
         return frozenset()
     taken: dict[str, list[RouteCost]] = {}
-    for cost in there:
-        taken.setdefault(cost.route.namespace, []).append(cost)
-    found: set[tuple[Key, str]] = set()
+    for route_cost in all_costs:
+        taken.setdefault(route_cost.route.namespace, []).append(route_cost)
+    excluded: set[tuple[Key, str]] = set()
     for costs in taken.values():
         if _over(allowed, *_sums(costs)):
-            found |= _youngest(g, costs, allowed)
-    return frozenset(found)
+            excluded |= _youngest(g, costs, allowed)
+    return frozenset(excluded)
 
 
 def _sums(costs: list[RouteCost]) -> tuple[int, int]:
@@ -62,30 +62,30 @@ def _over(allowed: Limits, matches: int, regex_size: int) -> str:
 
 def _youngest(g: Graph, costs: list[RouteCost], allowed: Limits) -> set[tuple[Key, str]]:
     aged = sorted((obj.age, cost) for cost in costs if (obj := read_route(g, cost.route)))
-    found, matches, size = set(), 0, 0
-    for _, more in aged:
-        if field := _over(allowed, matches + more.matches, size + more.regex_size):
-            found.add((more.route, field))
+    excluded, matches, size = set(), 0, 0
+    for _, next_cost in aged:
+        if field := _over(allowed, matches + next_cost.matches, size + next_cost.regex_size):
+            excluded.add((next_cost.route, field))
         else:
-            matches, size = matches + more.matches, size + more.regex_size
-    return found
+            matches, size = matches + next_cost.matches, size + next_cost.regex_size
+    return excluded
 
 
 def verdict_at(g: Graph, route: Key, parent: Parent) -> RouteVerdict:
-    """Returns the verdict on a route at one parent: on its spec, and on the budget of its namespace."""
+    """Returns the verdict on a route at one parent, by its spec and by the budget of its namespace."""
     judged = verdict(g, route, parent.gateway, parent.protocols[0])
     cut: dict[str, str] = {}
     for table, hostname in parent.hosts:
-        for each, field in left_out(g, parent.gateway, table, hostname):
-            if each == route:
+        for excluded_route, field in left_out(g, parent.gateway, table, hostname):
+            if excluded_route == route:
                 cut[hostname] = field
     if not cut:
         return judged
     names = ", ".join(hostname or "any hostname" for hostname in sorted(cut))
     field = next(iter(cut.values()))
-    what = "matches" if field == "matches_per_hostname" else "regular expressions"
+    subject = "matches" if field == "matches_per_hostname" else "regular expressions"
     message = (
-        f"not served under {names}: the routes of namespace {route.namespace} have too many {what} there; "
+        f"not served under {names}: the routes of namespace {route.namespace} have too many {subject} there; "
         f"{over(limits(g, parent.gateway), field)}"
     )
     problem = unsupported_value(message, "spec.rules")

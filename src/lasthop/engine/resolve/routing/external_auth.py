@@ -33,15 +33,15 @@ _ALWAYS_SENT: Final = frozenset({"host", "content-length"})
 """Headers that are always sent; content-length describes the request to the server."""
 
 
-def external_auth(wanted: HTTPExternalAuthFilter, hop: Hop) -> ExternalAuth:
+def external_auth(filter: HTTPExternalAuthFilter, hop: Hop) -> ExternalAuth:
     grpc = hop.protocol is Protocol.H2
-    path = wanted.http.path.strip("/")
+    path = filter.http.path.strip("/")
     return ExternalAuth(
         hop,
         f"/{path}" if path and not grpc else "",
-        _names(wanted.grpc.allowed_headers if grpc else wanted.http.allowed_headers),
-        () if grpc else _names(wanted.http.allowed_response_headers),
-        wanted.forward_body.max_size,
+        _names(filter.grpc.allowed_headers if grpc else filter.http.allowed_headers),
+        () if grpc else _names(filter.http.allowed_response_headers),
+        filter.forward_body.max_size,
     )
 
 
@@ -49,31 +49,31 @@ def _names(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted({name.lower() for name in names}))
 
 
-def problems(wanted: HTTPExternalAuthFilter, field: str, limits: Limits) -> Iterator[Problem]:
+def problems(filter: HTTPExternalAuthFilter, field: str, limits: Limits) -> Iterator[Problem]:
     """Yields unsupported settings. A rule with any of them refuses all requests, because none may pass without
     authorization."""
-    if wanted.protocol not in PROTOCOLS:
+    if filter.protocol not in PROTOCOLS:
         message = "server and protocol are missing; set protocol HTTP or GRPC and a backendRef"
         yield unsupported_value(message, field)
         return
-    path = wanted.http.path
+    path = filter.http.path
     if _ODD_PATH.search(path) or not PATH.fullmatch(path) or len(path) > PATH_LENGTH:
         message = f"{shown(path)} may mean another path to the server; write it without empty, dotted or escaped parts"
         yield unsupported_value(message, f"{field}.http.path")
     for config, names, never in (
-        ("http.allowedHeaders", wanted.http.allowed_headers, PROTECTED - _ALWAYS_SENT),
-        ("http.allowedResponseHeaders", wanted.http.allowed_response_headers, PROTECTED),
-        ("grpc.allowedHeaders", wanted.grpc.allowed_headers, frozenset[str]()),
+        ("http.allowedHeaders", filter.http.allowed_headers, PROTECTED - _ALWAYS_SENT),
+        ("http.allowedResponseHeaders", filter.http.allowed_response_headers, PROTECTED),
+        ("grpc.allowedHeaders", filter.grpc.allowed_headers, frozenset[str]()),
     ):
         for name in names:
             if name.lower() in never or not HEADER_NAME.fullmatch(name):
                 message = f"header {shown(name)} cannot be forwarded; remove it"
                 yield unsupported_value(message, f"{field}.{config}")
-    if wanted.forward_body.max_size > limits.forward_body_bytes:
-        message = f"maxSize {wanted.forward_body.max_size:,}; {over(limits, 'forward_body_bytes')}"
+    if filter.forward_body.max_size > limits.forward_body_bytes:
+        message = f"maxSize {filter.forward_body.max_size:,}; {over(limits, 'forward_body_bytes')}"
         yield unsupported_value(message, f"{field}.forwardBody")
-    if wanted.forward_body.max_size < 0:
-        message = f"maxSize {wanted.forward_body.max_size} is negative; write 0 or more"
+    if filter.forward_body.max_size < 0:
+        message = f"maxSize {filter.forward_body.max_size} is negative; write 0 or more"
         yield unsupported_value(message, f"{field}.forwardBody")
 
 
@@ -91,20 +91,20 @@ class ListenerFilterPlan(msgspec.Struct, frozen=True):
 
 def listener_filters(g: Graph, gateway: Key, owner: Key, listener: api.Listener) -> ListenerFilterPlan:
     """Returns the filters of a listener. `owner` is its Gateway or ListenerSet, whose references need grants."""
-    found: list[ExternalAuth] = []
+    servers: list[ExternalAuth] = []
     if len(listener.filters.requests) > MAX_AUTH:
         message = f"filters.requests: {len(listener.filters.requests)} filters, of which at most {MAX_AUTH} are supported"
         return ListenerFilterPlan(refused=unsupported_value(f"{message}, so the listener is closed", remedy="use fewer"))
-    for number, each in enumerate(listener.filters.requests):
+    for number, filter in enumerate(listener.filters.requests):
         field = f"filters.requests[{number}]"
-        wanted = each.external_auth
-        if each.type != EXTERNAL_AUTH or wanted is None:
-            message = f"{field}: a filter of type {each.type} is not supported for listeners, so the listener is closed"
+        auth_filter = filter.external_auth
+        if filter.type != EXTERNAL_AUTH or auth_filter is None:
+            message = f"{field}: a filter of type {filter.type} is not supported for listeners, so the listener is closed"
             return ListenerFilterPlan(refused=unsupported_value(message, remedy=f"use {EXTERNAL_AUTH}, or remove it"))
-        if odd := next(problems(wanted, f"{field}.externalAuth", limits(g, gateway)), None):
-            return ListenerFilterPlan(refused=unsupported_value(f"{odd}, so the listener is closed"))
-        to = target(g, owner, wanted.backend_ref)
-        if not isinstance(to, BackendTarget):
-            return ListenerFilterPlan(unresolved=to.within(f"{field}.externalAuth.backendRef"))
-        found.append(external_auth(wanted, Hop(gateway, to.backend, to.port, PROTOCOLS[wanted.protocol])))
-    return ListenerFilterPlan(tuple(found))
+        if problem := next(problems(auth_filter, f"{field}.externalAuth", limits(g, gateway)), None):
+            return ListenerFilterPlan(refused=unsupported_value(f"{problem}, so the listener is closed"))
+        server = target(g, owner, auth_filter.backend_ref)
+        if not isinstance(server, BackendTarget):
+            return ListenerFilterPlan(unresolved=server.within(f"{field}.externalAuth.backendRef"))
+        servers.append(external_auth(auth_filter, Hop(gateway, server.backend, server.port, PROTOCOLS[auth_filter.protocol])))
+    return ListenerFilterPlan(tuple(servers))

@@ -33,28 +33,32 @@ def fold(filters: tuple[api.HTTPRouteFilter, ...], match_path: str, path_type: P
     if not filters:
         return NO_FILTERS
     headers, redirect, rewrite, cors = NO_EDITS, None, None, None
-    for found in filters:
-        if found.request_header_modifier:
-            headers = msgspec.structs.replace(headers, request=_edit(found.request_header_modifier))
-        elif found.response_header_modifier:
-            headers = msgspec.structs.replace(headers, response=_edit(found.response_header_modifier))
-        elif found.request_redirect:
-            wanted = found.request_redirect
-            path = _path(wanted.path, match_path, path_type)
-            redirect = Redirect(wanted.status_code, wanted.scheme, wanted.hostname.lower(), wanted.port, path)
-        elif found.url_rewrite:
-            path = _path(found.url_rewrite.path, match_path, path_type)
-            rewrite = Rewrite(found.url_rewrite.hostname.lower(), path)
-        elif found.cors:
-            c = found.cors
+    for filter in filters:
+        if filter.request_header_modifier:
+            headers = msgspec.structs.replace(headers, request=_edit(filter.request_header_modifier))
+        elif filter.response_header_modifier:
+            headers = msgspec.structs.replace(headers, response=_edit(filter.response_header_modifier))
+        elif filter.request_redirect:
+            request_redirect = filter.request_redirect
+            path = _path(request_redirect.path, match_path, path_type)
+            redirect = Redirect(
+                request_redirect.status_code,
+                request_redirect.scheme,
+                request_redirect.hostname.lower(),
+                request_redirect.port,
+                path,
+            )
+        elif filter.url_rewrite:
+            path = _path(filter.url_rewrite.path, match_path, path_type)
+            rewrite = Rewrite(filter.url_rewrite.hostname.lower(), path)
+        elif filter.cors:
+            c = filter.cors
             cors = Cors(c.allow_origins, c.allow_methods, c.allow_headers, c.expose_headers, c.allow_credentials, c.max_age)
     return Filters(headers, redirect, rewrite, cors)
 
 
-def _edit(wanted: api.HTTPHeaderFilter) -> HeaderEdit:
-    return HeaderEdit(
-        tuple((h.name, h.value) for h in wanted.set), tuple((h.name, h.value) for h in wanted.add), wanted.remove
-    )
+def _edit(edit: api.HTTPHeaderFilter) -> HeaderEdit:
+    return HeaderEdit(tuple((h.name, h.value) for h in edit.set), tuple((h.name, h.value) for h in edit.add), edit.remove)
 
 
 def merged_edits(first: HeaderEdits, second: HeaderEdits) -> HeaderEdits:
@@ -62,7 +66,7 @@ def merged_edits(first: HeaderEdits, second: HeaderEdits) -> HeaderEdits:
 
 
 def _both(first: HeaderEdit, second: HeaderEdit) -> HeaderEdit:
-    """Merges two edits so that no header is edited twice, except to be set first and then added to."""
+    """Merges two edits so that no header is edited twice, except that a header may be set first and then added to."""
     decided = {name.lower() for name in (*(name for name, _ in second.set), *second.remove)}
     kept = HeaderEdit(
         tuple(pair for pair in first.set if pair[0].lower() not in decided),
@@ -89,19 +93,21 @@ def problems(
 ) -> Iterator[Problem]:
     """Yields unsupported settings. A rule with any of them returns 500, because to ignore the setting would be unsafe."""
     served = _SERVED_ON_BACKENDS if on_backend else _SERVED.keys()
-    for number, found in enumerate(filters):
+    for number, filter in enumerate(filters):
         place = f"{field}[{number}]"
-        if found.extension_ref:
-            ref = found.extension_ref
+        if filter.extension_ref:
+            ref = filter.extension_ref
             message = f"kind {ref.kind} of group {ref.group!r} is not a filter that Lasthop knows"
             yield Problem(reasons.INVALID_KIND, message, f"{place}.extensionRef", "remove it")
-        elif found.type not in served:
+        elif filter.type not in served:
             where = "on a backendRef" if on_backend else "here"
-            yield unsupported_value(f"filter {syntax.word(found.type)} is not supported {where}; remove it", place)
-        elif [name for name in _SERVED.values() if getattr(found, name)] != [_SERVED[found.type]]:
-            yield unsupported_value(f"the filter's settings do not match its type {found.type}; set only matching ones", place)
+            yield unsupported_value(f"filter {syntax.word(filter.type)} is not supported {where}; remove it", place)
+        elif [name for name in _SERVED.values() if getattr(filter, name)] != [_SERVED[filter.type]]:
+            yield unsupported_value(
+                f"the filter's settings do not match its type {filter.type}; set only matching ones", place
+            )
         else:
-            yield from _filter_problems(found, place, limits)
+            yield from _filter_problems(filter, place, limits)
     yield from _combination_problems([f.type for f in filters], field)
 
 
@@ -113,23 +119,23 @@ def _combination_problems(types: list[str], field: str) -> Iterator[Problem]:
             yield incompatible_filters(f"{times} {type} filters; keep one", field)
     for pair in (("RequestRedirect", "RequestMirror"), ("RequestRedirect", "URLRewrite")):
         if set(pair) <= set(types):
-            what = "mirrored" if "RequestMirror" in pair else "rewritten"
-            message = f"a request that is redirected cannot be {what} too; remove {pair[1]} or RequestRedirect"
+            effect = "mirrored" if "RequestMirror" in pair else "rewritten"
+            message = f"a request that is redirected cannot be {effect} too; remove {pair[1]} or RequestRedirect"
             yield incompatible_filters(message, field)
 
 
-def _filter_problems(found: api.HTTPRouteFilter, place: str, limits: Limits) -> Iterator[Problem]:
-    if auth := found.external_auth:
+def _filter_problems(filter: api.HTTPRouteFilter, place: str, limits: Limits) -> Iterator[Problem]:
+    if auth := filter.external_auth:
         yield from external_auth_problems(auth, f"{place}.externalAuth", limits)
-    if mirror := found.request_mirror:
+    if mirror := filter.request_mirror:
         yield from _mirror_problems(mirror, f"{place}.requestMirror")
-    if redirect := found.request_redirect:
+    if redirect := filter.request_redirect:
         yield from _redirect_problems(redirect, f"{place}.requestRedirect")
-    if rewrite := found.url_rewrite:
+    if rewrite := filter.url_rewrite:
         yield from _target_problems(rewrite.hostname, rewrite.path, f"{place}.urlRewrite")
-    if cors := found.cors:
+    if cors := filter.cors:
         yield from _cors_problems(cors, f"{place}.cors")
-    for edit in (found.request_header_modifier, found.response_header_modifier):
+    for edit in (filter.request_header_modifier, filter.response_header_modifier):
         yield from _header_problems(edit, place, limits) if edit else ()
 
 
@@ -160,8 +166,8 @@ def _redirect_problems(redirect: api.HTTPRequestRedirectFilter, place: str) -> I
     if redirect.scheme and redirect.scheme not in syntax.SCHEMES:
         yield unsupported_value(f"scheme {syntax.word(redirect.scheme)} is not supported; use http or https", place)
     if redirect.status_code not in syntax.REDIRECT_CODES:
-        known = ", ".join(map(str, sorted(syntax.REDIRECT_CODES)))
-        yield unsupported_value(f"statusCode {redirect.status_code} is not a redirect; use one of {known}", place)
+        codes = ", ".join(map(str, sorted(syntax.REDIRECT_CODES)))
+        yield unsupported_value(f"statusCode {redirect.status_code} is not a redirect; use one of {codes}", place)
     if not 0 <= redirect.port <= syntax.MAX_PORT:
         yield unsupported_value(f"port {redirect.port} is not between 1 and {syntax.MAX_PORT:,}", place)
     yield from _target_problems(redirect.hostname, redirect.path, place)
@@ -176,12 +182,12 @@ def _target_problems(hostname: str, path: api.HTTPPathModifier | None, place: st
     if path.type not in ("ReplaceFullPath", "ReplacePrefixMatch"):
         message = f"type {syntax.word(path.type)} is not supported; use ReplaceFullPath or ReplacePrefixMatch"
         yield unsupported_value(message, f"{place}.path")
-    text = path.replace_full_path or path.replace_prefix_match
-    if len(text) > syntax.PATH_LENGTH:
-        yield unsupported_value(f"a path of {len(text):,} characters; the limit is {syntax.PATH_LENGTH:,}", f"{place}.path")
-    elif not syntax.PATH.fullmatch(text):
+    value = path.replace_full_path or path.replace_prefix_match
+    if len(value) > syntax.PATH_LENGTH:
+        yield unsupported_value(f"a path of {len(value):,} characters; the limit is {syntax.PATH_LENGTH:,}", f"{place}.path")
+    elif not syntax.PATH.fullmatch(value):
         yield unsupported_value(
-            f"{syntax.shown(text)} is not a path (RFC 3986); escape or remove other characters", f"{place}.path"
+            f"{syntax.shown(value)} is not a path (RFC 3986); escape or remove other characters", f"{place}.path"
         )
 
 

@@ -41,8 +41,8 @@ def most_specific(patterns: Collection[str], hostname: str) -> str | None:
 def fitting(hostname: str) -> Iterator[str]:
     """Yields every pattern that covers a hostname, the most specific first."""
     yield hostname
-    rest = hostname.removeprefix("*.")
-    while "." in rest:
-        rest = rest.partition(".")[2]
-        yield f"*.{rest}"
+    domain = hostname.removeprefix("*.")
+    while "." in domain:
+        domain = domain.partition(".")[2]
+        yield f"*.{domain}"
     yield ""

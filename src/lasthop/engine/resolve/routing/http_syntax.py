@@ -33,7 +33,7 @@ REDIRECT_CODES: Final = frozenset({301, 302, 303, 307, 308})
 SCHEMES: Final = frozenset({"http", "https"})
 MAX_PORT: Final = 65_535
 MAX_WEIGHT: Final = 1_000_000
-"""The spec's. The sum for one rule must fit 32 bits."""
+"""The spec's limit. The sum for one rule must fit 32 bits."""
 MAX_WEIGHTS: Final = (1 << 32) - 1
 PROTECTED: Final = frozenset({"host", "connection", "transfer-encoding", "upgrade", "content-length"})
 """Headers that frame or route the message. Envoy refuses to edit the first; edits of the others would break it."""

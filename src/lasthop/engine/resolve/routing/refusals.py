@@ -47,15 +47,15 @@ class RouteJudgement(msgspec.Struct, frozen=True, gc=False):
 
 def judge(rules: Sequence[api.RequestRouteRule | api.StreamRouteRule], limits: Limits) -> RouteJudgement:
     regexes = Regexes(limits)
-    judged, matches = [], 0
+    judgements, matches = [], 0
     for number, rule in enumerate(rules):
         field = f"spec.rules[{number}]"
         if isinstance(rule, api.StreamRouteRule):
-            judged.append(RuleJudgement(tuple(_stream_problems(rule, number, field))))
+            judgements.append(RuleJudgement(tuple(_stream_problems(rule, number, field))))
         else:
-            judged.append(_judge(rule, field, limits, regexes))
-            matches += max(1, len(rule.matches)) - len(judged[-1].unmatchable)
-    return RouteJudgement(tuple(judged), matches, regexes.size)
+            judgements.append(_judge(rule, field, limits, regexes))
+            matches += max(1, len(rule.matches)) - len(judgements[-1].unmatchable)
+    return RouteJudgement(tuple(judgements), matches, regexes.size)
 
 
 def _stream_problems(rule: api.StreamRouteRule, number: int, field: str) -> Iterator[Problem]:
@@ -66,22 +66,22 @@ def _stream_problems(rule: api.StreamRouteRule, number: int, field: str) -> Iter
 
 
 def _judge(rule: api.RequestRouteRule, field: str, limits: Limits, regexes: Regexes) -> RuleJudgement:
-    found = list(filter_problems(rule.filters, f"{field}.filters", limits)) if rule.filters else []
+    problems = list(filter_problems(rule.filters, f"{field}.filters", limits)) if rule.filters else []
     for number, ref in enumerate(rule.backend_refs):
         if ref.filters:
-            found += filter_problems(ref.filters, f"{field}.backendRefs[{number}].filters", limits, on_backend=True)
-    found += _weight_problems(rule, field)
+            problems += filter_problems(ref.filters, f"{field}.backendRefs[{number}].filters", limits, on_backend=True)
+    problems += _weight_problems(rule, field)
     unmatchable = set()
     matches: tuple[api.HTTPRouteMatch | api.GRPCRouteMatch, ...] = rule.matches
     for number, match in enumerate(matches):
-        if bad := list(_match_problems(match, f"{field}.matches[{number}]", limits, regexes)):
+        if match_problems := list(_match_problems(match, f"{field}.matches[{number}]", limits, regexes)):
             unmatchable.add(number)
-            found += bad
+            problems += match_problems
     if rule.session_persistence:
-        found += _session_problems(rule, rule.session_persistence, f"{field}.sessionPersistence", limits)
+        problems += _session_problems(rule, rule.session_persistence, f"{field}.sessionPersistence", limits)
     if not isinstance(rule, api.GRPCRouteRule):
-        found += _time_problems(rule, field, limits)
-    return RuleJudgement(tuple(found), frozenset(unmatchable)) if found else NOTHING_WRONG
+        problems += _time_problems(rule, field, limits)
+    return RuleJudgement(tuple(problems), frozenset(unmatchable)) if problems else NOTHING_WRONG
 
 
 # --- matches ---------------------------------------------------------------------------------------------------------
@@ -176,12 +176,14 @@ def _time_problems(rule: api.HTTPRouteRule, field: str, limits: Limits) -> Itera
             yield unsupported_value(message, f"{field}.retry.attempts")
         if retry.attempts < 0:
             yield unsupported_value(f"{retry.attempts} attempts cannot be made; write 0 or more", f"{field}.retry.attempts")
-        if bad := [code for code in retry.codes if not 400 <= code <= 599]:
-            yield unsupported_value(f"{bad[0]} is not the status of a failed request (400 to 599)", f"{field}.retry.codes")
-    for name, text in times.items():
-        if text and not syntax.is_duration(text):
+        if invalid_codes := [code for code in retry.codes if not 400 <= code <= 599]:
             yield unsupported_value(
-                f"{syntax.shown(text)} is not a duration (GEP-2257); write it like 1m30s", f"{field}.{name}"
+                f"{invalid_codes[0]} is not the status of a failed request (400 to 599)", f"{field}.retry.codes"
+            )
+    for name, duration in times.items():
+        if duration and not syntax.is_duration(duration):
+            yield unsupported_value(
+                f"{syntax.shown(duration)} is not a duration (GEP-2257); write it like 1m30s", f"{field}.{name}"
             )
 
 

@@ -14,7 +14,7 @@ from lasthop.engine.plan.limits import REGEX_CEILING, Limits, over
 from lasthop.engine.resolve.routing.http_syntax import shown
 
 TEXT_LENGTH: Final = 4_096
-"""The CRD's largest limit, that of header values. It bounds the compile time."""
+"""The CRD's largest limit, which applies to header values. It bounds the compile time."""
 _MEMORY: Final = 1 << 20
 """RE2 aborts early on programs larger than several times `REGEX_CEILING`."""
 _TOO_LARGE: Final = b"pattern too large"
@@ -41,14 +41,14 @@ class Regexes:
                 return "an empty regular expression; write .* for any text"
             if len(pattern) > TEXT_LENGTH:
                 return f"a regular expression of {len(pattern):,} characters; the limit is {TEXT_LENGTH:,}; use less"
-            found = program_size(pattern)
-            if isinstance(found, str):
-                what, why = (shown(pattern), found) if quoted else ("the value", found.partition(": ")[0])
-                return f"{what} is not an RE2 regular expression ({why}); correct it"
-            size = found
+            result = program_size(pattern)
+            if isinstance(result, str):
+                subject, why = (shown(pattern), result) if quoted else ("the value", result.partition(": ")[0])
+                return f"{subject} is not an RE2 regular expression ({why}); correct it"
+            size = result
         if size > self._limits.regex_program_size:
-            much = f"has program size {size:,}" if size <= REGEX_CEILING else "is too large"
-            return f"{shown(patterns[-1]) if quoted else 'the value'} {much}; {over(self._limits, 'regex_program_size')}"
+            excess = f"has program size {size:,}" if size <= REGEX_CEILING else "is too large"
+            return f"{shown(patterns[-1]) if quoted else 'the value'} {excess}; {over(self._limits, 'regex_program_size')}"
         self.size += size
         return ""
 
@@ -65,5 +65,5 @@ def program_size(pattern: str) -> int | str:
     except UnicodeEncodeError:
         return "not UTF-8"
     except re2.error as error:
-        said: bytes = error.args[0]
-        return REGEX_CEILING + 1 if said.startswith(_TOO_LARGE) else said.decode(errors="replace")
+        message: bytes = error.args[0]
+        return REGEX_CEILING + 1 if message.startswith(_TOO_LARGE) else message.decode(errors="replace")

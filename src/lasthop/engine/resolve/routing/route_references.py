@@ -21,7 +21,7 @@ class RouteReference(NamedTuple):
     """The path inside the rule or the filter."""
     ref: BackendObjectReference
     protocol: Protocol | None = None
-    """The protocol of the hop; None means that of the route's backends."""
+    """The protocol of the hop; None: the protocol of the route's backends."""
     role: str = ""
     """The role of the backend, as the beginning of a line of `lasthop explain`."""
     authorizes: bool = False
@@ -32,8 +32,8 @@ def references(rule: RequestRouteRule | StreamRouteRule) -> Iterator[RouteRefere
     for index, ref in enumerate(rule.backend_refs):
         yield RouteReference(f"backendRefs[{index}]", ref)
     for index, filter in enumerate(() if isinstance(rule, StreamRouteRule) else rule.filters):
-        for found in filter_references(filter):
-            yield found._replace(field=f"filters[{index}].{found.field}")
+        for reference in filter_references(filter):
+            yield reference._replace(field=f"filters[{index}].{reference.field}")
 
 
 def filter_references(filter: HTTPRouteFilter) -> Iterator[RouteReference]:

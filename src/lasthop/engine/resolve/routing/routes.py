@@ -33,7 +33,7 @@ from lasthop.engine.store.store import OBJECTS
 
 SESSION_NAME = "lasthop-session-{:08x}"
 """The default name of a session: one per Service port, so that rules do not overwrite each other's sessions. If a policy
-configures sessions, one per rule (GEP-1619: rules with the same backend must not share sessions)."""
+configures sessions, each rule has its own name (GEP-1619: rules with the same backend must not share sessions)."""
 
 
 PROTOCOLS: Final = {"HTTPRoute": Protocol.AUTO, "GRPCRoute": Protocol.H2}
@@ -52,14 +52,14 @@ class RouteVerdict(msgspec.Struct, frozen=True):
     """The problems of a route at one Gateway."""
 
     refused: tuple[Problem, ...] = ()
-    """Unsupported settings of rules, which are refused or left out."""
+    """Unsupported settings of rules, which are refused or omitted."""
     left_out: tuple[Problem, ...] = ()
     """Why the route is not served under some of its hostnames."""
     all_refused: bool = False
     refs: tuple[Problem, ...] = ()
     """Problems of references."""
     unauthorized: bool = False
-    """Whether an ExternalAuth server is among them."""
+    """Whether one of the references names an ExternalAuth server."""
 
 
 NOTHING_WRONG: Final = RouteVerdict()
@@ -77,7 +77,7 @@ def _rules(obj: api.Route) -> Sequence[api.RequestRouteRule | api.StreamRouteRul
 
 class RouteTargets(NamedTuple):
     permitted: tuple[tuple[BackendTarget, Protocol | None], ...]
-    """Permitted targets, with the protocol if it differs from that of the route's backends."""
+    """Permitted targets, each with its protocol if it differs from the protocol of the route's backends."""
     refused: tuple[BackendTarget, ...]
     """Targets in other namespaces without a ReferenceGrant."""
     used: frozenset[BackendTarget]
@@ -87,19 +87,19 @@ class RouteTargets(NamedTuple):
 def targets(g: Graph, route: Key, gateway: Key) -> RouteTargets:
     """Returns the targets of all references in a route's rules."""
     obj = read_route(g, route)
-    found: dict[tuple[BackendTarget, Protocol | None], None] = {}
+    permitted: dict[tuple[BackendTarget, Protocol | None], None] = {}
     refused: dict[BackendTarget, None] = {}
     used: set[BackendTarget] = set()
     for rule, judgement in zip(_rules(obj) if obj else (), route_judgement(g, route, gateway).rules, strict=True):
         for reference in () if judgement.problems else references(rule):
             resolved = target(g, route, reference.ref)
             if isinstance(resolved, BackendTarget):
-                found[resolved, reference.protocol] = None
+                permitted[resolved, reference.protocol] = None
                 if getattr(reference.ref, "weight", 1):
                     used.add(resolved)
             elif resolved.reason == reasons.REF_NOT_PERMITTED:
                 refused[BackendTarget(resolved.about[0], reference.ref.port)] = None
-    return RouteTargets(tuple(found), tuple(refused), frozenset(used))
+    return RouteTargets(tuple(permitted), tuple(refused), frozenset(used))
 
 
 @query
@@ -113,8 +113,8 @@ def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerd
     unauthorized = False
     judgement = route_judgement(g, route, gateway)
     for number, rule in enumerate(_rules(obj)):
-        for found in judgement.rules[number].problems:
-            (refs if found.reason == reasons.INVALID_KIND else refused).append(found)
+        for rule_problem in judgement.rules[number].problems:
+            (refs if rule_problem.reason == reasons.INVALID_KIND else refused).append(rule_problem)
         for reference in references(rule):
             if problem := _reference_problem(g, route, gateway, reference.ref, reference.protocol or protocol):
                 refs.append(problem.at(f"spec.rules[{number}].{reference.field}"))
@@ -142,15 +142,15 @@ def routes(g: Graph, route: Key, gateway: Key) -> tuple[routing.Route, ...]:
     if obj is None or isinstance(obj, api.StreamRoute):
         return ()
     judgement = route_judgement(g, route, gateway)
-    found: list[routing.Route] = []
+    planned: list[routing.Route] = []
     for place in served_matches(obj, judgement):
         rule = request_rules(obj)[place.rule]
         match = _planned(written_matches(rule)[place.match])
         if judgement.rules[place.rule].problems:
-            found.append(routing.Route(match, routing.Refuse(), str(route)))
+            planned.append(routing.Route(match, routing.Refuse(), str(route)))
         else:
-            found.append(_route(g, route, gateway, rule, match))
-    return tuple(found)
+            planned.append(_route(g, route, gateway, rule, match))
+    return tuple(planned)
 
 
 class MatchPlace(NamedTuple):
@@ -162,24 +162,24 @@ class MatchPlace(NamedTuple):
 
 def served_matches(obj: api.RequestRoute, judgement: RouteJudgement) -> Iterator[MatchPlace]:
     """Yields the position of each match that `routes` returns, in the same order."""
-    for number, (rule, judged) in enumerate(zip(request_rules(obj), judgement.rules, strict=True)):
-        for each in range(len(written_matches(rule))):
-            if each not in judged.unmatchable:
-                yield MatchPlace(number, each)
+    for number, (rule, judgement_of_rule) in enumerate(zip(request_rules(obj), judgement.rules, strict=True)):
+        for match_number in range(len(written_matches(rule))):
+            if match_number not in judgement_of_rule.unmatchable:
+                yield MatchPlace(number, match_number)
 
 
 def refusing_routes(g: Graph, route: Key) -> tuple[routing.Route, ...]:
-    """Returns the matches of a route whose query crashed, all of them refusing."""
+    """Returns the matches of a route whose query crashed. All of them refuse requests."""
     obj = read_route(g, route)
     if obj is None or isinstance(obj, api.StreamRoute):
         return ()
-    found: list[routing.Route] = []
+    refusing: list[routing.Route] = []
     for rule in request_rules(obj):
         for match in written_matches(rule):
             # A match that raises here as well cannot match any request.
             with contextlib.suppress(Exception):
-                found.append(routing.Route(_planned(match), routing.Refuse(), str(route)))
-    return tuple(found)
+                refusing.append(routing.Route(_planned(match), routing.Refuse(), str(route)))
+    return tuple(refusing)
 
 
 def written_matches(rule: api.RequestRouteRule) -> tuple[api.HTTPRouteMatch | api.GRPCRouteMatch, ...]:
@@ -220,17 +220,17 @@ def _route(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match
 
 def _auth(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> routing.ExternalAuth | routing.Refuse | None:
     """Returns Refuse if the reference to the server is not permitted. Its cluster decides whether the server can be used."""
-    wanted = next((f.external_auth for f in rule.filters if f.external_auth), None)
-    if wanted is None:
+    auth_filter = next((f.external_auth for f in rule.filters if f.external_auth), None)
+    if auth_filter is None:
         return None
-    hop = hop_to(g, route, gateway, wanted.backend_ref, AUTH_PROTOCOLS[wanted.protocol])
-    return external_auth(wanted, hop) if hop else routing.Refuse()
+    hop = hop_to(g, route, gateway, auth_filter.backend_ref, AUTH_PROTOCOLS[auth_filter.protocol])
+    return external_auth(auth_filter, hop) if hop else routing.Refuse()
 
 
 def hop_to(g: Graph, route: Key, gateway: Key, ref: api.BackendObjectReference, protocol: Protocol) -> Hop | None:
     """Returns the hop to the target of a reference; None if the reference is invalid."""
-    to = target(g, route, ref)
-    return Hop(gateway, to.backend, to.port, protocol) if isinstance(to, BackendTarget) else None
+    backend = target(g, route, ref)
+    return Hop(gateway, backend.backend, backend.port, protocol) if isinstance(backend, BackendTarget) else None
 
 
 def needs_separate_upgrades(g: Graph, hop: Hop) -> bool:
@@ -242,14 +242,14 @@ def needs_separate_upgrades(g: Graph, hop: Hop) -> bool:
 def _backends(
     g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match: routing.Match
 ) -> tuple[routing.WeightedBackend, ...]:
-    found = []
+    backends = []
     for ref in rule.backend_refs:
         if ref.weight:
             filters = fold(ref.filters, match.path, match.path_type)
             hop = hop_to(g, route, gateway, ref, PROTOCOLS[route.kind])
             separate = hop is not None and needs_separate_upgrades(g, hop)
-            found.append(routing.WeightedBackend(ref.weight, hop, filters.headers, filters.rewrite, separate))
-    return tuple(found)
+            backends.append(routing.WeightedBackend(ref.weight, hop, filters.headers, filters.rewrite, separate))
+    return tuple(backends)
 
 
 def _mirrors(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> Iterator[routing.Mirror]:
@@ -260,36 +260,36 @@ def _mirrors(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> 
 
 def unsupported_sessions(g: Graph, route: Key) -> tuple[Problem, ...]:
     """Returns the backendRefs whose session persistence is not supported, because the rule has several backends."""
-    obj, found = read_route(g, route), []
+    obj, problems = read_route(g, route), []
     for number, rule in enumerate(request_rules(obj) if obj and not isinstance(obj, api.StreamRoute) else ()):
         refs = [(index, ref) for index, ref in enumerate(rule.backend_refs) if ref.weight]
         for index, ref in refs if len(refs) > 1 and not rule.session_persistence else ():
-            to = target(g, route, ref)
-            session = configured_session(g, to.backend) if isinstance(to, BackendTarget) else None
+            backend = target(g, route, ref)
+            session = configured_session(g, backend.backend) if isinstance(backend, BackendTarget) else None
             if session:
                 message = f"session persistence of {session.by} does not work with several backendRefs; use one"
-                found.append(unsupported_value(message, f"spec.rules[{number}].backendRefs[{index}]"))
-    return tuple(found)
+                problems.append(unsupported_value(message, f"spec.rules[{number}].backendRefs[{index}]"))
+    return tuple(problems)
 
 
 def _session(
     g: Graph, route: Key, rule: api.RequestRouteRule, backends: tuple[routing.WeightedBackend, ...]
 ) -> routing.Session | None:
     """Returns the session persistence of the rule, or else of its only backend."""
-    wanted, of_rule = rule.session_persistence, ""
+    session, of_rule = rule.session_persistence, ""
     hop = backends[0].hop if len(backends) == 1 else None
-    if wanted is None and hop and (kept := effective_session(g, hop.gateway, hop.backend)):
-        wanted = kept.wanted
-        of_rule = f"{route}{rule.name or written_matches(rule)}" if kept.by.kind == TRAFFIC_POLICY else ""
-    if wanted is None:
+    if session is None and hop and (configured := effective_session(g, hop.gateway, hop.backend)):
+        session = configured.persistence
+        of_rule = f"{route}{rule.name or written_matches(rule)}" if configured.by.kind == TRAFFIC_POLICY else ""
+    if session is None:
         return None
     scope = "".join([*(b.hop.name for b in backends if b.hop), of_rule])
     own_name = SESSION_NAME.format(zlib.crc32(scope.encode()))
-    if wanted.type == "Header":
-        return routing.Session(wanted.header.name or own_name, header=True)
-    permanent = wanted.cookie.lifetime_type == "Permanent" and wanted.absolute_timeout
-    lifetime = seconds(wanted.absolute_timeout) if permanent else None
-    return routing.Session(wanted.cookie.name or own_name, path=wanted.cookie.path, lifetime=lifetime)
+    if session.type == "Header":
+        return routing.Session(session.header.name or own_name, header=True)
+    permanent = session.cookie.lifetime_type == "Permanent" and session.absolute_timeout
+    lifetime = seconds(session.absolute_timeout) if permanent else None
+    return routing.Session(session.cookie.name or own_name, path=session.cookie.path, lifetime=lifetime)
 
 
 def _match(match: api.HTTPRouteMatch) -> routing.Match:
@@ -317,7 +317,7 @@ def _grpc_match(match: api.GRPCRouteMatch) -> routing.Match:
     return routing.Match(path, kind, _headers(match.headers), grpc=called)
 
 
-def _headers(wanted: tuple[api.HTTPValueMatch, ...]) -> tuple[routing.ValueMatch, ...]:
+def _headers(headers: tuple[api.HTTPValueMatch, ...]) -> tuple[routing.ValueMatch, ...]:
     # Of several entries with an equal name only the first counts (the spec).
-    by_name = {header.name.lower(): header for header in reversed(wanted)}
+    by_name = {header.name.lower(): header for header in reversed(headers)}
     return tuple(sorted(routing.ValueMatch(name, header.value, header.type != "Exact") for name, header in by_name.items()))

@@ -17,7 +17,7 @@ from lasthop.engine.store.store import OBJECTS, read
 def owner(g: Graph, gateway: Key, table: str, hostname: str) -> Key | None:
     """Returns the route of a connection. Of several attached routes, the one with the most specific hostname takes it, then
     the oldest, then the first by {namespace}/{name}."""
-    ranked = [found for found in LISTENER_STREAMS.of(g, gateway, table, hostname) if found]
+    ranked = [entry for entry in LISTENER_STREAMS.of(g, gateway, table, hostname) if entry]
     return min(ranked)[1] if ranked else None
 
 

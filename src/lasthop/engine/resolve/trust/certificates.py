@@ -16,7 +16,7 @@ import msgspec
 from lasthop.base.api.core import Secret
 from lasthop.base.api.meta import Key
 from lasthop.base.pki import parse, revocation
-from lasthop.base.pki.parse import Anchor, Certificate, PrivateKey, Unreadable
+from lasthop.base.pki.parse import RSA_PSS, Anchor, Certificate, PrivateKey, Unreadable
 from lasthop.base.pki.revocation import RevocationList
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.limits import Limits, over
@@ -46,8 +46,10 @@ class BadRevocationList(BadCertificate):
     pass
 
 
-def anchor(of: Certificate) -> Anchor:
-    return Anchor(of.common_name, of.not_before, of.not_after, of.sha256, of.weakness)
+def anchor(certificate: Certificate) -> Anchor:
+    return Anchor(
+        certificate.common_name, certificate.not_before, certificate.not_after, certificate.sha256, certificate.weakness
+    )
 
 
 class Bundle(msgspec.Struct, frozen=True, weakref=True):
@@ -73,17 +75,17 @@ class Bundle(msgspec.Struct, frozen=True, weakref=True):
 
 def parse_bundle(pem: bytes, crl: bytes | None = None) -> Bundle:
     """Raises `BadCertificate`, or `BadRevocationList`."""
-    if crl is None and (known := _KNOWN.get((pem,))) is not None:
-        return known
-    found = parse.anchors(pem)
-    if isinstance(found, Unreadable):
-        raise BadCertificate(found.message)
-    anchors = tuple(found.values())
-    begin, end = max(each.not_before for each in anchors), min(each.not_after for each in anchors)
-    bundle = Bundle(b"".join(found), anchors, trusted(anchors), begin, end, weakest(anchors), leaf=_leaf(anchors))
+    if crl is None and (cached := _BUNDLES.get((pem,))) is not None:
+        return cached
+    by_pem = parse.anchors(pem)
+    if isinstance(by_pem, Unreadable):
+        raise BadCertificate(by_pem.message)
+    anchors = tuple(by_pem.values())
+    begin, end = max(ca.not_before for ca in anchors), min(ca.not_after for ca in anchors)
+    bundle = Bundle(b"".join(by_pem), anchors, trusted(anchors), begin, end, weakest(anchors), leaf=_leaf(anchors))
     if crl is not None:
         bundle = _with_lists(bundle, crl)
-    return _KNOWN.setdefault((bundle.pem, *(each.pem for each in bundle.crls)), bundle)
+    return _BUNDLES.setdefault((bundle.pem, *(revocation_list.pem for revocation_list in bundle.crls)), bundle)
 
 
 def _with_lists(bundle: Bundle, crl: bytes) -> Bundle:
@@ -94,46 +96,46 @@ def _with_lists(bundle: Bundle, crl: bytes) -> Bundle:
         raise BadRevocationList(lists.message)
     roots: set[bytes] = set()
     covered: set[Certificate] = set()
-    for each in lists:
-        issuers = revocation.issuers(each, certificates)
-        if issuers and not any(revocation.signed_by(each, issuer) for issuer in issuers):
-            raise BadRevocationList(f"has a list that {each.issuer} has not signed")
+    for revocation_list in lists:
+        issuers = revocation.issuers(revocation_list, certificates)
+        if issuers and not any(revocation.signed_by(revocation_list, issuer) for issuer in issuers):
+            raise BadRevocationList(f"has a list that {revocation_list.issuer} has not signed")
         covered.update(issuers)
-        roots |= {each.name for issuer in issuers if issuer.self_issued}
+        roots |= {revocation_list.name for issuer in issuers if issuer.self_issued}
     uncovered = tuple(certificate.common_name for certificate in certificates if certificate not in covered)
     return msgspec.structs.replace(bundle, crls=lists, roots=frozenset(roots), uncovered=uncovered)
 
 
-_KNOWN: weakref.WeakValueDictionary[tuple[bytes, ...], Bundle] = weakref.WeakValueDictionary()
+_BUNDLES: weakref.WeakValueDictionary[tuple[bytes, ...], Bundle] = weakref.WeakValueDictionary()
 """Bundles in use by the PEM of certificates and lists. Users copy the same CAs into many namespaces; this keeps one copy in
 memory and parses it once."""
 
 
 def union(bundles: Iterable[Bundle]) -> Anchors:
     """Joins bundles without duplicate certificates."""
-    several = tuple(bundles)
-    if len(several) > 1:
-        several = tuple(dict.fromkeys(several))
-    lists = dict.fromkeys(each.pem for bundle in several for each in bundle.crls)
-    crl, of_leaf = b"".join(lists), bool(lists) and not any(bundle.roots for bundle in several)
-    weak = next((bundle.weak for bundle in several if bundle.weak), "")
-    if len(several) == 1:
-        return Anchors(several[0].pem, several[0].cas, crl, of_leaf, weak)
-    found = {ca: piece for bundle in several for ca, piece in zip(bundle.cas, bundle.pem.split(_END)[:-1], strict=True)}
-    return Anchors(b"".join(piece + _END for piece in found.values()), tuple(found), crl, of_leaf, weak)
+    distinct = tuple(bundles)
+    if len(distinct) > 1:
+        distinct = tuple(dict.fromkeys(distinct))
+    lists = dict.fromkeys(revocation_list.pem for bundle in distinct for revocation_list in bundle.crls)
+    crl, of_leaf = b"".join(lists), bool(lists) and not any(bundle.roots for bundle in distinct)
+    weak = next((bundle.weak for bundle in distinct if bundle.weak), "")
+    if len(distinct) == 1:
+        return Anchors(distinct[0].pem, distinct[0].cas, crl, of_leaf, weak)
+    pem_by_ca = {ca: piece for bundle in distinct for ca, piece in zip(bundle.cas, bundle.pem.split(_END)[:-1], strict=True)}
+    return Anchors(b"".join(piece + _END for piece in pem_by_ca.values()), tuple(pem_by_ca), crl, of_leaf, weak)
 
 
 def _leaf(anchors: Iterable[Anchor]) -> str:
-    return next((each.subject for each in anchors if each.leaf), "")
+    return next((ca.subject for ca in anchors if ca.leaf), "")
 
 
 def trusted(anchors: Iterable[Anchor]) -> tuple[TrustedCA, ...]:
-    return tuple([TrustedCA(each.subject, each.sha256.hex()) for each in anchors])
+    return tuple([TrustedCA(ca.subject, ca.sha256.hex()) for ca in anchors])
 
 
 def weakest(anchors: Iterable[Anchor]) -> str:
     """Describes the first anchor with a weak key or signature; empty if there is none."""
-    return next((f"{each.subject} has a {each.weakness}" for each in anchors if each.weakness), "")
+    return next((f"{ca.subject} has a {ca.weakness}" for ca in anchors if ca.weakness), "")
 
 
 _END: Final = b"-----END CERTIFICATE-----\n"
@@ -143,8 +145,8 @@ _END: Final = b"-----END CERTIFICATE-----\n"
 def too_large(anchors: Anchors, limits: Limits) -> str:
     """Returns a message for anchors above the limits; empty if they are within them."""
     if (size := len(anchors.pem) + len(anchors.crl)) > limits.ca_bundle_bytes:
-        what = "CA certificates and their revocation lists" if anchors.crl else "CA certificates"
-        return f"its {what} have {size:,} bytes; {over(limits, 'ca_bundle_bytes')}"
+        subject = "CA certificates and their revocation lists" if anchors.crl else "CA certificates"
+        return f"its {subject} have {size:,} bytes; {over(limits, 'ca_bundle_bytes')}"
     if len(anchors.cas) > limits.ca_certificates:
         return f"it refers to {len(anchors.cas):,} CA certificates; {over(limits, 'ca_certificates')}"
     return ""
@@ -188,6 +190,9 @@ def _check_pair(chain: bytes, key: bytes) -> KeyPair:
     if private.spki != leaf.spki:
         raise BadCertificate("tls.key does not belong to the first certificate of tls.crt")
     _check_kind(private)
+    if leaf.key.startswith(RSA_PSS):
+        message = f"the key in tls.crt is of the kind {RSA_PSS}, which the proxy does not accept"
+        raise BadCertificate(message, f"use {KNOWN_KEYS}")
     if not leaf.signs and private.key.startswith("EC "):
         message = "the keyUsage of tls.crt has no digitalSignature, without which its key cannot sign a handshake"
         raise BadCertificate(message, "use a certificate that is made for servers or clients")
@@ -207,8 +212,8 @@ def _check_kind(key: PrivateKey) -> None:
 def normal_pair(chain: bytes, key: bytes) -> tuple[bytes, bytes]:
     """Returns a valid pair as Envoy gets it: certificates and key without duplicates and surrounding text."""
     certificates = parse.certificates(chain)
-    found = () if isinstance(certificates, Unreadable) else certificates
-    return b"".join(certificate.pem for certificate in found), parse.normal_key(key)
+    readable = () if isinstance(certificates, Unreadable) else certificates
+    return b"".join(certificate.pem for certificate in readable), parse.normal_key(key)
 
 
 def pair_part(gateway: Key, secret: Key) -> str:

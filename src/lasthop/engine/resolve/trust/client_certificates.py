@@ -1,4 +1,4 @@
-"""Decides which client certificate a Gateway presents to backends: its own, or that of the policy."""
+"""Decides whether a Gateway presents its own client certificate to a backend or the policy's."""
 
 from __future__ import annotations
 
@@ -27,19 +27,23 @@ def policy_certificate(g: Graph, policy: Key) -> Key | None:
     return _named(judged.tls) if judged and judged.tls else None
 
 
-def _named(wanted: BackendTLS) -> Key | None:
-    name = wanted.options.client_certificate
-    return Key("Secret", wanted.source.namespace, name) if name else None
+def _named(tls: BackendTLS) -> Key | None:
+    name = tls.options.client_certificate
+    return Key("Secret", tls.source.namespace, name) if name else None
 
 
-def shown_certificate(g: Graph, gateway: Key, wanted: BackendTLS) -> Key | Problem | None:
-    """Returns the Secret with the client certificate for a policy, or why it cannot be used. An invalid one is never replaced
-    by the other."""
-    policy, named, own = wanted.source, _named(wanted), client_certificate(g, gateway)
-    if named is None or (own is not None and backend_rules(g, gateway).gateway_certificate_first):
-        return own.within(f"the client certificate of {gateway}", gateway) if isinstance(own, Problem) else own
-    problem = refused_pair(g, gateway, named)
-    return problem.within(f"the client certificate of {policy}", policy) if problem else named
+def presented_certificate(g: Graph, gateway: Key, tls: BackendTLS) -> Key | Problem | None:
+    """Returns the Secret with the client certificate for a policy, or why it cannot be used. The policy's certificate never
+    replaces an invalid one of the Gateway, nor the reverse."""
+    policy, policy_secret, gateway_certificate = tls.source, _named(tls), client_certificate(g, gateway)
+    if policy_secret is None or (gateway_certificate is not None and backend_rules(g, gateway).gateway_certificate_first):
+        return (
+            gateway_certificate.within(f"the client certificate of {gateway}", gateway)
+            if isinstance(gateway_certificate, Problem)
+            else gateway_certificate
+        )
+    problem = refused_pair(g, gateway, policy_secret)
+    return problem.within(f"the client certificate of {policy}", policy) if problem else policy_secret
 
 
 @query

@@ -58,14 +58,14 @@ def pinned(g: Graph, key: Key) -> PinnedTrust | Problem:
     leaves: list[bytes] = []
     anchors: list[Anchor] = []
     for number, pem in enumerate(spec.certificates):
-        found = parse.certificates(pem.encode())
-        if isinstance(found, Unreadable):
-            return _bad(key, f": certificates[{number}] {found.message}")
-        if len(found) != 1:
-            return _bad(key, f": certificates[{number}] contains {len(found)}", "use only the backend's own")
-        leaves.append(found[0].pem)
-        anchors.append(anchor(found[0]))
-        certificates.add(found[0].sha256)
+        parsed = parse.certificates(pem.encode())
+        if isinstance(parsed, Unreadable):
+            return _bad(key, f": certificates[{number}] {parsed.message}")
+        if len(parsed) != 1:
+            return _bad(key, f": certificates[{number}] contains {len(parsed)}", "use only the backend's own")
+        leaves.append(parsed[0].pem)
+        anchors.append(anchor(parsed[0]))
+        certificates.add(parsed[0].sha256)
     pins = Pins(frozenset(keys), frozenset(certificates))
     system, cas = bool(spec.well_known_ca_certificates), spec.ca_certificate_refs
     # Repeats checks of admission, because an API server may store objects that are older than the CRD.
@@ -85,11 +85,11 @@ def digest_of(pin: Pin) -> bytes | None:
     try:
         if _HEX.fullmatch(pin.value):
             return bytes.fromhex(pin.value.replace(":", ""))
-        found = base64.b64decode(pin.value, validate=True)
+        digest = base64.b64decode(pin.value, validate=True)
     except (ValueError, binascii.Error):
         return None
-    return found if len(found) == DIGEST else None
+    return digest if len(digest) == DIGEST else None
 
 
-def _bad(key: Key, what: str, remedy: str = "") -> Problem:
-    return invalid_ca_certificate_ref(f"{key}{what}", key, remedy=remedy)
+def _bad(key: Key, fault: str, remedy: str = "") -> Problem:
+    return invalid_ca_certificate_ref(f"{key}{fault}", key, remedy=remedy)

@@ -76,14 +76,14 @@ def _content(g: Graph, namespace: str, ref: LocalObjectReference) -> tuple[str, 
     content = crl = None
     if ref.kind == "Secret":
         secret = read(g, key, Secret)
-        found = secret is not None
+        exists = secret is not None
         content, crl = (secret.data.get(CA_KEY), secret.data.get(CRL_KEY)) if secret else (None, None)
     else:
         config_map = read(g, key, ConfigMap)
-        found = config_map is not None
+        exists = config_map is not None
         texts = dict(config_map.data) if config_map else {}
         content, crl = (texts[key].encode() if key in texts else None for key in (CA_KEY, CRL_KEY))
-    if not found:
+    if not exists:
         return not_found(reasons.INVALID_CA_CERTIFICATE_REF, key)
     if content is None:
         return lacking(reasons.INVALID_CA_CERTIFICATE_REF, key, f"key {CA_KEY}")
@@ -91,7 +91,7 @@ def _content(g: Graph, namespace: str, ref: LocalObjectReference) -> tuple[str, 
 
 
 def revokes(g: Graph, namespace: str, ref: LocalObjectReference) -> bool:
-    """Returns whether a reference has a revocation list, even an invalid one. Such a reference is never left out, because
+    """Returns whether a reference has a revocation list, even an invalid one. Such a reference is never omitted, because
     another reference may contain the same CA without a list."""
     key = Key(ref.kind, namespace, ref.name)
     match ref.kind:
@@ -106,81 +106,81 @@ def revokes(g: Graph, namespace: str, ref: LocalObjectReference) -> bool:
 
 def ref_state(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
     """Returns the problem and the warnings of a reference."""
-    found = bundle(g, namespace, ref)
-    if isinstance(found, Problem):
-        return RefState(found)
+    ca_bundle = bundle(g, namespace, ref)
+    if isinstance(ca_bundle, Problem):
+        return RefState(ca_bundle)
     # Most bundles are valid for long, so two deadlines suffice, without a query per policy.
-    odd = found.crls or found.weak or found.leaf
-    if not odd and not g.before(found.begin) and g.before(found.end - SOON.total_seconds()):
+    needs_details = ca_bundle.crls or ca_bundle.weak or ca_bundle.leaf
+    if not needs_details and not g.before(ca_bundle.begin) and g.before(ca_bundle.end - SOON.total_seconds()):
         return FINE
-    return _doubtful(g, namespace, ref)
+    return _detailed_ref_state(g, namespace, ref)
 
 
 @query
-def _doubtful(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
-    """Returns the state of a reference from each of its certificates and lists."""
-    found = bundle(g, namespace, ref)
-    if isinstance(found, Problem):
-        return RefState(found)
+def _detailed_ref_state(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
+    """Returns the state of a reference by the dates of each of its certificates and lists."""
+    ca_bundle = bundle(g, namespace, ref)
+    if isinstance(ca_bundle, Problem):
+        return RefState(ca_bundle)
     place = f"{ref.kind} {ref.name}"
-    late, soon = _list_dates(g, found, place)
-    problem, warnings = dates(g, found.anchors, place, "CA")
-    if found.leaf:
-        what = f"{found.leaf} in {place} is a server's own certificate, not a CA's, so its renewal will fail"
-        warnings = (*warnings, f"{what}; put the certificate of its CA there, or pin it with a PinSet (lasthop pin)")
-    return RefState(late or problem, (*warnings, *soon))
+    list_problem, soon = _list_dates(g, ca_bundle, place)
+    problem, warnings = dates(g, ca_bundle.anchors, place, "CA")
+    if ca_bundle.leaf:
+        fault = f"{ca_bundle.leaf} in {place} is a server's own certificate, not a CA's, so its renewal will fail"
+        warnings = (*warnings, f"{fault}; put the certificate of its CA there, or pin it with a PinSet (lasthop pin)")
+    return RefState(list_problem or problem, (*warnings, *soon))
 
 
-def _list_dates(g: Graph, found: Bundle, place: str) -> tuple[Problem | None, list[str]]:
+def _list_dates(g: Graph, ca_bundle: Bundle, place: str) -> tuple[Problem | None, list[str]]:
     """Returns the problem of a revocation list, and warnings about others. Only the latest list of each issuer counts."""
-    latest = {each.name: each for each in sorted(found.crls, key=lambda each: each.this_update)}
+    latest = {crl.name: crl for crl in sorted(ca_bundle.crls, key=lambda crl: crl.this_update)}
     warnings = []
-    if found.uncovered:
-        more = f" and {len(found.uncovered) - SHOWN} more" if len(found.uncovered) > SHOWN else ""
-        names = f"{', '.join(found.uncovered[:SHOWN])}{more}"
+    if ca_bundle.uncovered:
+        more = f" and {len(ca_bundle.uncovered) - SHOWN} more" if len(ca_bundle.uncovered) > SHOWN else ""
+        names = f"{', '.join(ca_bundle.uncovered[:SHOWN])}{more}"
         warnings.append(f"CA {names} in {place} has no revocation list there, so its certificates are refused")
-    for each in latest.values():
-        whose = f"the revocation list of {each.issuer} in {place}"
-        if g.before(each.this_update):
-            message = f"{whose} is not valid before {minute(each.this_update)}"
+    for crl in latest.values():
+        subject = f"the revocation list of {crl.issuer} in {place}"
+        if g.before(crl.this_update):
+            message = f"{subject} is not valid before {minute(crl.this_update)}"
             return Problem(reasons.REVOCATION_LIST_NOT_CURRENT, message, remedy="use one that is valid now"), []
-        if each.next_update is None:
-            warnings.append(f"{whose} has no nextUpdate, so it is never out of date")
-        elif not g.before(each.next_update):
-            message = f"{whose} is out of date: the next was due on {minute(each.next_update)}"
+        if crl.next_update is None:
+            warnings.append(f"{subject} has no nextUpdate, so it is never out of date")
+        elif not g.before(crl.next_update):
+            message = f"{subject} is out of date: the next was due on {minute(crl.next_update)}"
             return Problem(reasons.REVOCATION_LIST_NOT_CURRENT, message, remedy="replace it by the current one"), []
-        elif not g.before(each.next_update - CRL_SOON):
-            warnings.append(f"{whose} is out of date from {minute(each.next_update)} on")
+        elif not g.before(crl.next_update - CRL_SOON):
+            warnings.append(f"{subject} is out of date from {minute(crl.next_update)} on")
     return None, warnings
 
 
-def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, what: str) -> tuple[Problem | None, tuple[str, ...]]:
+def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, kind: str) -> tuple[Problem | None, tuple[str, ...]]:
     """Returns the problem if no anchor is currently valid, and warnings about some. Envoy checks both dates of every
     certificate in a chain, including the anchor."""
-    late = [a for a in anchors if not g.before(a.not_after)]
-    early = [a for a in anchors if a not in late and g.before(a.not_before)]
-    if len(late) == len(anchors):
-        last = max(late, key=lambda a: a.not_after)
+    expired = [a for a in anchors if not g.before(a.not_after)]
+    early = [a for a in anchors if a not in expired and g.before(a.not_before)]
+    if len(expired) == len(anchors):
+        last = max(expired, key=lambda a: a.not_after)
         message = f"every certificate of {place} has expired, the last ({last.subject}) on {day(last.not_after)}"
         return Problem(reasons.EXPIRED_CERTIFICATE, message), ()
-    if len(late) + len(early) == len(anchors):
+    if len(expired) + len(early) == len(anchors):
         first = min(early, key=lambda a: a.not_before)
         begin = minute(first.not_before)
         message = f"no certificate of {place} is valid now, the next ({first.subject}) is not valid before {begin}"
         return Problem(reasons.NOT_YET_VALID_CERTIFICATE, message), ()
-    warnings = [f"{what} {a.subject} in {place} expired on {day(a.not_after)}" for a in late]
-    warnings += [f"{what} {a.subject} in {place} is not valid before {minute(a.not_before)}" for a in early]
-    warnings += [f"{what} {a.subject} in {place} has a {a.weakness}, which is too weak today" for a in anchors if a.weakness][
+    warnings = [f"{kind} {a.subject} in {place} expired on {day(a.not_after)}" for a in expired]
+    warnings += [f"{kind} {a.subject} in {place} is not valid before {minute(a.not_before)}" for a in early]
+    warnings += [f"{kind} {a.subject} in {place} has a {a.weakness}, which is too weak today" for a in anchors if a.weakness][
         :SHOWN
     ]
     for anchor in anchors:
-        if anchor not in late and not g.before(anchor.not_after - SOON.total_seconds()):
-            warnings.append(f"{what} {anchor.subject} in {place} expires on {day(anchor.not_after)}")
+        if anchor not in expired and not g.before(anchor.not_after - SOON.total_seconds()):
+            warnings.append(f"{kind} {anchor.subject} in {place} expires on {day(anchor.not_after)}")
     return None, tuple(warnings)
 
 
 def pair_dates(g: Graph, secret: Key) -> str:
-    """Returns the present or coming problem of a key pair's dates; empty if there is none."""
+    """Returns the current or upcoming problem of a key pair's dates; empty if there is none."""
     pair = key_pair(g, secret)
     if not isinstance(pair, KeyPair):
         return ""

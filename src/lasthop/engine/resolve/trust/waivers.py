@@ -36,8 +36,8 @@ def waiver(g: Graph, key: Key) -> Waiver | Problem:
     spec = obj.spec
     expires = moment(spec.expires) if spec.expires else None
     if spec.waives not in WAIVES or (spec.expires and expires is None):
-        wrong = f"waives {spec.waives!r}" if spec.waives not in WAIVES else f"expires {spec.expires!r}"
-        return invalid_ca_certificate_ref(f"{key}: {wrong} is not valid", key, remedy="correct it")
+        setting = f"waives {spec.waives!r}" if spec.waives not in WAIVES else f"expires {spec.expires!r}"
+        return invalid_ca_certificate_ref(f"{key}: {setting} is not valid", key, remedy="correct it")
     if expires is not None and not g.before(expires):
         remedy = "fix the backend's certificate and remove the reference, or have its owner extend it"
         return Problem(reasons.WAIVER_EXPIRED, f"{key} expired on {minute(expires)}", remedy=remedy, about=(key,))
@@ -53,8 +53,8 @@ def _one_line(text: str) -> str:
 def moment(text: str) -> float | None:
     """Parses an RFC 3339 time; None if it is invalid or out of range."""
     try:
-        found = datetime.fromisoformat(text.upper())
-        return found.astimezone(UTC).timestamp() if found.tzinfo else None
+        time = datetime.fromisoformat(text.upper())
+        return time.astimezone(UTC).timestamp() if time.tzinfo else None
     except (ValueError, OverflowError):
         return None
 
