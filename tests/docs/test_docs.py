@@ -123,9 +123,7 @@ def test_every_attribute_that_a_span_can_have_is_named() -> None:
 
 def test_files_mode_names_every_limit_and_no_other() -> None:
     page = DOCS / "files-mode.md"
-    numbers = {
-        number for row in table_under(page, "## Size limits") for number in re.findall(r"[\d,]*\d", row[1])
-    }
+    numbers = {number for row in table_under(page, "## Size limits") for number in re.findall(r"[\d,]*\d", row[1])}
     values = {f"{value:,}" for name, value in vars(limits).items() if name.startswith("MAX_")}
     assert numbers == values
     assert f"{limits.LARGE_FILE:,} bytes" in page.read_text()
