@@ -96,11 +96,11 @@ async def _metrics(session: aiohttp.ClientSession) -> dict[str, float]:
             text = await response.text()
     except aiohttp.ClientError:
         return {}
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for name, labels, value in re.findall(r"^(\w+)(?:\{(.*)\})? (\S+)$", text, re.MULTILINE):
         result = re.search(r'result="(\w+)"', labels)
-        found[f"{name}_{result[1]}" if result else name] = float(value)
-    return found
+        metrics[f"{name}_{result[1]}" if result else name] = float(value)
+    return metrics
 
 
 @click.command("bench.cold_start")

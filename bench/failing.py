@@ -213,7 +213,7 @@ def measure(home: Path, port: int, bad_port: int, pem: str, seconds: float, cont
     ratio, low, high = p99_ratio(*arms.values())
     click.echo(f"p99 beside failing / beside control: {ratio:.2f} (95 %: {low:.2f} to {high:.2f}); not 200: {beside.wrong}")
     for number, name in enumerate(("Lasthop", "Envoy")):
-        most = max(each[number] for each in watch.memory)
+        most = max(sample[number] for sample in watch.memory)
         click.echo(
             f"{name}: {start[number]:.0f} MiB before, {most:.0f} at most, {end[number]:.0f} after, "
             f"{watch.growth[number]:+.0f} during the second half; {100 * used[number] / took:.0f} % of a core"
@@ -223,7 +223,7 @@ def measure(home: Path, port: int, bad_port: int, pem: str, seconds: float, cont
     return watch.changes <= CHANGES and max(watch.growth) <= GROWTH and not beside.wrong
 
 
-def _other_name(each: PolicySet, port: int) -> PolicySet:
+def _other_name(policy_set: PolicySet, port: int) -> PolicySet:
     """A policy that wants a name that the certificate of all backends does not have."""
 
     class Other(PolicySet):
@@ -231,7 +231,7 @@ def _other_name(each: PolicySet, port: int) -> PolicySet:
         def sni(self) -> str:
             return "other.example"
 
-    return Other(**{**dataclasses.asdict(each), "port": port})
+    return Other(**{**dataclasses.asdict(policy_set), "port": port})
 
 
 @click.command()

@@ -209,11 +209,13 @@ class _Run:
         return f": away for {AWAY:.0f} s, {rewritten} of {len(before)} statuses rewritten"
 
     async def _versions(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+        versions: dict[str, str] = {}
         for plural in ("gateways", "httproutes", "backendtlspolicies"):
             listed = await self._cluster.api.get(f"/apis/{objects.API}/{plural}")
-            found |= {f"{plural}/{item['metadata']['name']}": item["metadata"]["resourceVersion"] for item in listed["items"]}
-        return found
+            versions |= {
+                f"{plural}/{item['metadata']['name']}": item["metadata"]["resourceVersion"] for item in listed["items"]
+            }
+        return versions
 
     async def _holder(self) -> str:
         path = f"/apis/coordination.k8s.io/v1/namespaces/{lasthop.NAMESPACE}/leases/lasthop"

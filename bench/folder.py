@@ -182,8 +182,8 @@ class Folder:
         (path / "shared-ca.yaml").write_text(config_map(SHARED, pem))
         for number in targets:
             self.ca_file(number).write_text(config_map(own_ca(number), pem))
-        for each in self.sets:
-            self.file(each.number).write_text(each.text())
+        for policy_set in self.sets:
+            self.file(policy_set.number).write_text(policy_set.text())
 
     def file(self, number: int) -> Path:
         return self.path / "sets" / f"{number:05}.yaml"

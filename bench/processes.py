@@ -29,11 +29,11 @@ def free_port() -> int:
 def environment(home: Path) -> dict[str, str]:
     """Returns the environment of a Lasthop whose sockets and state are in `home`. Its bytecode is kept, and there already, as
     where pip has installed it: a folder of sources, or a variable of this shell, would make each start compile everything."""
-    found = os.environ | {"LASTHOP_RUN_DIR": str(home / "run"), "LASTHOP_STATE_DIR": str(home / "state")}
-    found.pop("PYTHONDONTWRITEBYTECODE", None)
+    variables = os.environ | {"LASTHOP_RUN_DIR": str(home / "run"), "LASTHOP_STATE_DIR": str(home / "state")}
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)
     everything = "import lasthop.cli.commands.controller, lasthop.cli.commands.run"
-    subprocess.run([sys.executable, "-c", everything], env=found, check=True)
-    return found
+    subprocess.run([sys.executable, "-c", everything], env=variables, check=True)
+    return variables
 
 
 @contextlib.contextmanager
@@ -141,12 +141,12 @@ def busy() -> float:
 
 def resident(pid: int) -> float:
     """MiB."""
-    found = re.search(r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    return int(found[1]) / 1024 if found else 0.0
+    match = re.search(r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return int(match[1]) / 1024 if match else 0.0
 
 
 def children(pid: int) -> list[int]:
-    return [int(each) for each in os.listdir("/proc") if each.isdigit() and _parent(int(each)) == pid]
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and _parent(int(name)) == pid]
 
 
 def _parent(pid: int) -> int:

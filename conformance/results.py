@@ -30,11 +30,11 @@ class Output:
 
     def feed(self, line: str) -> Result | None:
         line = line.rstrip().rpartition("\x16")[2]  # the mark before each line of the test framework itself
-        if found := _SPEAKER.match(line):
-            self._speaker = found[1] or ""
+        if match := _SPEAKER.match(line):
+            self._speaker = match[1] or ""
             return None
-        if found := _RESULT.search(line):
-            outcome, test, seconds = found.groups()
+        if match := _RESULT.search(line):
+            outcome, test, seconds = match.groups()
             said = tuple(self._said.pop(test, ())) if outcome == "FAIL" else ()
             self.results[test] = Result(test, outcome, float(seconds), said)
             return self.results[test]

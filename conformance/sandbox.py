@@ -107,13 +107,13 @@ def _wait(process: subprocess.Popen[bytes], run: Run) -> int:
 
 def running() -> list[Run]:
     """Clusters that are up, the newest last."""
-    found = []
+    runs = []
     for file in sorted(_runs().glob("*/pid")):
         with contextlib.suppress(OSError, ValueError):
             pid, started = file.read_text().split()
             if _start_time(int(pid)) == started:  # else the number is another process by now
-                found.append(Run(file.parent, int(pid)))
-    return found
+                runs.append(Run(file.parent, int(pid)))
+    return runs
 
 
 def _runs() -> Path:

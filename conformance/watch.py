@@ -37,10 +37,10 @@ class Watched:
 
     async def _list(self) -> str:
         listed = await self.api.get(self.path)
-        found = {name_of(item): item for item in listed["items"]}
-        for name in self.objects.keys() - found.keys():
+        items = {name_of(item): item for item in listed["items"]}
+        for name in self.objects.keys() - items.keys():
             self._set(name, None)
-        for name, item in found.items():
+        for name, item in items.items():
             if self.objects.get(name) != item:
                 self._set(name, item)
         version: str = listed["metadata"]["resourceVersion"]

@@ -93,12 +93,12 @@ def _listing(folder: Path) -> str:
 
 def loaded_from_elsewhere(site: Path) -> list[str]:
     """Returns what a browser would fetch from other hosts, as `file: address`."""
-    found = []
+    loads = []
     for path in sorted(site.rglob("*")):
         pattern = {".html": LOADED, ".css": STYLED, ".svg": STYLED}.get(path.suffix)
         if pattern is not None:
-            found += [f"{path.relative_to(site)}: {address.decode()}" for address in pattern.findall(path.read_bytes())]
-    return found
+            loads += [f"{path.relative_to(site)}: {address.decode()}" for address in pattern.findall(path.read_bytes())]
+    return loads
 
 
 def list_versions(target: Path, current: str) -> None:

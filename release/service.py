@@ -61,9 +61,9 @@ def main() -> int:
 
 def instructions(page: str) -> list[str]:
     """Returns the lines of the page's first block of shell, which install the service."""
-    found = re.search(r"^```sh\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    assert found, "docs/systemd.md does not say how to install the service"
-    return found[1].splitlines()
+    block = re.search(r"^```sh\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert block, "docs/systemd.md does not say how to install the service"
+    return block[1].splitlines()
 
 
 def install(root: Path, line: str) -> None:
@@ -175,7 +175,7 @@ def _other_envoy(root: Path, leader: int) -> None:
     drop_in.parent.mkdir(exist_ok=True)
     drop_in.write_text(f"[Service]\nEnvironment=LASTHOP_ENVOY={copy}\n")
     _must(leader, "systemctl daemon-reload && systemctl restart lasthop")
-    until(lambda: len(found := _envoys(leader)) == 1 and found != [old], "another Envoy has replaced the old one")
+    until(lambda: len(envoys := _envoys(leader)) == 1 and envoys != [old], "another Envoy has replaced the old one")
 
 
 def _envoys(leader: int) -> list[str]:

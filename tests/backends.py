@@ -101,9 +101,9 @@ class Backend:
     @property
     def last(self) -> Connection:
         """Of the connections that came to something."""
-        found = [connection for connection in self.connections if connection.established]
-        assert found, "nobody came"
-        return found[-1]
+        established = [connection for connection in self.connections if connection.established]
+        assert established, "nobody came"
+        return established[-1]
 
     @property
     def requests(self) -> list[str]:
@@ -240,8 +240,8 @@ def until(condition: Callable[[], T | None], what: str = "") -> T:
     while True:
         last = time.monotonic() >= deadline
         try:
-            if found := condition():
-                return found
+            if result := condition():
+                return result
             assert not last, f"not within {PATIENCE} s{': ' + what if what else ''}"
         except (AssertionError, OSError):
             if last:

@@ -62,8 +62,8 @@ def crl_pem(name: str, days: int = 30, begins: int = -1) -> str:
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     end = NOW + timedelta(days=days)
     begin = min(NOW + timedelta(days=begins), end - timedelta(days=1))
-    found = x509.CertificateRevocationListBuilder(issuer, begin, end).sign(private, hashes.SHA256())
-    return found.public_bytes(serialization.Encoding.PEM).decode()
+    crl = x509.CertificateRevocationListBuilder(issuer, begin, end).sign(private, hashes.SHA256())
+    return crl.public_bytes(serialization.Encoding.PEM).decode()
 
 
 def key_pair(name: str, days: int = 100, begins: int = -365) -> tuple[str, str]:

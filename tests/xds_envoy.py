@@ -165,10 +165,10 @@ def resource(type_url: str, name: str, message: Any, **fields: Any) -> Resource:
 
 
 def changes(*resources: Resource) -> Changes:
-    found: dict[str, dict[str, Resource]] = {}
+    by_type: dict[str, dict[str, Resource]] = {}
     for r in resources:
-        found.setdefault(r.type_url, {})[r.name] = r
-    return found
+        by_type.setdefault(r.type_url, {})[r.name] = r
+    return by_type
 
 
 def _any(message: Any) -> Any:

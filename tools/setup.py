@@ -64,9 +64,9 @@ def steps(lines: Iterator[str], total: int) -> Iterator[str]:
     for line in lines:
         if line.startswith("Installing collected"):
             yield "unpacking"
-        elif found := re.match(r"(?:Collecting|Requirement already satisfied:) ([^\s=]+)", line):
+        elif match := re.match(r"(?:Collecting|Requirement already satisfied:) ([^\s=]+)", line):
             number += 1
-            yield f"{number} of at most {total} packages, {found[1]}"
+            yield f"{number} of at most {total} packages, {match[1]}"
 
 
 def _kept(lines: Iterator[str], said: list[str]) -> Iterator[str]:

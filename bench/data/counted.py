@@ -64,13 +64,13 @@ def count(there: Places, dumps: Path, plan: Plan, names: dict[str, Row]) -> dict
             return dumped(side.pid, dumps), seen["answers"]
 
         control(side.pid, "--instr=on")
-        found = {}
+        instructions = {}
         for name, row in names.items():
             few = row.counted // 4
             asked(row, name, few)  # opens what stays open, and translates the code
             (least, fewer), (most, more) = asked(row, name, few), asked(row, name, row.counted)
-            found[name] = (most - least) / (more - fewer)
-        return found
+            instructions[name] = (most - least) / (more - fewer)
+        return instructions
 
 
 def figures(rows: dict[str, Row], counts: dict[str, dict[str, float]]) -> Iterator[Figure]:
@@ -102,10 +102,10 @@ def command(wanted: str) -> None:
             plan = plan_of(SHARED.get(side, side), there, max(row.routes for row in ROWS.values()), home)
             if own:
                 counts[side] = count(there, home, plan, own)
-    found = list(figures(rows, counts))
-    write("data-counted", machine.run("data", others.cores()), found)
-    show(found)
-    sys.exit(verdict(found))
+    figure_rows = list(figures(rows, counts))
+    write("data-counted", machine.run("data", others.cores()), figure_rows)
+    show(figure_rows)
+    sys.exit(verdict(figure_rows))
 
 
 if __name__ == "__main__":

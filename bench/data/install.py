@@ -38,7 +38,7 @@ def _built() -> Path:
     if not shutil.which("go"):
         raise RuntimeError("go is not installed: the clients and backends of this bench are built with it")
     sources = sorted(SOURCES.iterdir())
-    digest = hashlib.sha256(b"".join(each.read_bytes() for each in sources)).hexdigest()[:12]
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
     program = CACHE / f"traffic-{digest}"
     if not program.exists():
         click.echo("building the traffic program", err=True)

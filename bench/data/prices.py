@@ -85,8 +85,8 @@ def _router_only(config: Json) -> None:
 def _no_idle_limit(config: Json) -> None:
     for manager in connection_managers(config):
         manager["stream_idle_timeout"] = "0s"
-        for each in manager["route_config"]["virtual_hosts"]:
-            for route in each.get("routes", ()):
+        for virtual_host in manager["route_config"]["virtual_hosts"]:
+            for route in virtual_host.get("routes", ()):
                 route.get("route", {}).pop("idle_timeout", None)
 
 
@@ -103,8 +103,8 @@ def _hosts(config: Json) -> None:
 
 def _no_retries(config: Json) -> None:
     for manager in connection_managers(config):
-        for each in manager["route_config"]["virtual_hosts"]:
-            each.pop("retry_policy", None)
+        for virtual_host in manager["route_config"]["virtual_hosts"]:
+            virtual_host.pop("retry_policy", None)
 
 
 def _no_overload_manager(config: Json) -> None:
@@ -233,10 +233,10 @@ def main(kind: str, large: bool, rounds: int, only: str) -> None:
         for name, config in variants(there, {"http": port, "grpc": free_port(), "stream": free_port()}):
             if base and only and not any(word.strip() in name for word in only.split(",")):
                 continue
-            found = price(config, home / "envoy", port, asked, rounds)
-            mean = statistics.mean(found)
+            prices = price(config, home / "envoy", port, asked, rounds)
+            mean = statistics.mean(prices)
             base = base or mean
-            spread = 100 * (max(found) - min(found)) / base
+            spread = 100 * (max(prices) - min(prices)) / base
             whole = name == EMITTED or name.startswith(("hand-tuned", "Envoy Gateway"))
             shown = f"{mean:,.0f}, {mean / base:.3f} of ours" if whole else f"{100 * (base - mean) / base:+.2f} %"
             click.echo(f"{name:44} {shown} (rounds differ by {spread:.2f} %)")

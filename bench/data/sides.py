@@ -79,14 +79,14 @@ def objects(places: Places, ports: dict[str, int], routes: int) -> list[Document
     """Returns what all rows need: a hostname for each kind of backend, and one with many routes."""
     pair = docs.secret("server", tls_crt=places.certificate.read_text(), tls_key=places.key.read_text())
     listeners = [docs.http(ports["http"]), docs.listener("tls", "TLS", ports["stream"], secret="server")]
-    found = [docs.gateway_class(), docs.namespace(docs.NAMESPACE), docs.gateway("web", *listeners), pair]
-    found.append(docs.config_map("ca", places.ca.read_text()))
+    documents = [docs.gateway_class(), docs.namespace(docs.NAMESPACE), docs.gateway("web", *listeners), pair]
+    documents.append(docs.config_map("ca", places.ca.read_text()))
     for label in BACKENDS:
-        found += [docs.service(label), *docs.endpoints(label, places.port(label)), docs.policy(label, host(label), "ca")]
-    found += [docs.route(label, docs.to(label), host=host(label)) for label in ("h1", "h2", "close")]
-    found.append({**docs.route("grpc", docs.to("grpc"), host=host("grpc")), "kind": "GRPCRoute"})
-    found.append(docs.stream_route("TLSRoute", "echo", docs.to("echo"), listener="tls", hosts=(host("echo"),)))
-    return [*found, *_many(routes), docs.route("one", docs.to("h1"), host=host("one"))]
+        documents += [docs.service(label), *docs.endpoints(label, places.port(label)), docs.policy(label, host(label), "ca")]
+    documents += [docs.route(label, docs.to(label), host=host(label)) for label in ("h1", "h2", "close")]
+    documents.append({**docs.route("grpc", docs.to("grpc"), host=host("grpc")), "kind": "GRPCRoute"})
+    documents.append(docs.stream_route("TLSRoute", "echo", docs.to("echo"), listener="tls", hosts=(host("echo"),)))
+    return [*documents, *_many(routes), docs.route("one", docs.to("h1"), host=host("one"))]
 
 
 def _many(routes: int) -> Iterator[Document]:

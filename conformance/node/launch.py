@@ -147,20 +147,20 @@ def bind_into(root: str, source: str, target: str, read_only: bool) -> None:
 
 def inside(root: str, path: str) -> str:
     """Return where a path of the container is from outside: a link such as /var/run -> /run must not lead to the host's."""
-    found: list[str] = []
+    names: list[str] = []
     parts = [part for part in path.split("/") if part]
     while parts:
         part = parts.pop(0)
-        here = "/".join((root, *found, part))
+        here = "/".join((root, *names, part))
         if part == "..":
-            found = found[:-1]
+            names = names[:-1]
         elif os.path.islink(here):
             link = os.readlink(here)
-            found = [] if link.startswith("/") else found
-            parts = [each for each in link.split("/") if each not in ("", ".")] + parts
+            names = [] if link.startswith("/") else names
+            parts = [name for name in link.split("/") if name not in ("", ".")] + parts
         else:
-            found.append(part)
-    return "/".join((root, *found))
+            names.append(part)
+    return "/".join((root, *names))
 
 
 def bind(source: str, target: str, read_only: bool) -> None:

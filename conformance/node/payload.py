@@ -30,12 +30,12 @@ def payload(pod: Object, volume: dict[str, Any], pod_ip: str, find: Find, tokens
 
 def references(pod: Object) -> set[tuple[str, str]]:
     """(kind, name) of every Secret and ConfigMap that the pod's volumes and environment are made of."""
-    found: set[tuple[str, str]] = set()
+    names: set[tuple[str, str]] = set()
 
     def add(source: dict[str, Any]) -> None:
         for form, kind in _REFERENCES.items():
             if form in source:
-                found.add((kind, source[form].get("secretName") or source[form].get("name", "")))
+                names.add((kind, source[form].get("secretName") or source[form].get("name", "")))
 
     spec = pod["spec"]
     for volume in spec.get("volumes") or ():
@@ -46,7 +46,7 @@ def references(pod: Object) -> set[tuple[str, str]]:
             add(source)
         for entry in container.get("env") or ():
             add(entry.get("valueFrom") or {})
-    return found
+    return names
 
 
 _REFERENCES = {

@@ -54,7 +54,7 @@ class Volumes:
     def mounts(self, container: dict[str, Any]) -> list[tuple[str, str, bool]]:
         """(host path, path in the container, read-only), outer ones before those within them."""
         writable = {volume["name"] for volume in self._volumes if "emptyDir" in volume}
-        found = []
+        mounts = []
         for mount in sorted(container.get("volumeMounts") or (), key=lambda mount: len(mount["mountPath"])):
             source = self.path(mount["name"])
             if mount.get("subPath"):
@@ -62,8 +62,8 @@ class Volumes:
                 if mount["name"] in writable:
                     source.mkdir(parents=True, exist_ok=True)
             read_only = mount.get("readOnly", False) or mount["name"] not in writable
-            found.append((str(source), mount["mountPath"].rstrip("/"), read_only))
-        return found
+            mounts.append((str(source), mount["mountPath"].rstrip("/"), read_only))
+        return mounts
 
     def _open_to_pod(self, folder: Path) -> None:
         folder.chmod(0o777)

@@ -74,11 +74,11 @@ class Tenant:
 
     def objects(self) -> list[Document]:
         """One world of the tenant's: what its routes may need, and some of everything else."""
-        found = [*self._services(), *self._secrets()]
+        documents = [*self._services(), *self._secrets()]
         makers = self.r.choices(_MAKERS, k=self.r.randint(2, 8))
         for number, make in enumerate(makers):
-            found.append(make(self, f"o{number}"))
-        return found
+            documents.append(make(self, f"o{number}"))
+        return documents
 
     # --- small values ------------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class Tenant:
     # --- what is there -----------------------------------------------------------------------------------------------
 
     def _services(self) -> list[Document]:
-        found = []
+        documents = []
         for name in NAMES:
             ports = [
                 {"name": "p", "port": 443},
@@ -128,21 +128,21 @@ class Tenant:
                     "appProtocol": self.r.choice(("", "", "kubernetes.io/h2c", "HTTPS", "x.example/tls")),
                 },
             ]
-            found.append(_obj("Service", name, spec={"ports": ports}))
-            found.append(_obj("ServiceImport", name, spec={"type": self.text("ClusterSetIP", "Headless"), "ports": ports}))
+            documents.append(_obj("Service", name, spec={"ports": ports}))
+            documents.append(_obj("ServiceImport", name, spec={"type": self.text("ClusterSetIP", "Headless"), "ports": ports}))
             addresses = self.r.choice((["10.0.0.1"], ["::1"], ["10.0.0.1", "10.0.0.2"], []))
             kind = "IPv6" if addresses == ["::1"] else "IPv4"
             endpoints = [{"addresses": [address], "conditions": {"ready": self.r.random() < 0.9}} for address in addresses]
             slice_ports = [{"name": "p", "port": self.r.choice((1, 8443, 65_535))}, {"name": "q", "port": 8080}]
             for label in ("kubernetes.io/service-name", "multicluster.kubernetes.io/service-name"):
                 slice_name, labels = f"{name}-{label.partition('.')[0]}", {label: name}
-                found.append(
+                documents.append(
                     _obj("EndpointSlice", slice_name, labels, addressType=kind, endpoints=endpoints, ports=slice_ports)
                 )
-        return found
+        return documents
 
     def _secrets(self) -> list[Document]:
-        found = []
+        documents = []
         for name in NAMES:
             good = self.sane()
             der, private = certificates.pair()
@@ -150,11 +150,11 @@ class Tenant:
                 "tls.crt": certificates.pem(der) if good else certificates.certificate(self.r),
                 "tls.key": certificates.pem(private, "PRIVATE KEY") if good else certificates.key(self.r),
             }
-            found.append(_obj("Secret", name, data={k: base64.b64encode(v.encode()).decode() for k, v in content.items()}))
+            documents.append(_obj("Secret", name, data={k: base64.b64encode(v.encode()).decode() for k, v in content.items()}))
             ca = certificates.pem(der) if self.sane() else certificates.certificate(self.r)
             crl = {"ca.crl": certificates.revocations(self.r)} if self.r.random() < 0.3 else {}
-            found.append(_obj("ConfigMap", name, data={"ca.crt": ca, **crl}))
-        return found
+            documents.append(_obj("ConfigMap", name, data={"ca.crt": ca, **crl}))
+        return documents
 
     # --- routes ------------------------------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ def meant(edit: Edit, before: Edit | None) -> Edit:
     words = set(re.findall(r"[\w-]+", "\n".join(line.partition("#")[0] for line in edit.text.splitlines())))
     if not any("backendtls" in word.casefold() for word in words):
         return edit
-    return replace(edit, unknown=tuple(each for each in SERVICES if each.partition("/")[2] in words))
+    return replace(edit, unknown=tuple(service for service in SERVICES if service.partition("/")[2] in words))
 
 
 class Oracle:
@@ -74,7 +74,7 @@ class Oracle:
     def forbidden(self) -> frozenset[str]:
         """Services that must not be connected to in plaintext."""
         by_right = {hop.partition(":")[0] for hop in self._plaintext}
-        return frozenset(each for each in SERVICES if not self.state.absent(each) and each not in by_right)
+        return frozenset(service for service in SERVICES if not self.state.absent(service) and service not in by_right)
 
     @property
     def verified(self) -> frozenset[str]:

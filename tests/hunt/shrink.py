@@ -49,7 +49,7 @@ def _shorter(history: History) -> Iterator[History]:
         for edit in step.edits if len(step.edits) > 1 else ():
             if edit.path in KEPT:
                 continue
-            fewer = replace(step, edits=tuple(each for each in step.edits if each is not edit))
+            fewer = replace(step, edits=tuple(kept_edit for kept_edit in step.edits if kept_edit is not edit))
             yield replace(history, steps=(*steps[:n], fewer, *steps[n + 1 :]))
         if n and (step.process or step.lose) and step.edits:
             yield replace(history, steps=(*steps[:n], replace(step, process="", lose=""), *steps[n + 1 :]))

@@ -56,7 +56,7 @@ def make_settings(cases: Sequence[Case], backend: BackendProcess, issuer: Issuer
         "judge", "lasthop", ADAPTERS["lasthop"], issuer, backend.ports, {}, LOOPBACK, bind="127.0.0.1", dated=True
     )
     wanted = wanted_listeners(cases, gateways(settings, cases))
-    return dataclasses.replace(settings, listeners={each: free_port() for each in wanted})
+    return dataclasses.replace(settings, listeners={listener: free_port() for listener in wanted})
 
 
 def judged(cases: Sequence[Case], patience: Patience = PATIENCE, executable: Sequence[str | Path] = ()) -> list[CaseVerdict]:

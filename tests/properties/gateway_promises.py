@@ -33,25 +33,25 @@ def check_clients(objects: Objects, snapshot: Snapshot) -> None:
         if type_url != LISTENER or obj is None:
             continue
         listener = listener_pb2.Listener.FromString(resource.body)
-        asked = obj.spec.tls.frontend if obj.spec.tls else None
-        for_port = {each.port: each.tls for each in asked.per_port} if asked else {}
-        tls = for_port.get(listener.address.socket_address.port_value, asked.default if asked else None)
+        frontend = obj.spec.tls.frontend if obj.spec.tls else None
+        for_port = {entry.port: entry.tls for entry in frontend.per_port} if frontend else {}
+        tls = for_port.get(listener.address.socket_address.port_value, frontend.default if frontend else None)
         for chain in listener.filter_chains:
             context = tls_pb2.DownstreamTlsContext()
             https = chain.transport_socket.typed_config.Unpack(context) and "http_connection_manager" in chain.filters[0].name
             if not https or not tls or not tls.validation:
                 continue
-            found = context.common_tls_context.validation_context
+            validation = context.common_tls_context.validation_context
             strict = tls.validation.mode == "AllowValidOnly"
             assert context.require_client_certificate.value == strict
-            assert (found.trust_chain_verification == found.VERIFY_TRUST_CHAIN) == strict
+            assert (validation.trust_chain_verification == validation.VERIFY_TRUST_CHAIN) == strict
             allowed = "".join(_client_ca(objects, gateway, ref) for ref in tls.validation.ca_certificate_refs)
-            pem = found.trusted_ca.inline_bytes.decode()
+            pem = validation.trusted_ca.inline_bytes.decode()
             assert pem.strip(), "no trust anchor"
             assert all(block in allowed for block in pem.split("-----END CERTIFICATE-----\n") if block)
             assert not any(ref.kind == "PinSet" for ref in tls.validation.ca_certificate_refs)
             trusted = [_client_ca_object(objects, gateway, ref) for ref in tls.validation.ca_certificate_refs]
-            check_revocation(found, trusted)
+            check_revocation(validation, trusted)
 
 
 def _client_ca(objects: Objects, gateway: Key, ref: Any) -> str:
@@ -73,8 +73,8 @@ def granted(objects: Objects, kind: str, source: str, into: str, to: str) -> boo
 
 def _text(obj: Any, name: str) -> str | None:
     """Returns the value of a key in a Secret or ConfigMap."""
-    found = dict(obj.data).get(name) if obj is not None else None
-    return found.decode() if isinstance(found, bytes) else found
+    value = dict(obj.data).get(name) if obj is not None else None
+    return value.decode() if isinstance(value, bytes) else value
 
 
 UNSENT = {"connect-failure", "refused-stream", "reset-before-request"}
@@ -92,9 +92,9 @@ def check_retries(objects: Objects, snapshot: Snapshot) -> None:
     for (_, type_url, _), resource in snapshot.xds.items():
         if type_url == ROUTES:
             for host in route_pb2.RouteConfiguration.FromString(resource.body).virtual_hosts:
-                found = host.retry_policy
-                assert set(filter(None, found.retry_on.split(","))) <= UNSENT
-                assert not found.retriable_status_codes and not found.HasField("retry_priority")
+                retry = host.retry_policy
+                assert set(filter(None, retry.retry_on.split(","))) <= UNSENT
+                assert not retry.retriable_status_codes and not retry.HasField("retry_priority")
                 own = [route.route.retry_policy for route in host.routes if route.route.HasField("retry_policy")]
                 assert all(policy.num_retries.value in asked for policy in own)
     for cluster in snapshot.clusters().values():
@@ -172,14 +172,14 @@ def secrets_of(context: Any) -> set[str]:
     return {secret.name for secret in context.common_tls_context.tls_certificate_sds_secret_configs}
 
 
-def check_revocation(found: Any, trusted: list[Any], waives: str = "") -> None:
+def check_revocation(validation: Any, trusted: list[Any], waives: str = "") -> None:
     """Every list that is there is enforced; what has an unusable one, or one beside an unusable CA, is not served."""
     usable = ("good", "other", "weak", CLIENTS, *(("expired", "early") if waives == "Expiry" else ()))
-    revoking = [each for each in trusted if _text(each, "ca.crl") is not None]
-    assert {_text(each, "ca.crt") for each in revoking} <= {*map(ca_content, usable)}, "a list is left out with its CA"
-    lists = {_text(each, "ca.crl") or "" for each in revoking}
+    revoking = [ca for ca in trusted if _text(ca, "ca.crl") is not None]
+    assert {_text(ca, "ca.crt") for ca in revoking} <= {*map(ca_content, usable)}, "a list is left out with its CA"
+    lists = {_text(ca, "ca.crl") or "" for ca in revoking}
     assert lists <= {crl_pem("good")}, "served, though a revocation list cannot be used"
-    assert found.crl.inline_bytes.decode() == "".join(sorted(lists)), "a revocation list is not enforced"
+    assert validation.crl.inline_bytes.decode() == "".join(sorted(lists)), "a revocation list is not enforced"
 
 
 def check_upgrades(snapshot: Snapshot) -> None:
@@ -194,5 +194,7 @@ def check_upgrades(snapshot: Snapshot) -> None:
             first, *rest = upgrade.filters
             assert rest == list(manager.http_filters)
             assert first.typed_config.Unpack(states)
-            told = {each.object_key: each.format_string.text_format_source.inline_string for each in states.on_request_headers}
+            told = {
+                state.object_key: state.format_string.text_format_source.inline_string for state in states.on_request_headers
+            }
             assert told == {"envoy.network.application_protocols": "http/1.1", "lasthop.upgrade": "true"}

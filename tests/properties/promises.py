@@ -171,7 +171,7 @@ def check_client_certificate(
     named = f"{policy.metadata.namespace}/{name}" if name else ""
     first = "GatewayFirst" in [p.client_certificate for p in said]
     wanted = (own or named) if first else (named or own)
-    assert [each.partition("@")[0] for each in secrets_of(context)] == ([wanted] if wanted else [])
+    assert [secret.partition("@")[0] for secret in secrets_of(context)] == ([wanted] if wanted else [])
     if ref and wanted == own and ref.namespace not in ("", gateway.namespace):
         assert granted(objects, "Gateway", gateway.namespace, ref.namespace, "Secret"), f"{own} is another namespace's"
     assert secrets_of(context) <= {name for at, type_url, name in snapshot.xds if (at, type_url) == (gateway, SECRET)}
@@ -179,9 +179,9 @@ def check_client_certificate(
 
 def check_pinned(context: Any, said: list[BackendTLSProfile]) -> None:
     """Pins alone have effect only where the operator does not deny them."""
-    found = context.common_tls_context.validation_context
-    pinned = found.verify_certificate_spki or found.verify_certificate_hash
-    assert not pinned or found.HasField("trusted_ca") or "Deny" not in [p.pinned_only for p in said]
+    validation = context.common_tls_context.validation_context
+    pinned = validation.verify_certificate_spki or validation.verify_certificate_hash
+    assert not pinned or validation.HasField("trusted_ca") or "Deny" not in [p.pinned_only for p in said]
 
 
 def check_strong(context: Any, said: list[BackendTLSProfile]) -> None:
@@ -228,8 +228,8 @@ def profile_specs(objects: Objects, gateway: Key) -> list[Any]:
     of_class, own = gateway_class.spec.parameters_ref, obj.spec.infrastructure and obj.spec.infrastructure.parameters_ref
     keys = [Key("GatewayProfile", of_class.namespace, of_class.name)] if of_class else []
     keys += [Key("GatewayProfile", gateway.namespace, own.name)] if own else []
-    found: list[Any] = [objects.get(key) for key in keys]
-    return [profile.spec if profile else None for profile in found]
+    profiles: list[Any] = [objects.get(key) for key in keys]
+    return [profile.spec if profile else None for profile in profiles]
 
 
 def check_verification(objects: Objects, policy: Any, context: Any) -> Any:
@@ -254,34 +254,34 @@ def check_verification(objects: Objects, policy: Any, context: Any) -> Any:
         assert waives == "All" and len(refs) == 1 and not validation.subject_alt_names
         return waivers[0]
     assert waives != "All"
-    found = context.common_tls_context.validation_context
-    assert found.trust_chain_verification == common_pb2.CertificateValidationContext.VERIFY_TRUST_CHAIN
-    assert not found.HasField("system_root_certs")
-    assert found.allow_expired_certificate == (waives == "Expiry")
+    validation_context = context.common_tls_context.validation_context
+    assert validation_context.trust_chain_verification == common_pb2.CertificateValidationContext.VERIFY_TRUST_CHAIN
+    assert not validation_context.HasField("system_root_certs")
+    assert validation_context.allow_expired_certificate == (waives == "Expiry")
     spec = pins[0].spec if pins else PinSetSpec()
     pins_only = bool(pins) and not (spec.certificates or spec.ca_certificate_refs or spec.well_known_ca_certificates)
     names = 0 if waives == "Names" or pins_only else max(1, len(validation.subject_alt_names))
-    assert len(found.match_typed_subject_alt_names) == names
+    assert len(validation_context.match_typed_subject_alt_names) == names
     assert names or not validation.subject_alt_names
-    shown = {base64.b64decode(pin).hex() for pin in found.verify_certificate_spki}
+    shown = {base64.b64decode(pin).hex() for pin in validation_context.verify_certificate_spki}
     assert shown == {_hex(pin.value) for pin in spec.pins}
-    assert set(found.verify_certificate_hash) == {_fingerprint(pem) for pem in spec.certificates}
+    assert set(validation_context.verify_certificate_hash) == {_fingerprint(pem) for pem in spec.certificates}
     if pins:
-        assert shown or found.verify_certificate_hash
+        assert shown or validation_context.verify_certificate_hash
         assert {ref.kind for ref in refs} <= {"PinSet", "VerificationWaiver"}
     if pins_only:
-        assert not found.HasField("trusted_ca") and not waivers
+        assert not validation_context.HasField("trusted_ca") and not waivers
     elif ours["WellKnownCACertificates"] or spec.well_known_ca_certificates or validation.well_known_ca_certificates:
-        assert found.trusted_ca.filename == STORE.path
+        assert validation_context.trusted_ca.filename == STORE.path
     else:
         cas = spec.ca_certificate_refs if pins else [ref for ref in refs if ref.kind not in ours]
         allowed = "".join(_ca_of(objects, policy, ref) for ref in cas) if cas else "".join(spec.certificates)
-        pem = found.trusted_ca.inline_bytes.decode()
+        pem = validation_context.trusted_ca.inline_bytes.decode()
         assert pem.strip(), "no trust anchor"
         assert all(block in allowed for block in pem.split("-----END CERTIFICATE-----\n") if block)
         assert "PRIVATE KEY" not in pem
         trusted = [objects.get(Key(ref.kind, policy.metadata.namespace, ref.name)) for ref in cas]
-        check_revocation(found, trusted, waives)
+        check_revocation(validation_context, trusted, waives)
     return waivers[0] if waivers else None
 
 

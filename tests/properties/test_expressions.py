@@ -92,11 +92,11 @@ WORLD: dict[str, Any] = {"below": -1, "list": [1, 2], "text": "ab", "yes": True}
 
 
 def all_rules() -> list[str]:
-    found: dict[str, None] = {}
+    rules: dict[str, None] = {}
     for name, kind in KINDS.items():
         for version in kind.versions:
-            found |= dict.fromkeys(_rules(schema_of(name, version).root))
-    return list(found)
+            rules |= dict.fromkeys(_rules(schema_of(name, version).root))
+    return list(rules)
 
 
 def _rules(node: SchemaNode) -> Iterator[str]:
@@ -125,16 +125,16 @@ def _theirs(rule: str) -> Any:
 
 def theirs(rule: str, value: Any) -> bool | None:
     """None: it cannot be evaluated."""
-    found = _theirs(rule).eval(data={"self": value}).value()
-    return found if isinstance(found, bool) else None
+    result = _theirs(rule).eval(data={"self": value}).value()
+    return result if isinstance(result, bool) else None
 
 
 def ours(rule: str, value: Any) -> bool | None:
     try:
-        found = program(rule)({"self": value})
+        result = program(rule)({"self": value})
     except ERRORS:
         return None
-    return found if isinstance(found, bool) else None
+    return result if isinstance(result, bool) else None
 
 
 def drawn(chance: random.Random, names: list[str], texts: list[str], depth: int = 0) -> Any:

@@ -159,5 +159,5 @@ def check(certificate: bytes, key: bytes, *, edited: bool) -> None:
     engine.hops()
     engine.certificates()
     for kind in ("Gateway", "Secret", "ConfigMap", "ClusterTrustBundle", "BackendTLSPolicy", "ListenerSet", "PinSet"):
-        for each in engine.store.keys(kind):
-            explain(engine.graph, each)
+        for obj_key in engine.store.keys(kind):
+            explain(engine.graph, obj_key)

@@ -287,15 +287,15 @@ def test_a_controller_with_a_history_ends_as_a_fresh_one(events: list[tuple[str,
     site.controller.take(Batch({}, crd_versions=versions))
     other = Site()
     other.controller.take(Batch({key: obj for key, obj in objects.items() if obj is not None}, crd_versions=versions))
-    for each in (site, other):
-        each.rest()
+    for controlled in (site, other):
+        controlled.rest()
         for name in GATEWAYS:
-            each.connect(name)
-        each.rest()
-        each.controller.do(each.controller.fleet.expire(math.inf))
-        each.rest()
-    for found, expected in zip(site.state(), other.state(), strict=True):
-        assert found == expected
+            controlled.connect(name)
+        controlled.rest()
+        controlled.controller.do(controlled.controller.fleet.expire(math.inf))
+        controlled.rest()
+    for actual, expected in zip(site.state(), other.state(), strict=True):
+        assert actual == expected
     withheld = (part for proxies in site.controller.fleet.gateways.values() for part in proxies.withheld)
     assert [part for part in withheld if part.type_url == ROUTES and part.owner and not guilty(objects[part.owner])] == []
 

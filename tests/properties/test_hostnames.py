@@ -34,9 +34,9 @@ def test_the_fitting_patterns_are_those_that_cover_it() -> None:
 
 def test_an_intersection_stands_for_what_both_stand_for() -> None:
     for one, other in PAIRS:
-        found = intersection(one, other)
-        assert (MEANT[found] if found is not None else frozenset()) == MEANT[one] & MEANT[other], (one, other)
-        assert found == intersection(other, one)
+        common = intersection(one, other)
+        assert (MEANT[common] if common is not None else frozenset()) == MEANT[one] & MEANT[other], (one, other)
+        assert common == intersection(other, one)
 
 
 def test_the_most_specific_pattern_is_the_one_with_the_fewest_names() -> None:
@@ -45,9 +45,12 @@ def test_the_most_specific_pattern_is_the_one_with_the_fewest_names() -> None:
     for patterns in itertools.permutations(short, 3):
         for name in ("a", "a.b", "b.a.b"):
             matching = [pattern for pattern in patterns if name in MEANT[pattern]]
-            found = most_specific(patterns, name)
-            assert (found is None) == (not matching), (patterns, name)
-            assert found is None or (found in matching and all(MEANT[found] <= MEANT[p] for p in matching)), (patterns, name)
+            winner = most_specific(patterns, name)
+            assert (winner is None) == (not matching), (patterns, name)
+            assert winner is None or (winner in matching and all(MEANT[winner] <= MEANT[p] for p in matching)), (
+                patterns,
+                name,
+            )
 
 
 def test_what_is_contained_comes_first() -> None:

@@ -102,12 +102,12 @@ def bundles(draw: random.Random) -> str:
 
 def spots(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place in a document where something else could be written."""
-    found = [path] if path else []
+    places = [path] if path else []
     if isinstance(value, dict):
-        found += [spot for name, held in value.items() for spot in spots(held, (*path, name))]
+        places += [spot for name, held in value.items() for spot in spots(held, (*path, name))]
     elif isinstance(value, list):
-        found += [spot for number, held in enumerate(value) for spot in spots(held, (*path, number))]
-    return found
+        places += [spot for number, held in enumerate(value) for spot in spots(held, (*path, number))]
+    return places
 
 
 def odd(value: Any, draw: random.Random) -> Any:
@@ -159,9 +159,9 @@ def attack_of(draw: random.Random) -> dict[Key, Object | None]:
     for key in draw.sample(OWN, draw.randint(1, 3)):
         obj = WORLD[key]
         assert obj is not None
-        found = written(obj, draw) if draw.random() < 0.95 else None
-        if found is not None or draw.random() < 0.05:
-            attack[key] = found
+        edited = written(obj, draw) if draw.random() < 0.95 else None
+        if edited is not None or draw.random() < 0.05:
+            attack[key] = edited
     return attack
 
 
@@ -191,7 +191,7 @@ class Arena:
 
 def differing(before: dict[Any, Any], after: dict[Any, Any]) -> dict[Any, Any]:
     """Returns the parts of others that are missing or different now. The tenant may take an unused name."""
-    return {key: (found, after.get(key)) for key, found in before.items() if found != after.get(key)}
+    return {key: (part, after.get(key)) for key, part in before.items() if part != after.get(key)}
 
 
 _arena: list[Arena] = []
@@ -236,12 +236,12 @@ def fields(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place in an object where a bomb can be put. Not in place of texts and numbers: these become keys."""
     if isinstance(value, msgspec.Struct):
         inner = [(field.name, getattr(value, field.name)) for field in msgspec.structs.fields(value)]
-        found = [spot for name, held in inner for spot in fields(held, (*path, name)) if name != "metadata"]
+        places = [spot for name, held in inner for spot in fields(held, (*path, name)) if name != "metadata"]
     elif isinstance(value, tuple) and not isinstance(value, StringMap | BytesMap):
-        found = [spot for number, held in enumerate(value) for spot in fields(held, (*path, number))]
+        places = [spot for number, held in enumerate(value) for spot in fields(held, (*path, number))]
     else:
-        found = []
-    return [*([path] if path and not isinstance(value, str | int) else []), *found]
+        places = []
+    return [*([path] if path and not isinstance(value, str | int) else []), *places]
 
 
 def planted(value: Any, path: tuple[Any, ...]) -> Any:
@@ -255,16 +255,16 @@ def planted(value: Any, path: tuple[Any, ...]) -> Any:
 
 def bombs() -> list[tuple[Key, tuple[Any, ...]]]:
     """But for persistence of sessions, which is read when it is decoded."""
-    found = [(key, path) for key in OWN for path in fields(WORLD[key])]
-    return [(key, path) for key, path in found if "session_persistence" not in path[:-1]]
+    places = [(key, path) for key in OWN for path in fields(WORLD[key])]
+    return [(key, path) for key, path in places if "session_persistence" not in path[:-1]]
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_crash_on_a_tenants_object_affects_that_tenant_alone(chunk: int) -> None:
     """The object is closed, and its own status and a finding report that; other objects have neither."""
-    found = bombs()
-    random.Random(1).shuffle(found)
-    for key, path in found[chunk:SEEDS:CHUNKS]:
+    places = bombs()
+    random.Random(1).shuffle(places)
+    for key, path in places[chunk:SEEDS:CHUNKS]:
         attempt({key: planted(WORLD[key], path)}, crashes=True)
 
 
@@ -299,8 +299,8 @@ def test_a_younger_route_under_a_shared_hostname_changes_nothing_of_the_others_t
         engine.apply({key: replace(odd, spec=replace(odd.spec, hostnames=(HOST,)))})
         settle(engine, snapshot)
         assert engine.graph.crashes == {}
-        found = routes_of_others(snapshot)
+        after = routes_of_others(snapshot)
         seen += 1
-        lists += found is not None
-        assert found is None or found == before
+        lists += after is not None
+        assert after is None or after == before
     assert lists > seen / 2 > SEEDS / 4

@@ -33,14 +33,14 @@ GOOD_CA = ca_pem("good")
 
 def named_hops(snapshot: Snapshot) -> set[tuple[Key, str]]:
     """Every hop to a Service that a route table or a filter chain sends requests or connections to."""
-    found: set[tuple[Key, str]] = set()
+    hops: set[tuple[Key, str]] = set()
     for (gateway, type_url, _), resource in snapshot.xds.items():
         if type_url == ROUTES:
             for host in route_pb2.RouteConfiguration.FromString(resource.body).virtual_hosts:
                 for route in host.routes:
                     action = route.route
                     names = [action.cluster, *(c.name for c in action.weighted_clusters.clusters)]
-                    found |= {(gateway, name) for name in names}
+                    hops |= {(gateway, name) for name in names}
         elif type_url == LISTENER:
             for chain in listener_pb2.Listener.FromString(resource.body).filter_chains:
                 for filter in chain.filters:
@@ -48,8 +48,8 @@ def named_hops(snapshot: Snapshot) -> set[tuple[Key, str]]:
                     if filter.typed_config.Is(proxy.DESCRIPTOR):
                         filter.typed_config.Unpack(proxy)
                         names = [proxy.cluster, *(c.name for c in proxy.weighted_clusters.clusters)]
-                        found |= {(gateway, name) for name in names}
-    return {(gw, name) for gw, name in found if name.rpartition("/")[2] in OF_POLICIES and "/XBackend/" not in name}
+                        hops |= {(gateway, name) for name in names}
+    return {(gw, name) for gw, name in hops if name.rpartition("/")[2] in OF_POLICIES and "/XBackend/" not in name}
 
 
 def expected(objects: Objects, gateway: Key, name: str) -> str | None:

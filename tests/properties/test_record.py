@@ -39,9 +39,15 @@ def present(engine: Engine) -> States:
     }
 
 
-def connection(found: HopVerification) -> object:
+def connection(verification: HopVerification) -> object:
     """What an auditor asks about a hop: whether it connects, and if so, what is checked against what."""
-    return found.refused == "" and (found.strength, found.source, found.names, found.waiver, found.basis)
+    return verification.refused == "" and (
+        verification.strength,
+        verification.source,
+        verification.names,
+        verification.waiver,
+        verification.basis,
+    )
 
 
 def started(objects: dict[Key, Object | None], now: float, memory: Memory | None) -> tuple[Engine, Snapshot]:
@@ -49,7 +55,7 @@ def started(objects: dict[Key, Object | None], now: float, memory: Memory | None
     SYSTEM_STORE.set(engine.graph, STORE)
     if memory:
         engine.verifications.recall(memory.ports, complete=True)
-    engine.apply({each: obj for each, obj in objects.items() if obj is not None})
+    engine.apply({obj_key: obj for obj_key, obj in objects.items() if obj is not None})
     settle(engine, snapshot)
     engine.verifications.started()
     return engine, snapshot
