@@ -4,8 +4,9 @@ One gateway has a good backend and a failing one: nothing listens on its port, o
 presents a certificate for another name, so each request costs a handshake. The bench measures good traffic alone, then for a
 minute each beside 2,000 failing requests a second and, as the control, beside as many successful ones, in alternating rounds,
 and alone again. With `--control direct` Envoy answers the control's requests itself, with `backend` another good backend does.
-The client takes CPU from Envoy in both arms alike, so what failures add is the ratio of the two p99s. Promised: it is 1,
-memory of both processes stops growing, and the status of the failing policy changes a few times however many requests fail.
+The client takes CPU from Envoy in both arms alike, so the ratio of the two p99s is the cost of failures. Promised: the ratio
+is 1, memory of both processes stops growing, and the status of the failing policy changes only a few times for any number of
+failing requests.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class Watch(threading.Thread):
 
 
 def flood(port: int, host: str, seconds: float) -> int:
-    """Sends requests from a process of its own, and returns how many were answered."""
+    """Sends requests from a separate process, and returns the number of responses."""
     command = [sys.executable, "-m", "bench.failing", "--flood", f"{port} {host} {seconds}"]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 

@@ -162,7 +162,7 @@ def flooding(flood: Flood | None, target: Target) -> Iterator[None]:
         process.join()
 
 
-# --- what is measured --------------------------------------------------------------------------------------------------------
+# --- measurement -------------------------------------------------------------------------------------------------------------
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -247,7 +247,7 @@ def _started(command: list[str | Path], log: Path, home: Path) -> subprocess.Pop
 
 
 async def run(edits: int) -> dict[str, Seen]:
-    """Returns what was seen during each flood."""
+    """Returns the measurements of each flood."""
     floods: dict[str, Seen] = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         home, (xds, webhook, admin) = Path(folder), (free_port(), free_port(), free_port())

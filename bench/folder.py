@@ -170,7 +170,7 @@ def save(path: Path, text: str) -> float:
 
 class Folder:
     def __init__(self, path: Path, size: int, listen: int, backend: int, pem: str) -> None:
-        """`listen` is the Gateway's port, `backend` that of every endpoint, `pem` what every CA ConfigMap holds."""
+        """`listen` is the Gateway's port, `backend` the port of every endpoint, `pem` the content of every CA ConfigMap."""
         self.path = path
         targets = {size * (2 * n + 1) // (2 * TARGETS) for n in range(TARGETS)}
         self.sets = [PolicySet(number, backend) for number in range(size)]

@@ -1,7 +1,7 @@
 """Measures the edits of other tenants while one tenant floods a shared gateway: `python -m bench.neighbour`.
 
 The noisy tenant has its own namespace and hostname, and the maximum of HTTPRoutes with 128 matches each (15), whose paths have
-1,000 characters. It edits one of them five times a second. Everybody else edits as in `make bench`. The bench measures each
+1,000 characters. It edits one of them five times a second. All other tenants edit as in `make bench`. The bench measures each
 kind of edit at rest, beside the tenant's routes, and during its flood. A tightened policy (a wrong CA, an invalid policy) must
 be in force within 1 s in all three cases, and any other edit within 3 s. With `--floods` the neighbour is a peer of a
 cluster's controller instead (`bench/floods.py`): a proxy, a caller of the webhook, a user of the machine.

@@ -62,7 +62,7 @@ class Gateway:
         self._proxies: list[int] = []
         with self._log.open("wb") as log:
             self.started = time.perf_counter()
-            # A process group of its own: Ctrl-C is for us, and we end it.
+            # A separate process group: Ctrl-C reaches only this process, which stops the other.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables, process_group=0
             )
@@ -97,7 +97,7 @@ class Gateway:
         """The last few failed requests, as it prints them."""
         return [line for line in self._log.read_text(errors="replace").splitlines() if line.startswith("{")][-3:]
 
-    # --- what it says of itself --------------------------------------------------------------------------------------
+    # --- its own reports ---------------------------------------------------------------------------------------------
 
     @property
     def ready(self) -> bool:
@@ -117,7 +117,7 @@ class Gateway:
         finally:
             connection.close()
 
-    # --- what the kernel says of it ----------------------------------------------------------------------------------
+    # --- the kernel's reports ----------------------------------------------------------------------------------------
 
     def _find_proxies(self) -> None:
         self._proxies = children(self.pid) or self._proxies

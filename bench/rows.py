@@ -94,7 +94,7 @@ def lines(run: Run, rows: Iterable[Row]) -> str:
 
 
 def write(name: str, run: Run, rows: Iterable[Row], folder: Path = OUT) -> Path:
-    """Replaces what the same part has written before."""
+    """Replaces the earlier rows of the same part."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     path.write_text(lines(run, rows))
@@ -102,7 +102,7 @@ def write(name: str, run: Run, rows: Iterable[Row], folder: Path = OUT) -> Path:
 
 
 def read(folder: Path = OUT) -> tuple[list[Run], list[Row]]:
-    """Reads what the parts have written."""
+    """Reads the rows of all parts."""
     runs: list[Run] = []
     rows: list[Row] = []
     for path in sorted(folder.glob("*.json")):

@@ -1,4 +1,4 @@
-"""Reads from Lasthop's metrics how many bytes of configuration it has sent."""
+"""Reads the number of configuration bytes sent from Lasthop's metrics."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     go/<module>/go.mod, go.sum  ->  ~/.cache/lasthop/conformance/<module>-<hash>/<program>
                                                                                  crds/, unless it is the current release
 
-The hash is that of the module's files, so a changed version is built anew and an unchanged one never again.
+The hash covers the module's files, so a changed version is built anew and an unchanged one never again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tests the chart with the real helm on a real API server: `python -m conformance helm`.
 
-It is linted and rendered; what it renders with every value set is tried on the API server, which refuses unknown fields; then
-it is installed, upgraded to another image and to the webhook, which replaces controller and proxies alike, and rolled back,
-while clients ask.
+It is linted and rendered. The manifests with every value set are sent to the API server, which refuses unknown fields. Then
+the chart is installed, upgraded to another image and to the webhook, which replaces controller and proxies alike, and rolled
+back, while clients send requests.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Helm:
 
 
 async def the_same_as_install(helm: Helm) -> None:
-    """With default values, what `lasthop install` applies."""
+    """With default values the chart renders the manifests of `lasthop install`."""
     for watched in ((), ("shop", "blog")):
         some = [f"--set=namespaces={{{','.join(watched)}}}"] if watched else []
         rendered = await helm.template(f"--set=image={FIRST}", "--no-hooks", "--include-crds", *some)

@@ -17,7 +17,7 @@ class Result:
     test: str
     outcome: str  # PASS, FAIL, SKIP
     seconds: float
-    said: tuple[str, ...] = ()  # the end of what a failed test printed
+    said: tuple[str, ...] = ()  # the end of a failed test's output
 
 
 @dataclass

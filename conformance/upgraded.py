@@ -54,7 +54,7 @@ async def check_upgrade(cluster: Cluster, arguments: dict[str, Any]) -> int:
 
 
 async def _connected(cluster: Cluster) -> bool:
-    """Whether what the proxies see has reached the status."""
+    """Reports whether the observations of the proxies have reached the status."""
     condition = (await statuses(cluster)).get(f"{POLICY} BackendConnected")
     return condition is not None and condition[0] == "True"
 

@@ -15,7 +15,7 @@ Name = tuple[str, str]  # namespace, name
 
 
 class Watched:
-    """`objects` is what the cluster has; `changed(name, object or None)` is called for each difference."""
+    """`objects` has the cluster's objects; `changed(name, object or None)` is called for each difference."""
 
     def __init__(self, api: Api, path: str, changed: Callable[[Name, Object | None], None]) -> None:
         self.api, self.path, self.changed = api, path, changed

@@ -20,7 +20,7 @@ async def run(name: str) -> int:
         print(
             f"Backends are running. In another terminal, see {shown}/README.md, or try:", *story.tries, sep="\n  ", flush=True
         )
-        # A process group of its own, so that one Ctrl-C reaches it once: through us.
+        # A separate process group, so that one Ctrl-C reaches it once: through this process.
         command = (sys.executable, "-m", "lasthop.cli.main", "run", str(shown))
         lasthop = await asyncio.create_subprocess_exec(*command, process_group=0)
 

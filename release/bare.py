@@ -39,7 +39,7 @@ READY: Final = "Ctrl-C stops everything"
 NOT_READY: Final = "Lasthop is not ready"
 """The last line of `make run` before requests is one of them."""
 
-# The shell stays, as the first process of a PID namespace: it collects what others leave.
+# The shell stays as the first process of a PID namespace: it reaps orphaned processes.
 ENTER: Final = """set -e
 root=$1; shift
 mount --bind "$root" "$root"
@@ -77,7 +77,7 @@ class Machine(NamedTuple):
     settings: dict[str, str]
 
     def start(self, *command: str, **env: str) -> subprocess.Popen[str]:
-        """Starts a command in the clone, in a process group of its own."""
+        """Starts a command in the clone, in a separate process group."""
         known = {"HOME": self.user.home, "PATH": self.user.path, **self.settings, **env}
         variables = [f"{name}={value}" for name, value in known.items()]
         enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER, "sh", str(self.root)]
@@ -160,7 +160,7 @@ def share(value: str, root: Path) -> None:
 
 
 def needy() -> list[str]:
-    """Returns the files of tests, some of which need a program."""
+    """Returns the test files that contain tests which need a program."""
     files = sorted((ROOT / "tests").rglob("test_*.py"))
     return [str(file.relative_to(ROOT)) for file in files if 'mark.program("' in file.read_text()]
 
@@ -201,7 +201,7 @@ def answers(url: str, status: int) -> bool:
 
 
 def tests(bare: Machine, **env: str) -> str:
-    """Runs `make test`, and returns what it prints."""
+    """Runs `make test`, and returns its output."""
     with bare.start("make", "test", **env) as run:
         try:
             said = "".join(_shown(run))
@@ -212,7 +212,7 @@ def tests(bare: Machine, **env: str) -> str:
 
 
 def _shown(run: subprocess.Popen[str], *last: str) -> Iterator[str]:
-    """Yields and prints what a process prints, up to one of the last lines."""
+    """Yields and prints the output of a process, up to one of the last lines."""
     assert run.stdout
     for line in run.stdout:
         print(line, end="", flush=True)

@@ -84,7 +84,7 @@ def strangers(root: Path) -> list[str]:
 
 
 def unready(root: Path, version: str) -> list[str]:
-    """Returns what is to be done before a release: the date in the changelog, a commit, a free tag."""
+    """Returns the steps that remain before a release: the date in the changelog, a commit, a free tag."""
     problems = []
     heading = rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$"
     if not re.search(heading, (root / "CHANGELOG.md").read_text(), re.MULTILINE):

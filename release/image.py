@@ -110,7 +110,7 @@ def unpack(tag: str) -> None:
 
 
 def check(root: Path) -> None:
-    """Fails if the file system has what it should not have."""
+    """Fails if the file system contains forbidden programs or setuid files."""
     folders = [root / folder for folder in ("bin", "sbin", "usr/bin", "usr/sbin", "usr/local/bin", "opt/lasthop/bin")]
     forbidden = [str(folder / name) for folder in folders for name in FORBIDDEN if (folder / name).exists()]
     forbidden += [str(path) for name in ("site-packages/pip", "ensurepip") for path in root.rglob(name)]

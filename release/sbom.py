@@ -1,6 +1,6 @@
 """Lists the contents of an image as CycloneDX 1.6: Debian's and Python's packages in its file system.
 
-What is listed is read from the finished file system and not from what was asked for. Equal input gives equal bytes.
+The list is read from the finished file system, not from the requested packages. Equal input gives equal bytes.
 """
 
 from __future__ import annotations

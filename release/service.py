@@ -67,7 +67,7 @@ def instructions(page: str) -> list[str]:
 
 
 def install(root: Path, line: str) -> None:
-    """Runs the line that needs pip, with what pip has on this machine: the network, its CAs and what it has downloaded."""
+    """Runs the line that needs pip, with the network, CAs and download cache of pip on this machine."""
     downloads, bundle = Path.home() / ".cache/pip", os.environ.get("PIP_CERT", "")
     downloads.mkdir(parents=True, exist_ok=True)
     command = ["systemd-nspawn", "--quiet", f"--directory={root}", "--register=no", "--keep-unit", "--pipe"]
@@ -94,7 +94,7 @@ def machine(root: Path) -> Iterator[int]:
 
 
 def _private(*command: str) -> list[str]:
-    """Returns a command that finds a /run of its own: what systemd-nspawn leaves there must not stay."""
+    """Returns a command that gets its own /run, because files that systemd-nspawn leaves there must not stay."""
     return ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /run && exec "$@"', "sh", *command]
 
 
@@ -105,7 +105,7 @@ def _leader(nspawn: int) -> int | None:
 
 
 def _inside(leader: int, *command: str) -> str:
-    """Runs a command in the machine, and returns what it prints; it may fail."""
+    """Runs a command in the machine, and returns its output; it may fail."""
     entered = ["nsenter", f"--target={leader}", "--all", "env", "-i", PATH, "HOME=/root", *command]
     return subprocess.run(entered, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120).stdout
 

@@ -1,6 +1,6 @@
 """Upgrades a gateway on a folder from another version to this commit and back, under load: `make upgrade FROM=REF`.
 
-Each version is its wheel, in a virtual environment of its own or in place of the other one. No request may fail, and all
+Each version is its wheel, in its own virtual environment or in place of the other one. No request may fail, and all
 statuses stay unchanged. `python -m conformance upgrade` does the same in a cluster.
 """
 

@@ -1,4 +1,4 @@
-"""Provides versions of Lasthop for upgrades: any commit, as its wheel in a virtual environment of its own, with its chart."""
+"""Provides versions of Lasthop for upgrades: any commit, as its wheel in its own virtual environment, with its chart."""
 
 from __future__ import annotations
 

@@ -396,7 +396,7 @@ class FakeApi:
             if name in objects:
                 raise Refusal(409, "AlreadyExists")
             return self.put(plural, body)
-        if name not in objects and not (verb == "patch" and body.get("kind")):  # an apply says what it is, and creates
+        if name not in objects and not (verb == "patch" and body.get("kind")):  # an apply has a kind, and creates
             raise Refusal(404, "NotFound", f"{plural} {name[1]} not found")
         old = objects.get(name, {})
         match verb:

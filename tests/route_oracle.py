@@ -1,6 +1,6 @@
 """Chooses the route of a request by the spec's text only: it tries every match of every route, and takes the best.
 
-Knows nothing of how Lasthop or Envoy go about it, so that they can be compared with it. Paths, headers and queries are drawn
+It shares no code with Lasthop and Envoy, so that tests can compare their choices with it. Paths, headers and queries are drawn
 from few values, so that routes meet and requests hit.
 """
 
@@ -186,7 +186,7 @@ def call_documents(draw: st.DrawFn) -> Document:
 
 @st.composite
 def route_documents(draw: st.DrawFn, most: int = 6, rules: int = 4) -> list[Document]:
-    """HTTPRoutes and GRPCRoutes of several ages, namespaces and hostnames; every rule has a name of its own."""
+    """HTTPRoutes and GRPCRoutes of several ages, namespaces and hostnames; every rule has its own name."""
     documents = []
     for number in range(draw(st.integers(1, most))):
         namespace, name = draw(st.sampled_from(["a", "a-b", "shop"])), f"r{number}"

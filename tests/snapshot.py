@@ -69,7 +69,7 @@ def tls_context(cluster: Any) -> Any | None:
 
 
 def settle(engine: Engine, snapshot: Snapshot) -> None:
-    """Lets the engine work, on a host whose ports are free and with proxies that take what they are given."""
+    """Settles the engine on a host whose ports are free, with proxies that accept their configuration."""
     snapshot.take(engine.settle())
     for key in engine.store.keys("Gateway"):
         gateway_plan = gateway.attempt(engine.graph, key)

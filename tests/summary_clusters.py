@@ -33,7 +33,8 @@ def cluster_lines(resource: Resource, endpoints: Mapping[str, Any]) -> dict[str,
 
 
 def _speaks(cluster: Any) -> dict[str, str]:
-    """Which HTTP, unless it is what the hop's name says: `auto` is both by ALPN over TLS and HTTP/1.1 without."""
+    """Returns the HTTP versions if they differ from those in the hop's name: `auto` is both by ALPN over TLS, and HTTP/1.1
+    without TLS."""
     protocol = cluster.name.rpartition("/")[2]
     usual = {"auto": "h2 or http/1.1" if tls_context(cluster) else "http/1.1", "h2": "h2", "h1-upgrade": "http/1.1"}
     spoken = _http(cluster)

@@ -40,7 +40,7 @@ def host_lines(host: Any) -> list[str] | dict[str, list[str]]:
 
 
 def _asked_first(host: Any) -> Iterator[str]:
-    """The listener's servers; checks that all filters of routes are on."""
+    """Describes the listener's authorization servers; checks that all filters of routes are on."""
     configs = dict(host.typed_per_filter_config)
     asking = [name for name in sorted(configs) if name.startswith("lasthop.listener_auth")]
     assert not configs or {*configs} == {*asking, *FILTERS}

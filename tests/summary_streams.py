@@ -40,7 +40,7 @@ def _action(chain: Any) -> str:
 
 
 def _traced(chain: Any) -> str:
-    """Where spans of requests go, how they are sampled, and what they carry."""
+    """Describes the destination, sampling and attributes of request spans."""
     manager = hcm_pb2.HttpConnectionManager()
     assert chain.filters[0].typed_config.Unpack(manager)
     if not manager.HasField("tracing"):

@@ -25,7 +25,7 @@ OTHER_MOOD: Final = re.compile(
 
 
 def faults(message: str) -> list[str]:
-    """Returns what is wrong with a commit message, and what to write instead."""
+    """Returns the problems of a commit message, each with the remedy."""
     lines = [line.rstrip() for line in SCISSORS.sub("", message).splitlines() if not line.startswith("#")]
     while lines and not lines[0]:
         lines.pop(0)

@@ -6,8 +6,8 @@ xds-protos has no types. Without stubs every message is `Any`, and a misspelt fi
 
 A stub has a message if the code names it or reaches it through a field. It has a field or an enum value if a file that imports
 Envoy's messages has an attribute or a keyword argument of that name. So a field that nothing has used before is an error for
-mypy until `make stubs` has found it in the descriptors, and the new line in the stub shows a reviewer what of Envoy's API a
-change begins to use.
+mypy until `make stubs` has found it in the descriptors, and the new line in the stub shows a reviewer which part of Envoy's
+API a change begins to use.
 
 `stubs/_protobuf.pyi` is written by hand: how each kind of field is typed. google.protobuf itself has types-protobuf.
 """
@@ -65,7 +65,7 @@ def write(directory: Path) -> None:
         )
 
 
-# --- what the code uses ----------------------------------------------------------------------------------------------
+# --- uses in the code ------------------------------------------------------------------------------------------------
 
 
 class Uses(NamedTuple):

@@ -1,8 +1,8 @@
 """Creates .venv for `make setup` with exactly the packages of requirements.lock, and one line of progress.
 
 The system's Python runs it before anything else exists: it needs only the standard library, and no ensurepip, which Debian's
-python3 lacks. pip comes from the wheel beside this file, whose hash is in requirements.lock. What pip prints is shown whole if
-it fails, and only then.
+python3 lacks. pip comes from the wheel beside this file, whose hash is in requirements.lock. The output of pip is shown only
+if it fails, and then in full.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def packages(lock: str) -> int:
 
 
 def steps(lines: Iterator[str], total: int) -> Iterator[str]:
-    """Yields what to show for what pip says."""
+    """Yields the progress texts for pip's output."""
     number = 0
     for line in lines:
         if line.startswith("Installing collected"):

@@ -47,7 +47,7 @@ FONTS: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 def typed(command: str, folder: Path, env: dict[str, str]) -> str:
-    """Returns what a command prints on a terminal, colours included."""
+    """Returns the output of a command on a terminal, including colours."""
     main, other = pty.openpty()
     with contextlib.closing(open(main, "rb", buffering=0)) as reading:
         process = subprocess.Popen(
@@ -60,7 +60,7 @@ def typed(command: str, folder: Path, env: dict[str, str]) -> str:
         )
         os.close(other)
         received = b""
-        with contextlib.suppress(OSError):  # how the end of a terminal is told
+        with contextlib.suppress(OSError):  # how Linux reports the end of a terminal
             while piece := reading.read(65536):
                 received += piece
         process.wait()

@@ -1,4 +1,4 @@
-"""Measures many Gateways on one controller, each with an Envoy and policies of its own: the cost of one more proxy."""
+"""Measures many Gateways on one controller, each with its own Envoy and policies: the cost of one more proxy."""
 
 from __future__ import annotations
 

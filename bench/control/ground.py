@@ -52,7 +52,7 @@ class Ground:
 
 
 def kept(home: Path) -> tuple[list[Row], float]:
-    """Returns what a scenario has kept, if anything."""
+    """Returns the figures that a scenario has stored, if any, and the CPU of other processes."""
     if not (home / FOUND).exists():
         return [], 0.0
     report = json.loads((home / FOUND).read_text())

@@ -46,7 +46,7 @@ class System:
         await self._server.start()
 
     async def stop(self) -> None:
-        """Ends the controller, and what is left of its proxies."""
+        """Stops the controller and its remaining proxies."""
         self.find_proxies()
         await self._server.stop(STOP_WITHIN)
         for pid in self._proxies:

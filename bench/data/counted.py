@@ -1,8 +1,8 @@
 """Counts the instructions of a request, which a busy machine does not change: `python -m bench.data.counted`.
 
-Each Envoy runs under valgrind (callgrind) and serves all rows. A row is asked for few requests, then for many: the difference
-has no connection that was opened and no handshake, unless each request has its own. Counted are the instructions in user space
-of the thread that handles requests. These figures have the goals of the data plane; CPU is shown beside them.
+Each Envoy runs under valgrind (callgrind) and serves all rows. A row serves few requests, then many: the difference contains
+no new connection and no handshake, unless each request has its own. It counts the instructions in user space of the thread
+that handles requests. These figures have the goals of the data plane; CPU is shown beside them.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ SAMPLED = round(ALL * SAMPLES / 10_000)
 
 
 def emitted(run_dir: Path, admin: Path, pair: tuple[Path, Path]) -> Json:
-    """Returns what the Envoy of a running Gateway is configured with, as a bootstrap that needs no control plane.
+    """Returns the configuration of a running Gateway's Envoy as a bootstrap that needs no control plane.
 
     `run_dir` is the `LASTHOP_RUN_DIR` of a `lasthop run` with one Gateway; `admin` is the new Envoy's socket; `pair` is the
     certificate and the key of its listeners. All parts that affect a request are as emitted. Routes, endpoints and keys, which

@@ -21,7 +21,7 @@ PACKAGES |= {HAPROXY: {"haproxy": "/usr/sbin/haproxy"}}
 
 
 def installed(sides: Collection[str]) -> Path:
-    """Installs and builds what is missing; returns the traffic program."""
+    """Installs and builds missing programs; returns the traffic program."""
     files = {package: file for side in sides for package, file in PACKAGES.get(side, {}).items()}
     if missing := [package for package, file in files.items() if not Path(file).exists()]:
         click.echo(f"installing {', '.join(missing)}", err=True)

@@ -1,4 +1,4 @@
-"""Runs the compared proxies: each is pinned to a core of its own, with one worker, and serves every row."""
+"""Runs the compared proxies: each is pinned to its own core, with one worker, and serves every row."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def configured(places: Places, ports: dict[str, int], routes: int, admin: Path) 
 
 
 def objects(places: Places, ports: dict[str, int], routes: int) -> list[Document]:
-    """Returns what all rows need: a hostname for each kind of backend, and one with many routes."""
+    """Returns the objects for all rows: a hostname for each kind of backend, and one with many routes."""
     pair = docs.secret("server", tls_crt=places.certificate.read_text(), tls_key=places.key.read_text())
     listeners = [docs.http(ports["http"]), docs.listener("tls", "TLS", ports["stream"], secret="server")]
     documents = [docs.gateway_class(), docs.namespace(docs.NAMESPACE), docs.gateway("web", *listeners), pair]
@@ -90,7 +90,7 @@ def objects(places: Places, ports: dict[str, int], routes: int) -> list[Document
 
 
 def _many(routes: int) -> Iterator[Document]:
-    """Returns routes of one hostname, each with a path of its own."""
+    """Returns routes of one hostname, each with its own path."""
     paths = [f"/team-{number:04}" for number in range(routes)]
     for first in range(0, routes, RULES):
         document = docs.route(f"many-{first}", host=host("many"))

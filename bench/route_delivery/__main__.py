@@ -1,12 +1,12 @@
-"""`python -m bench.route_delivery`: one host's route is edited among many on one port; by RDS, VHDS and SRDS.
+"""Edits one host's route among many on one port, delivered by RDS, VHDS and SRDS: `python -m bench.route_delivery`.
 
     probe ──HTTP──> Envoy (one for each way) ──TLS──> backend
                       ^ delta ADS
     the virtual hosts that Lasthop emits
 
 All run at the same time and take turns. An edit lasts from before its encoding until a response shows it. `python -m bench`
-measures Lasthop's work before that, from the saved file on. Then what of an RDS edit is what, and what clients get in each
-way.
+measures Lasthop's work before that, from the saved file on. Then it splits the cost of an RDS edit into its parts, and
+compares the responses of clients by delivery.
 """
 
 from __future__ import annotations

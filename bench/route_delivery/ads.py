@@ -49,7 +49,7 @@ class Ads:
         asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
 
     def stop(self) -> None:
-        """Goes away, and keeps what it has to send."""
+        """Closes the server, and keeps its resources."""
         if self._server:
             asyncio.run_coroutine_threadsafe(self._server.stop(0), self._loop).result()
             self._server = None

@@ -59,7 +59,7 @@ def _answers(proxy: Proxy, emitted: Emitted) -> dict[str, str]:
 
 
 def _while_held(proxy: Proxy) -> str:
-    """Returns what a client gets while the listener has been sent and its routes have not."""
+    """Returns the response to a client after the listener is sent and before its routes are."""
     end = time.perf_counter() + PATIENCE
     while LISTENER not in proxy.ads.answered:
         assert time.perf_counter() < end, proxy.log_tail()

@@ -1,4 +1,4 @@
-"""Edits of one host's route among many, delivered in each way; and what of an RDS edit is what."""
+"""Measures edits of one host's route among many by delivery, and the parts of the cost of an RDS edit."""
 
 from __future__ import annotations
 

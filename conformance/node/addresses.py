@@ -17,8 +17,8 @@ class Addresses:
         self._count = 0
 
     def assign(self, services: Iterable[Object]) -> list[tuple[Object, str]]:
-        """Those of all Services that get an address now. One that asks for an address of another range, or for one that
-        another Service has, gets none: it stays pending, as with load balancers that announce a pool."""
+        """Returns the addresses of all Services that get one now. A Service that requests an address of another range, or one
+        in use by another Service, gets none: it stays pending, as with load balancers that announce a pool."""
         balanced = {service["metadata"]["uid"]: service for service in services if _ours(service)}
         self._held = {uid: address for uid, address in self._held.items() if uid in balanced}
         given = []

@@ -12,7 +12,7 @@ Lookup = Callable[[str, str], list[str] | None]  # (service, namespace) -> addre
 
 
 def answer(query: bytes, lookup: Lookup) -> bytes:
-    """One question in, one reply out. Empty for what is not a query."""
+    """Returns the reply to a query with one question; empty if the message is not a query."""
     try:
         identifier, flags, questions = struct.unpack_from("!HHH", query)
         if flags & 0x8000 or questions != 1:

@@ -2,9 +2,8 @@
 UTS namespaces and in the pod's network namespace. It needs only the standard library.
 
 Builds the root: a tmpfs with the host's /usr (read-only), a few files of /etc, the image's own files and the volumes; or the
-image's whole file system with a layer of its own above it, so that containers do not meet in it. Then drops the privileges
-that the securityContext forbids, and executes the command. The file descriptor `report` gets "ok" just before that, or what
-went wrong.
+image's whole file system with a separate layer above it, so that containers do not share files. Then drops the privileges that
+the securityContext forbids, and executes the command. The file descriptor `report` gets "ok" just before that, or the error.
 """
 
 import ctypes

@@ -74,7 +74,7 @@ def _source(
         case "serviceAccountToken":
             context = pod["spec"].get("securityContext") or {}
             uid = context.get("runAsUser")
-            # As the kubelet does: readable only by the one who needs it, where it is known who that is.
+            # Like the kubelet: readable only by the container's user, if that is known.
             private = uid is not None or "fsGroup" in context
             return {source["path"]: File(tokens[source.get("audience", "")].encode(), 0o600 if private else mode, uid or 0)}
     raise Waiting(f"volume source {kind} is not supported by this node")

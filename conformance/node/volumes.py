@@ -29,7 +29,8 @@ class Volumes:
             await self._make(volume, pod_ip)
 
     async def refresh(self, pod_ip: str) -> None:
-        """The same again. Unchanged volumes are not touched, and what has gone meanwhile keeps its last content."""
+        """Updates the volumes. Unchanged volumes are not touched, and volumes whose source was deleted keep their last
+        content."""
         for volume in self._volumes:
             with contextlib.suppress(Waiting, ApiError, OSError):
                 await self._make(volume, pod_ip)

@@ -157,7 +157,7 @@ class Harness:
                 raise Failed(f"the neighbour's {what} is another")
 
     def _neighbours_share(self) -> dict[str, Any]:
-        """Everything that belongs to the neighbour alone, and its part of what it shares."""
+        """Returns the configuration that belongs to the neighbour alone, and its part of shared resources."""
         cache = self.controller.fleet.gateways[GATEWAY].cache
         parts: dict[str, Any] = {}
         for type_url in (CLUSTER, SECRET, LISTENER, ROUTES):

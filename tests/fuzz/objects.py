@@ -1,6 +1,6 @@
 """Random objects of one tenant, as an API server without any Gateway API schema would admit them.
 
-Names of objects and everything about core kinds (Services, EndpointSlices) are valid: no API server takes anything else.
+Names of objects and everything about core kinds (Services, EndpointSlices) are valid: no API server accepts anything else.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Tenant:
         self.r = r
 
     def objects(self) -> list[Document]:
-        """One world of the tenant's: what its routes may need, and some of everything else."""
+        """Returns one world of the tenant: the objects that its routes may need, and some of every other kind."""
         documents = [*self._services(), *self._secrets()]
         makers = self.r.choices(_MAKERS, k=self.r.randint(2, 8))
         for number, make in enumerate(makers):
@@ -83,7 +83,7 @@ class Tenant:
     # --- small values ------------------------------------------------------------------------------------------------
 
     def sane(self) -> bool:
-        """Most of what is written makes sense; otherwise nothing would ever reach Envoy."""
+        """Decides whether to write a valid value. Most values are valid; otherwise nothing would ever reach Envoy."""
         return self.r.random() < 0.8
 
     def text(self, *good: str) -> str:
@@ -115,7 +115,7 @@ class Tenant:
     def maybe(self, **fields: Callable[[], Any]) -> Document:
         return {name: make() for name, make in fields.items() if self.r.random() < 0.35}
 
-    # --- what is there -----------------------------------------------------------------------------------------------
+    # --- existing objects --------------------------------------------------------------------------------------------
 
     def _services(self) -> list[Document]:
         documents = []

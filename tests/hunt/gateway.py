@@ -33,9 +33,9 @@ LOST = {"all": ("",), "memory": ("**/verification.json",), "contents": ("**/file
 NOT_COMPARED = {
     *("lastTransitionTime", "creationTimestamp", "observed", "generation", "observedGeneration", "resourceVersion"),
     *("since", "written", "seen", "traffic", "uid", "changes", "last_handshake", "certificates", "standing"),
-    # When a report was made and of which folder, and what the record of that folder has.
+    # The time and folder of a report, and the record of that folder.
     *("madeAt", "where", "origin", "inputs", "record", "changedBy", "changedObjects", "observedTlsVersions"),
-    "ready",  # It follows from the conditions, those of traffic included.
+    "ready",  # It follows from the conditions, including conditions of traffic.
 }
 REMEMBERED = "NoLongerVerified"
 OBSERVED = {"HandshakesSucceed", "HandshakeFailed", "ConnectionsSucceed", "ConnectionFailed", "RequestsFailed", "NotTried"}
@@ -220,7 +220,7 @@ class Site:
 
 
 def _said(lasthop: Lasthop, *command: str) -> set[str]:
-    """Returns what a command prints, line by line, without what only time and traffic decide."""
+    """Returns the output of a command by line, without the parts that only time and traffic decide."""
     done = lasthop.command(*command, "--dir" if command[0] == "status" else "--admin", *_place(lasthop, command[0]))
     if done.returncode:
         return {f"exit code {done.returncode}: {done.stderr}"}

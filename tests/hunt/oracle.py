@@ -50,8 +50,8 @@ class State(NamedTuple):
 
 
 def meant(edit: Edit, before: Edit | None) -> Edit:
-    """Returns the edit with the words of the raw text as a net under what it claims to mean; and with the hops that an older
-    text keeps in force."""
+    """Returns the edit with every Service that its raw text mentions, in case its stated meaning omits one, and with the hops
+    that an older text keeps in force."""
     if edit.unknown and before:
         edit = replace(edit, hops=edit.hops or before.hops, gateway=edit.gateway or before.gateway)
     if edit.text is None or edit.names or edit.unknown:

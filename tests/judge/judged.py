@@ -43,7 +43,7 @@ class LasthopTestbed(FilesTestbed):
         return (await asyncio.to_thread(self._policies)).get(f"{self.settings.namespace}/{name}", {})
 
     def _policies(self) -> dict[str, Json]:
-        with self._reading:  # every case asks, and one answer serves them all
+        with self._reading:  # every case sends this query, and one result serves them all
             read_at, policies = self._told
             if time.monotonic() - read_at > 0.2:
                 policies = self._lasthop.objects("BackendTLSPolicy")

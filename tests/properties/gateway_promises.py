@@ -1,6 +1,6 @@
 """Checks the promises about a Gateway itself: admitted clients, contacted servers, and the keys it holds.
 
-Like `promises.py` it reads the objects by itself and naively.
+Like `promises.py` it reads the objects with naive code of its own.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _client_ca_object(objects: Objects, gateway: Key, ref: Any) -> Any:
 
 
 def granted(objects: Objects, kind: str, source: str, into: str, to: str) -> bool:
-    """Whether objects of a namespace may refer to those of another, of a kind."""
+    """Reports whether objects of a namespace may refer to objects of a kind in another namespace."""
     grants = [obj for obj in objects.values() if isinstance(obj, ReferenceGrant) and obj.metadata.namespace == into]
     froms = {(f.kind, f.namespace, t.kind) for grant in grants for f in grant.spec.from_ for t in grant.spec.to}
     return (kind, source, to) in froms
@@ -145,7 +145,7 @@ def check_keys(objects: Objects, snapshot: Snapshot) -> None:
 
 
 def _served_keys(objects: Objects, gateway: Key) -> set[str]:
-    """Secrets that listeners of a Gateway name, its own or those of a ListenerSet, and may."""
+    """Returns the Secrets that the Gateway's listeners and its ListenerSets name with permission."""
     own: Any = objects[gateway]
     sets = [
         obj
@@ -173,7 +173,8 @@ def secrets_of(context: Any) -> set[str]:
 
 
 def check_revocation(validation: Any, trusted: list[Any], waives: str = "") -> None:
-    """Every list that is there is enforced; what has an unusable one, or one beside an unusable CA, is not served."""
+    """Checks that every revocation list is enforced, and that nothing with an unusable list or a list beside an unusable CA is
+    served."""
     usable = ("good", "other", "weak", CLIENTS, *(("expired", "early") if waives == "Expiry" else ()))
     revoking = [ca for ca in trusted if _text(ca, "ca.crl") is not None]
     assert {_text(ca, "ca.crt") for ca in revoking} <= {*map(ca_content, usable)}, "a list is left out with its CA"

@@ -1,6 +1,6 @@
 """Checks the promises about the final xDS, derived from the objects.
 
-The oracle reads the objects by itself and naively; it shares no code with `resolve`.
+The oracle reads the objects with naive code of its own, and shares no code with `resolve`.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str
 def check_client_certificate(
     objects: Objects, snapshot: Snapshot, gateway: Key, policy: BackendTLSPolicy, context: Any, said: list[BackendTLSProfile]
 ) -> None:
-    """A policy's backends are shown the Gateway's certificate, or one of the policy's own namespace; never another."""
+    """Envoy presents the Gateway's certificate to a policy's backends, or one of the policy's namespace; never another."""
     obj: Any = objects[gateway]
     ref = obj.spec.tls.backend.client_certificate_ref if obj.spec.tls and obj.spec.tls.backend else None
     own = f"{ref.namespace or gateway.namespace}/{ref.name}" if ref else ""
@@ -222,7 +222,7 @@ def profiles_of(objects: Objects, gateway: Key) -> list[BackendTLSProfile]:
 
 
 def profile_specs(objects: Objects, gateway: Key) -> list[Any]:
-    """None for one that is named and not there."""
+    """Returns the specs of the named GatewayProfiles; None for each that does not exist."""
     obj: Any = objects[gateway]
     gateway_class: Any = objects[Key("GatewayClass", "", obj.spec.gateway_class_name)]
     of_class, own = gateway_class.spec.parameters_ref, obj.spec.infrastructure and obj.spec.infrastructure.parameters_ref
@@ -233,7 +233,8 @@ def profile_specs(objects: Objects, gateway: Key) -> list[Any]:
 
 
 def check_verification(objects: Objects, policy: Any, context: Any) -> Any:
-    """The checks are those of the policy or XBackend; only a waiver, which is returned, may reduce them."""
+    """Checks that the context verifies everything that the policy or XBackend requires. Only a waiver, which is returned, may
+    reduce it."""
     validation: Any = (policy.spec.tls if isinstance(policy, XBackend) else policy.spec).validation
     refs = validation.ca_certificate_refs
     ours: dict[str, list[Any]] = {"PinSet": [], "VerificationWaiver": [], "WellKnownCACertificates": []}

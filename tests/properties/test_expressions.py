@@ -124,7 +124,7 @@ def _theirs(rule: str) -> Any:
 
 
 def theirs(rule: str, value: Any) -> bool | None:
-    """None: it cannot be evaluated."""
+    """Returns None if it cannot be evaluated."""
     result = _theirs(rule).eval(data={"self": value}).value()
     return result if isinstance(result, bool) else None
 
@@ -138,7 +138,7 @@ def ours(rule: str, value: Any) -> bool | None:
 
 
 def drawn(chance: random.Random, names: list[str], texts: list[str], depth: int = 0) -> Any:
-    """Draws what a document may hold where the rule looks: with its fields and the texts that it compares with."""
+    """Draws content for the part of a document that the rule reads: its fields and the texts that it compares with."""
     kind = chance.choice("tttnbld" if depth else "tnllldddd")
     match kind if depth < 4 else "t":
         case "d":

@@ -139,7 +139,8 @@ class Living:
         return {finding.object for finding in self.last.findings if finding.reason == "DuplicateObject" and finding.object}
 
     def settled(self, without: set[Key]) -> dict[Key, Object]:
-        """Without what counts edits, and what is known to depend on who came first: an object that two files hold."""
+        """Returns the state without edit counters and without objects that two files contain, which depend on the order of the
+        files."""
         paths = {key.path for key in without}
         return {
             key: uncounted(replace(obj, last_good=uncounted(obj.last_good)) if isinstance(obj, RejectedPolicy) else obj)

@@ -118,7 +118,7 @@ def others(snapshot: Snapshot) -> tuple[dict[Any, Resource], dict[Key, Any]]:
         if key[0].namespace != TENANT and f"{TENANT}/" not in key[2] and str(PORT) not in key[2]
     }
     said = {key: status for key, status in snapshot.status.items() if TENANT not in (key.namespace, key.name)}
-    # How many ListenerSets are attached is what the spec wants to be told there.
+    # The spec requires the number of attached ListenerSets there.
     return served, {
         key: msgspec.structs.replace(status, attached_listener_sets=0) if isinstance(status, GatewayStatus) else status
         for key, status in said.items()

@@ -199,8 +199,7 @@ class Site(Sink):
 
 
 class Proxy:
-    """Takes what it is given, one resource after the other, but for what it cannot abide; and listens on no port of its own
-    choice."""
+    """Accepts its resources one after the other, except those that it rejects, and listens only on the given ports."""
 
     def __init__(self, controller: Controller, gateway: Key) -> None:
         self._controller, self._gateway = controller, gateway

@@ -33,7 +33,7 @@ OWN = sorted(key for key in WORLD if key.namespace == TENANT)
 fresh = Prepared(WORLD, STORE)
 
 
-# --- what can be written ----------------------------------------------------------------------------------------------
+# --- possible edits ---------------------------------------------------------------------------------------------------
 
 STRINGS = (
     *("", " ", "a", "-", "_", ".", "..", "/", "//", "*", "*.", "**", "%", "%2f", "\\", "'", '"', "#", "?", "{}", "${x}"),
@@ -101,7 +101,7 @@ def bundles(draw: random.Random) -> str:
 
 
 def spots(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in a document where something else could be written."""
+    """Returns every path in a document whose value can be replaced."""
     places = [path] if path else []
     if isinstance(value, dict):
         places += [spot for name, held in value.items() for spot in spots(held, (*path, name))]
@@ -111,7 +111,7 @@ def spots(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def odd(value: Any, draw: random.Random) -> Any:
-    """Something else of the same type; what has another would not be admitted."""
+    """Returns another value of the same type, because admission rejects other types."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -154,7 +154,7 @@ def _secret(obj: Object, draw: random.Random) -> Object:
 
 
 def attack_of(draw: random.Random) -> dict[Key, Object | None]:
-    """One to three of the tenant's objects, with something odd in them or gone."""
+    """Returns one to three of the tenant's objects, malformed or deleted."""
     attack: dict[Key, Object | None] = {}
     for key in draw.sample(OWN, draw.randint(1, 3)):
         obj = WORLD[key]
@@ -233,7 +233,7 @@ class Bomb:
 
 
 def fields(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in an object where a bomb can be put. Not in place of texts and numbers: these become keys."""
+    """Returns every path in an object where a bomb can be put. Texts and numbers are excluded, because they become keys."""
     if isinstance(value, msgspec.Struct):
         inner = [(field.name, getattr(value, field.name)) for field in msgspec.structs.fields(value)]
         places = [spot for name, held in inner for spot in fields(held, (*path, name)) if name != "metadata"]
@@ -254,7 +254,7 @@ def planted(value: Any, path: tuple[Any, ...]) -> Any:
 
 
 def bombs() -> list[tuple[Key, tuple[Any, ...]]]:
-    """But for persistence of sessions, which is read when it is decoded."""
+    """Returns all places for bombs except session persistence, which is read when it is decoded."""
     places = [(key, path) for key in OWN for path in fields(WORLD[key])]
     return [(key, path) for key, path in places if "session_persistence" not in path[:-1]]
 

@@ -1,6 +1,6 @@
 """ListenerSets in random worlds: they add to a Gateway only permitted listeners, and take nothing from other owners.
 
-The oracle reads the objects by itself and naively; it shares no code with `resolve`.
+The oracle reads the objects with naive code of its own, and shares no code with `resolve`.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def test_listener_sets_take_nothing_from_the_gateway_they_join(edits: list[Edit]
 
 
 def _judged(listener: object) -> object:
-    """All but Programmed, because on a shared host the sets of another Gateway may have a port first, and the note that names
-    are shared with another listener, which takes nothing away."""
+    """Returns all conditions except two. On a shared host the sets of another Gateway may take a port first, which changes
+    Programmed. The note about names shared with another listener removes nothing."""
     other = ("Programmed", "OverlappingTLSConfig")
     conditions = [c for c in listener.conditions if c.type not in other]  # type: ignore[attr-defined]
     return (listener.name, listener.attached_routes, conditions)  # type: ignore[attr-defined]
@@ -136,7 +136,7 @@ _NAMES = st.sampled_from(["", "*.example", "x.example", "*.x.example", "a.x.exam
 
 @st.composite
 def _listeners(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Some with a certificate that is missing, some with filters, which are not served."""
+    """Draws listeners; some have a missing certificate, some have filters, which are not served."""
     listeners = []
     for number in range(draw(st.integers(1, 3))):
         protocol, port = draw(st.sampled_from([("HTTP", 80), ("HTTPS", 443), ("HTTPS", 443), ("TLS", 443)]))

@@ -1,5 +1,5 @@
-"""Valid and permitted objects are served. The other promises forbid; without this one, a Lasthop that refuses everything would
-keep all of them.
+"""Valid and permitted objects are served. The other promises are prohibitions, which a Lasthop that refuses everything would
+keep.
 
 The oracle is naive and knows only the plain cases: a hop that some route or chain names, to a port that no policy of its
 Service concerns, or that one plainly good policy rules.
@@ -32,7 +32,7 @@ GOOD_CA = ca_pem("good")
 
 
 def named_hops(snapshot: Snapshot) -> set[tuple[Key, str]]:
-    """Every hop to a Service that a route table or a filter chain sends requests or connections to."""
+    """Returns the hops to Services that route tables or filter chains use."""
     hops: set[tuple[Key, str]] = set()
     for (gateway, type_url, _), resource in snapshot.xds.items():
         if type_url == ROUTES:
@@ -93,7 +93,7 @@ def expected(objects: Objects, gateway: Key, name: str) -> str | None:
 
 
 def can_show_a_certificate(objects: Objects, gateway: Any) -> bool:
-    """Whether the Gateway names no client certificate, or a good one of its own namespace."""
+    """Reports whether the Gateway names no client certificate, or a good one of its own namespace."""
     backend = gateway.spec.tls.backend if gateway.spec.tls else None
     ref = backend.client_certificate_ref if backend else None
     if ref is None:

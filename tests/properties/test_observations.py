@@ -37,7 +37,7 @@ def play(events: list[tuple[object, ...]]) -> World:
 
 @given(st.lists(EVENTS, max_size=40))
 def test_a_history_that_has_settled_is_judged_as_by_one_who_was_not_there(events: list[tuple[object, ...]]) -> None:
-    """But for single failures beside successes: who was there knows which came first."""
+    """Except for single failures beside successes, whose order only the observer of the whole history knows."""
     world = play([*events, ("wait", LONGEST_RECOVERY + 10.0)])
     fresh = Observations()
     for tally in world.tallies.values():

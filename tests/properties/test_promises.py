@@ -275,7 +275,7 @@ def _plaintext(snapshot: Snapshot) -> set[tuple[tuple[str, ...], str]]:
 
 
 def _routes_and_listeners(snapshot: Snapshot) -> dict[Any, bytes]:
-    """Without the hash in the names of chains for connections, which says only what TLS is spoken behind them."""
+    """Returns routes and listeners without the hash in chain names, which only identifies the TLS settings behind them."""
     configs = {}
     for name, resource in snapshot.xds.items():
         if name[1] == ROUTES:
@@ -383,7 +383,8 @@ def no_request_goes_around_the_servers_that_its_listener_asks(objects: Objects, 
 
 
 def _possible_servers(objects: Objects, gateway: Key, table: list[str], domain: str) -> list[tuple[str, ...]]:
-    """What the listeners of a table ask that have the most specific hostname for a domain; several where they conflict."""
+    """Returns the authorization servers of the listeners with the most specific hostname for a domain; several sets if
+    listeners conflict."""
     hostname = "" if domain == "*" else domain
     sets = [obj for key, obj in sorted(objects.items()) if key.kind == "ListenerSet"]
     owners: list[Any] = [objects[gateway], *sets]

@@ -40,7 +40,7 @@ def present(engine: Engine) -> States:
 
 
 def connection(verification: HopVerification) -> object:
-    """What an auditor asks about a hop: whether it connects, and if so, what is checked against what."""
+    """Returns what an audit compares of a hop: whether it connects, and how the backend is verified."""
     return verification.refused == "" and (
         verification.strength,
         verification.source,
@@ -62,8 +62,8 @@ def started(objects: dict[Key, Object | None], now: float, memory: Memory | None
 
 
 def check(entries: tuple[Entry, ...], before: States, after: States, causes: set[str] | None) -> None:
-    """Compares the entries of one step with what really changed. `causes`: the objects that were edited; None if nobody saw
-    an edit."""
+    """Compares the entries of one step with what really changed. `causes`: the edited objects; None if no edit was
+    observed."""
     recorded = {(gateway, entry.kind, entry.backend, entry.port): entry for entry in entries for gateway in entry.gateways}
     assert sum(len(entry.gateways) for entry in entries) == len(recorded), "a hop changes once in a step"
     for place in before.keys() | after.keys():

@@ -38,7 +38,7 @@ def resolved(documents: list[Document], hostname: str) -> tuple[Route, ...]:
 
 @query
 def listed_routes(g: Graph, hostname: str) -> tuple[Route, ...]:
-    """As the virtual host is made of them, before they are encoded."""
+    """Returns the routes of a virtual host in order, before they are encoded."""
     members = [cost.route for cost in VIRTUAL_HOSTS.of(g, GATEWAY, "80", hostname) if isinstance(cost, RouteCost)]
     ranked = ((rank(g, key, hostname), routes(g, key, GATEWAY)) for key in members)
     return tuple(
@@ -69,7 +69,7 @@ def fits(match: Match, request: Request) -> bool:
 
 
 def as_document(match: Match) -> Document:
-    """A call's match by its path, too: that is what Envoy is told."""
+    """Converts a match to a document. A gRPC call is matched by its path too, as in Envoy's configuration."""
     document: Document = {"path": {"type": str(match.path_type), "value": match.path}}
     document["headers"] = [_value(v) for v in match.headers]
     document["queryParams"] = [_value(v) for v in match.query]

@@ -25,7 +25,7 @@ def address(hop: HopReport) -> Address:
 
 
 class History:
-    """By the audit alone: what each backend was since routes lead there."""
+    """Computes the expected states from the audit only: the strongest state of each backend since routes refer to it."""
 
     def __init__(self) -> None:
         self.verified: set[Address] = set()
