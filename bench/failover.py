@@ -143,10 +143,10 @@ class _Run:
 
     async def kill(self, name: str, kill: Callable[[], Awaitable[str]]) -> None:
         self._kills.append((name, time.monotonic()))
-        told = await kill()
+        killed = await kill()
         began = time.monotonic()
         await self._effective()
-        say(f"killed  {name}{told}; an edit made after that took {1000 * (time.monotonic() - began):.0f} ms")
+        say(f"killed  {name}{killed}; an edit made after that took {1000 * (time.monotonic() - began):.0f} ms")
         await asyncio.sleep(SETTLE)
 
     async def _effective(self) -> None:
@@ -255,9 +255,9 @@ class _Run:
 
 async def _counts() -> dict[str, Any]:
     reader, writer = await asyncio.open_connection(NODE_IP, COUNTS)
-    told: dict[str, Any] = json.loads(await reader.read())
+    report: dict[str, Any] = json.loads(await reader.read())
     writer.close()
-    return told
+    return report
 
 
 def _conditions(status: dict[str, Any]) -> dict[str, str]:

@@ -173,8 +173,8 @@ class Bench:
         target = self._folder.sets[self._folder.targets[0]]
         times = []
         for _ in range(500):
-            asked = time.perf_counter()
-            times.append(self._probe.ask(target.host, target.path).at - asked)
+            requested = time.perf_counter()
+            times.append(self._probe.ask(target.host, target.path).at - requested)
         return sorted(times)[len(times) // 2]
 
     def idle(self) -> float:

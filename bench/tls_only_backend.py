@@ -62,8 +62,8 @@ class TLSOnlyBackend(asyncio.Protocol):
 
 
 async def _tell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    told = {name: getattr(Counts, name) for name in ("connections", "requests", "plaintext_bytes", "sni")}
-    writer.write(json.dumps(told).encode())
+    counts = {name: getattr(Counts, name) for name in ("connections", "requests", "plaintext_bytes", "sni")}
+    writer.write(json.dumps(counts).encode())
     writer.close()
 
 

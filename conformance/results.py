@@ -35,8 +35,8 @@ class Output:
             return None
         if match := _RESULT.search(line):
             outcome, test, seconds = match.groups()
-            said = tuple(self._said.pop(test, ())) if outcome == "FAIL" else ()
-            self.results[test] = Result(test, outcome, float(seconds), said)
+            output = tuple(self._said.pop(test, ())) if outcome == "FAIL" else ()
+            self.results[test] = Result(test, outcome, float(seconds), output)
             return self.results[test]
         if line and self._speaker:
             self._said.setdefault(self._speaker, deque(maxlen=40)).append(line)

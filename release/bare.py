@@ -106,8 +106,8 @@ def main() -> int:
         demo(bare)
         absent = [program for program in TABLE if "test" in program.targets and not program.find(_inside(bare))]
         assert absent, "this machine is not bare: it has every program that tests need"
-        said = tests(bare, **({} if everything else {"PYTEST": " ".join(needy())}))
-        unnamed = [program.name for program in absent if program.absence() not in said]
+        output = tests(bare, **({} if everything else {"PYTEST": " ".join(needy())}))
+        unnamed = [program.name for program in absent if program.absence() not in output]
         assert not unnamed, f"no skipped test names these missing programs: {', '.join(unnamed)}"
     print("Both commands work on a bare machine, for root and for a plain user.")
     return 0
@@ -173,9 +173,9 @@ def demo(bare: Machine) -> None:
     """Runs `make run`, requests the URLs that it suggests, and ends it with Ctrl-C."""
     with bare.start("make", "run") as run:
         try:
-            said = "".join(_shown(run, READY, NOT_READY))
-            tries = expectations(said)
-            assert tries and READY in said, "make run has not told what to try"
+            output = "".join(_shown(run, READY, NOT_READY))
+            tries = expectations(output)
+            assert tries and READY in output, "make run has not told what to try"
             for url, status in tries:
                 until(partial(answers, url, status), f"{url} answers {status}")
                 print(f"ok       {url} answers {status}", flush=True)
@@ -185,9 +185,9 @@ def demo(bare: Machine) -> None:
             run.kill()
 
 
-def expectations(said: str) -> list[tuple[str, int]]:
+def expectations(output: str) -> list[tuple[str, int]]:
     """Returns the URLs that `make run` suggests, with the expected status."""
-    return [(url, int(status)) for url, status in re.findall(r"curl -i (\S+)\W+(\d{3})\b", said)]
+    return [(url, int(status)) for url, status in re.findall(r"curl -i (\S+)\W+(\d{3})\b", output)]
 
 
 def answers(url: str, status: int) -> bool:
@@ -204,9 +204,9 @@ def tests(bare: Machine, **env: str) -> str:
     """Runs `make test`, and returns its output."""
     with bare.start("make", "test", **env) as run:
         try:
-            said = "".join(_shown(run))
+            output = "".join(_shown(run))
             assert run.wait() == 0, f"make test failed as {bare.user.name}"
-            return said
+            return output
         finally:
             run.kill()
 

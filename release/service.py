@@ -111,8 +111,8 @@ def _inside(leader: int, *command: str) -> str:
 
 
 def _must(leader: int, line: str) -> None:
-    said = _inside(leader, "sh", "-c", f"cd /root && {line} || echo FAILED")
-    assert "FAILED" not in said, f"{line}: {said}"
+    output = _inside(leader, "sh", "-c", f"cd /root && {line} || echo FAILED")
+    assert "FAILED" not in output, f"{line}: {output}"
     print(f"ok       {line}")
 
 

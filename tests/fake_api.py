@@ -68,8 +68,8 @@ class Refusal(Exception):
 
     @property
     def body(self) -> Json:
-        said = {"code": self.status, "reason": self.reason, "message": self.message}
-        return {"kind": "Status", "apiVersion": "v1", "status": "Failure", **said}
+        status = {"code": self.status, "reason": self.reason, "message": self.message}
+        return {"kind": "Status", "apiVersion": "v1", "status": "Failure", **status}
 
 
 class Access:

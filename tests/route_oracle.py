@@ -70,9 +70,9 @@ def _headers(match: Document, request: Request) -> bool:
 def _called(wanted: Document, path: str) -> bool:
     """A call's path is /service/method."""
     _, *names = path.split("/")
-    asked = (wanted.get("service"), wanted.get("method"))
+    method_parts = (wanted.get("service"), wanted.get("method"))
     same = re.fullmatch if wanted.get("type") == "RegularExpression" else str.__eq__
-    return len(names) == 2 and all(not want or bool(same(want, name)) for want, name in zip(asked, names, strict=True))
+    return len(names) == 2 and all(not want or bool(same(want, name)) for want, name in zip(method_parts, names, strict=True))
 
 
 def _value(match: Document, actual: str | None) -> bool:

@@ -27,8 +27,8 @@ def host_lines(host: Any) -> list[str] | dict[str, list[str]]:
     if not host.HasField("matcher"):
         retries = host.retry_policy.num_retries.value
         forwards = any(route.HasField("route") for route in host.routes)
-        said = [f"({retries} retries unless the route says)"] if forwards and retries != RETRIES else []
-        return [*said, *_asked_first(host), *(route_line(route) for route in host.routes if _normal(route))]
+        notes = [f"({retries} retries unless the route says)"] if forwards and retries != RETRIES else []
+        return [*notes, *_asked_first(host), *(route_line(route) for route in host.routes if _normal(route))]
     index = host.matcher
     if index.HasField("matcher_list"):
         assert [str(m.predicate.single_predicate.input.name) for m in index.matcher_list.matchers] == ["upgrade"]
@@ -159,12 +159,12 @@ def _asks(authz: Any, *, routes: bool = False) -> str:
     http = authz.http_service
     cluster = http.server_uri.cluster or authz.grpc_service.envoy_grpc.cluster_name
     timeout = authz.grpc_service.timeout if authz.HasField("grpc_service") else http.server_uri.timeout
-    told = [_text(pattern) for pattern in authz.allowed_headers.patterns]
+    request_headers = [_text(pattern) for pattern in authz.allowed_headers.patterns]
     added = [_text(pattern) for pattern in http.authorization_response.allowed_upstream_headers.patterns]
     words = [
         f"asks {cluster} by {'gRPC' if authz.HasField('grpc_service') else 'HTTP'} within {timeout.ToNanoseconds() / 1e9:g} s",
         *([f"under {http.path_prefix}"] if http.path_prefix else []),
-        *([f"telling {' '.join(told)}"] if told else []),
+        *([f"telling {' '.join(request_headers)}"] if request_headers else []),
         *([f"adding {' '.join(added)}"] if added else []),
         *([f"bodies up to {authz.with_request_body.max_request_bytes}"] if authz.HasField("with_request_body") else []),
     ]

@@ -49,8 +49,8 @@ def _traced(chain: Any) -> str:
     assert tracing.provider.typed_config.Unpack(otel)
     headers = [f"{header.key}: {header.value}" for header in otel.grpc_service.initial_metadata]
     tags = [f"{tag.tag}={tag.literal.value or tag.request_header.name or tag.value}" for tag in tracing.custom_tags]
-    told = (otel.service_name, tracing.operation, f"sampled {otel.sampler.name.rpartition('.')[2]}", *headers, *tags)
-    return f", traced to {otel.grpc_service.envoy_grpc.cluster_name} ({', '.join(told)})"
+    details = (otel.service_name, tracing.operation, f"sampled {otel.sampler.name.rpartition('.')[2]}", *headers, *tags)
+    return f", traced to {otel.grpc_service.envoy_grpc.cluster_name} ({', '.join(details)})"
 
 
 def _clients(chain: Any) -> str:

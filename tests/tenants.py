@@ -248,8 +248,8 @@ def of_others(engine: Engine, snapshot: Snapshot) -> dict[Piece, Any]:
         if not any(_THEIRS.search(part) or part in UNUSED for part in piece)
     }
     parts |= {("status", str(key)): _own(status) for key, status in snapshot.status.items() if key.namespace != TENANT}
-    told = [finding for finding in engine.findings() if finding.object is None or finding.object.namespace != TENANT]
-    parts["findings",] = tuple(told)
+    findings = [finding for finding in engine.findings() if finding.object is None or finding.object.namespace != TENANT]
+    parts["findings",] = tuple(findings)
     parts["hops",] = tuple(
         hop for hop in engine.hops() if hop.backend.namespace != TENANT and hop.gateway.path != f"{TENANT}/own"
     )

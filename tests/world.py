@@ -156,8 +156,8 @@ def mk_route(
 def mk_external_auth(protocol: str, backend: dict[str, Any], **config: Any) -> dict[str, Any]:
     """Makes a filter; `config` is the configuration of its protocol, except `forwardBody`."""
     body = {"forwardBody": config.pop("forwardBody")} if "forwardBody" in config else {}
-    asked = {"protocol": protocol, "backendRef": backend, protocol.lower(): config, **body}
-    return {"type": "ExternalAuth", "externalAuth": asked}
+    fields = {"protocol": protocol, "backendRef": backend, protocol.lower(): config, **body}
+    return {"type": "ExternalAuth", "externalAuth": fields}
 
 
 def mk_stream_route(

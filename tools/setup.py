@@ -38,16 +38,16 @@ def main() -> int:
     if not PYTHON.exists():
         venv.create(FOLDER, with_pip=False, symlinks=True)
     total = packages(LOCK.read_text())
-    said: list[str] = []
+    output: list[str] = []
     with subprocess.Popen(
         [PYTHON, WHEEL / "pip", *PIP, "-r", LOCK], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         assert process.stdout is not None
-        for step in steps(_kept(process.stdout, said), total):
+        for step in steps(_kept(process.stdout, output), total):
             progress.step(step)
     if process.returncode:
         progress.say(f"pip failed with exit code {process.returncode}; it said:")
-        print("".join(said), end="")
+        print("".join(output), end="")
         return 1
     progress.say("done")
     return 0
@@ -69,9 +69,9 @@ def steps(lines: Iterator[str], total: int) -> Iterator[str]:
             yield f"{number} of at most {total} packages, {match[1]}"
 
 
-def _kept(lines: Iterator[str], said: list[str]) -> Iterator[str]:
+def _kept(lines: Iterator[str], output: list[str]) -> Iterator[str]:
     for line in lines:
-        said.append(line)
+        output.append(line)
         yield line
 
 

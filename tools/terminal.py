@@ -83,11 +83,11 @@ async def main() -> None:
         folder = Path(root) / "examples" / NAME
         shutil.copytree(HERE / NAME, folder, ignore=shutil.ignore_patterns("certs"))
         prepare(folder, STORIES[NAME])
-        here = Path(sys.executable).parent
-        env = {**os.environ, "PATH": f"{here}:{os.environ['PATH']}", "TERM": "xterm-256color", "COLUMNS": str(WIDTH)}
+        programs = Path(sys.executable).parent
+        env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "TERM": "xterm-256color", "COLUMNS": str(WIDTH)}
         env |= {"LASTHOP_RUN_DIR": f"{root}/r", "LASTHOP_STATE_DIR": f"{root}/s"}
         async with serving(folder, STORIES[NAME]):
-            command = (here / "lasthop", "run", folder)
+            command = (programs / "lasthop", "run", folder)
             lasthop = await asyncio.create_subprocess_exec(
                 *command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )

@@ -103,10 +103,10 @@ def command(wanted: str, against: str, rounds: int, length: float, quick: bool) 
     with contextlib.ExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix="bench-data-", dir="/tmp"))
         stack.callback(shutil.rmtree, home, ignore_errors=True)
-        there = stack.enter_context(places(home, traffic))
+        shared = stack.enter_context(places(home, traffic))
         routes = max(row.routes for row in ROWS.values())
-        plans = {name: SIDES[name](there, routes) for name in sorted(needed)}
-        costs = measure(there, rows, chosen, plans, rounds, length)
+        plans = {name: SIDES[name](shared, routes) for name in sorted(needed)}
+        costs = measure(shared, rows, chosen, plans, rounds, length)
     for name, row in rows.items():
         click.echo(row.name)
         for other in chosen[name][1:]:

@@ -37,9 +37,9 @@ SMALL = "1k-h1"
 PATIENCE = 300.0
 
 
-def plan_of(name: str, there: Places, routes: int, dumps: Path) -> Plan:
+def plan_of(name: str, shared: Places, routes: int, dumps: Path) -> Plan:
     """Returns the plan of a side, under callgrind. Of Lasthop no request is sampled."""
-    plan = SIDES[name](there, routes)
+    plan = SIDES[name](shared, routes)
     if name == LASTHOP:
         config = json.loads(plan.config)
         config["layered_runtime"]["layers"][0]["static_layer"][SAMPLES_SHARE] = 0
@@ -48,12 +48,12 @@ def plan_of(name: str, there: Places, routes: int, dumps: Path) -> Plan:
     return plan._replace(command=lambda config: [*counted, *plan.command(config)])
 
 
-def count(there: Places, dumps: Path, plan: Plan, names: dict[str, Row]) -> dict[str, float]:
+def count(shared: Places, dumps: Path, plan: Plan, names: dict[str, Row]) -> dict[str, float]:
     """Returns the instructions of a request of each row, by one process."""
-    with started(plan, there) as side:
+    with started(plan, shared) as side:
 
         def asked(row: Row, name: str, answers: int) -> tuple[int, int]:
-            command = [str(there.traffic), "load", *arguments(row, name, side.ports), "-connections", str(CONNECTIONS)]
+            command = [str(shared.traffic), "load", *arguments(row, name, side.ports), "-connections", str(CONNECTIONS)]
             command += ["-answers", str(answers)]
             control(side.pid, "--zero")
             done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE)
@@ -95,13 +95,13 @@ def command(wanted: str) -> None:
     with contextlib.ExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix="bench-counted-", dir="/tmp"))
         stack.callback(shutil.rmtree, home, ignore_errors=True)
-        there = stack.enter_context(places(home, installed(())))
+        shared = stack.enter_context(places(home, installed(())))
         for side in COUNTED:
             click.echo(side, err=True)
             own = {name: row for name, row in rows.items() if side == LASTHOP or side in row.others}
-            plan = plan_of(SHARED.get(side, side), there, max(row.routes for row in ROWS.values()), home)
+            plan = plan_of(SHARED.get(side, side), shared, max(row.routes for row in ROWS.values()), home)
             if own:
-                counts[side] = count(there, home, plan, own)
+                counts[side] = count(shared, home, plan, own)
     figure_rows = list(figures(rows, counts))
     write("data-counted", machine.run("data", others.cores()), figure_rows)
     show(figure_rows)

@@ -150,11 +150,11 @@ def inside(root: str, path: str) -> str:
     parts = [part for part in path.split("/") if part]
     while parts:
         part = parts.pop(0)
-        here = "/".join((root, *names, part))
+        outside = "/".join((root, *names, part))
         if part == "..":
             names = names[:-1]
-        elif os.path.islink(here):
-            link = os.readlink(here)
+        elif os.path.islink(outside):
+            link = os.readlink(outside)
             names = [] if link.startswith("/") else names
             parts = [name for name in link.split("/") if name not in ("", ".")] + parts
         else:

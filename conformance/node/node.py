@@ -167,8 +167,8 @@ class Node:
 
     def _service_changed(self, name: Name, service: Object | None) -> None:
         self._services_due.set()
-        for given, address in self._addresses.assign(self._watched["Service"].objects.values()):
-            self._start(self._give_address(given["metadata"], address))
+        for assigned, address in self._addresses.assign(self._watched["Service"].objects.values()):
+            self._start(self._give_address(assigned["metadata"], address))
 
     async def _give_address(self, service: dict[str, Any], address: str) -> None:
         path = f"/api/v1/namespaces/{service['namespace']}/services/{service['name']}/status"

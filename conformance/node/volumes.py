@@ -77,8 +77,8 @@ class Volumes:
         for source in (volume.get("projected") or {}).get("sources") or ():
             if "serviceAccountToken" not in source:
                 continue
-            asked = source["serviceAccountToken"]
-            audience, seconds = asked.get("audience", ""), asked.get("expirationSeconds", 3600)
+            projection = source["serviceAccountToken"]
+            audience, seconds = projection.get("audience", ""), projection.get("expirationSeconds", 3600)
             if audience not in self._tokens or time.monotonic() > self._tokens[audience][1]:
                 token = await self._token(audience, seconds)
                 self._tokens[audience] = token, time.monotonic() + 0.8 * seconds  # as the kubelet: at 80 % of its life

@@ -330,8 +330,8 @@ class Tenant:
                 mode = self.text("Terminate", "Terminate", "Passthrough") if protocol == "TLS" else "Terminate"
                 listener["tls"] = {"mode": mode, "certificateRefs": [{"name": self.r.choice(NAMES)}]}
             if protocol in ("HTTP", "HTTPS") and self.r.random() < 0.3:
-                asked = [{"type": "ExternalAuth", "externalAuth": self.external_auth()} for _ in range(self.r.randint(1, 5))]
-                listener["filters"] = {"requests": asked}
+                filters = [{"type": "ExternalAuth", "externalAuth": self.external_auth()} for _ in range(self.r.randint(1, 5))]
+                listener["filters"] = {"requests": filters}
             listeners.append(listener)
         return _obj("ListenerSet", "set", spec={"parentRef": {"name": "web", "namespace": "edge"}, "listeners": listeners})
 

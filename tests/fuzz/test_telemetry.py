@@ -52,5 +52,5 @@ def test_envoy_takes_every_policy_that_is_not_refused(tmp_path: Path) -> None:
     path = tmp_path / "bootstrap.pb"
     path.write_bytes(encode(bootstrap))
     command = [str(find_envoy().path), "--mode", "validate", "-c", str(path), "--log-level", "error"]
-    said = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert said.returncode == 0, said.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr

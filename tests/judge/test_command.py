@@ -55,9 +55,9 @@ def test_a_gateway_that_starts_on_the_folder_is_judged_by_traffic(lasthop: Lasth
     judge = judging(lasthop, "-o", "json", "--report", str(page))
     until(lambda: (lasthop.folder / "names-exact.yaml").exists())
     lasthop.start(ready=False)
-    output, told = judge.communicate(timeout=110)
+    output, stderr = judge.communicate(timeout=110)
     report = json.loads(output)
-    assert judge.returncode == 0, told
+    assert judge.returncode == 0, stderr
     assert (report["summary"]["pass"], report["summary"]["not run"]) == (5, 1)  # status/accepted has nothing to read
     assert "names/exact" in page.read_text()
 
@@ -165,9 +165,9 @@ def test_the_commands_of_a_failing_case_repeat_it_while_the_backend_is_kept(tmp_
                     break
             cases = {case["id"]: case["repeat"] for case in json.loads(report.read_text())["cases"]}
             for id, expected in statuses.items():
-                hint, asked, *rest = cases[id]
+                hint, request, *rest = cases[id]
                 assert f"--keep --cases '^{id}$'" in hint
-                assert "302 Found" in run(tmp_path, asked).stderr
+                assert "302 Found" in run(tmp_path, request).stderr
                 verified = run(tmp_path, *rest)
                 assert (verified.returncode, id) == (expected, id), verified.stderr
                 assert "BEGIN CERTIFICATE" in verified.stdout or expected

@@ -82,7 +82,7 @@ UNSENT = {"connect-failure", "refused-stream", "reset-before-request"}
 
 def check_retries(objects: Objects, snapshot: Snapshot) -> None:
     """By default, only unsent requests are retried, and only to the same backend."""
-    asked = [
+    attempts = [
         rule.retry.attempts
         for obj in objects.values()
         if isinstance(obj, HTTPRoute)
@@ -96,7 +96,7 @@ def check_retries(objects: Objects, snapshot: Snapshot) -> None:
                 assert set(filter(None, retry.retry_on.split(","))) <= UNSENT
                 assert not retry.retriable_status_codes and not retry.HasField("retry_priority")
                 own = [route.route.retry_policy for route in host.routes if route.route.HasField("retry_policy")]
-                assert all(policy.num_retries.value in asked for policy in own)
+                assert all(policy.num_retries.value in attempts for policy in own)
     for cluster in snapshot.clusters().values():
         assert cluster.outlier_detection.max_ejection_percent.value <= 50
         assert len(cluster.circuit_breakers.thresholds) == 1 and cluster.circuit_breakers.thresholds[0].HasField(
@@ -119,8 +119,10 @@ def check_tracing(objects: Objects, snapshot: Snapshot) -> None:
             namespace = ref.namespace or gateway.namespace
             kind = "" if ref.kind == "Service" else f"{ref.kind}/"
             named = f"{gateway.path}/{kind}{namespace}/{ref.name}/"
-            told = otel.grpc_service.envoy_grpc.cluster_name
-            assert told.startswith(named) and told.endswith("/h2"), f"{told} is told, and {named} was meant"
+            cluster_name = otel.grpc_service.envoy_grpc.cluster_name
+            assert cluster_name.startswith(named) and cluster_name.endswith("/h2"), (
+                f"{cluster_name} is told, and {named} was meant"
+            )
             assert namespace == gateway.namespace or granted(
                 objects, "XTelemetryPolicy", gateway.namespace, namespace, ref.kind
             )
@@ -195,7 +197,7 @@ def check_upgrades(snapshot: Snapshot) -> None:
             first, *rest = upgrade.filters
             assert rest == list(manager.http_filters)
             assert first.typed_config.Unpack(states)
-            told = {
+            filter_states = {
                 state.object_key: state.format_string.text_format_source.inline_string for state in states.on_request_headers
             }
-            assert told == {"envoy.network.application_protocols": "http/1.1", "lasthop.upgrade": "true"}
+            assert filter_states == {"envoy.network.application_protocols": "http/1.1", "lasthop.upgrade": "true"}

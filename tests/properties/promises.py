@@ -102,11 +102,11 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         port_name = service_port.name
         policies = named_by_policy(objects, service, port_name)
         context = tls_context(cluster)
-        said = profiles_of(objects, gateway)
+        profiles = profiles_of(objects, gateway)
         assert not cluster.transport_socket_matches
         means_plaintext = service_port.app_protocol in APP_PROTOCOLS["plaintext"]
         denying = {"Deny"} if means_plaintext else {"Deny", "Declared"}
-        denied = [p for p in said if p.plaintext_backends in denying]
+        denied = [p for p in profiles if p.plaintext_backends in denying]
         if protocol in EXEMPT:
             assert context is None, f"{name} speaks TLS, which is not ours to speak there"
             assert protocol == "passthrough" or not denied, f"{name} cannot be encrypted, and that is denied"
@@ -121,12 +121,12 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         assert policies, f"{name} speaks TLS and no policy asked for it"
         policy = winner(policies, service, port_name)
         assert isinstance(policy, BackendTLSPolicy), "a rejected policy was served"
-        check_weakened(snapshot, gateway, name, check_verification(objects, policy, context), said, now)
-        check_pinned(context, said)
-        check_strong(context, said)
-        check_client_certificate(objects, snapshot, gateway, policy, context, said)
+        check_weakened(snapshot, gateway, name, check_verification(objects, policy, context), profiles, now)
+        check_pinned(context, profiles)
+        check_strong(context, profiles)
+        check_client_certificate(objects, snapshot, gateway, policy, context, profiles)
         lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
-        assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
+        assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in profiles)
 
 
 def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str, now: datetime) -> None:
@@ -135,7 +135,7 @@ def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str
     cluster = snapshot.clusters()[gateway, name]
     backend = objects.get(Key("XBackend", namespace, own_name))
     assert isinstance(backend, XBackend), f"{name} leads to an XBackend that does not exist"
-    spec, context, said = backend.spec, tls_context(cluster), profiles_of(objects, gateway)
+    spec, context, profiles = backend.spec, tls_context(cluster), profiles_of(objects, gateway)
     assert int(port) == spec.port.number and protocol != "udp"
     if spec.type == "ExternalHostname":
         address = cluster.load_assignment.endpoints[0].lb_endpoints[0].endpoint.address.socket_address
@@ -143,14 +143,14 @@ def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str
         assert "Deny" not in [spec.external_hostnames for spec in profile_specs(objects, gateway) if spec]
     if context is None:
         assert protocol == "passthrough" or spec.tls.mode == "None", f"{name} is plaintext although it asks for TLS"
-        assert protocol == "passthrough" or not [p for p in said if p.plaintext_backends in ("Deny", "Declared")]
+        assert protocol == "passthrough" or not [p for p in profiles if p.plaintext_backends in ("Deny", "Declared")]
         return
     assert spec.tls.mode in ("ServerOnly", "ClientAndServer") and protocol != "passthrough"
-    check_weakened(snapshot, gateway, name, check_verification(objects, backend, context), said, now)
-    check_pinned(context, said)
-    check_strong(context, said)
+    check_weakened(snapshot, gateway, name, check_verification(objects, backend, context), profiles, now)
+    check_pinned(context, profiles)
+    check_strong(context, profiles)
     lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
-    assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
+    assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in profiles)
     shown = [secret.name.partition("@")[0] for secret in context.common_tls_context.tls_certificate_sds_secret_configs]
     ref = spec.tls.client_certificate_ref
     holder = ref.namespace or namespace if ref else ""
@@ -161,7 +161,12 @@ def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str
 
 
 def check_client_certificate(
-    objects: Objects, snapshot: Snapshot, gateway: Key, policy: BackendTLSPolicy, context: Any, said: list[BackendTLSProfile]
+    objects: Objects,
+    snapshot: Snapshot,
+    gateway: Key,
+    policy: BackendTLSPolicy,
+    context: Any,
+    profiles: list[BackendTLSProfile],
 ) -> None:
     """Envoy presents the Gateway's certificate to a policy's backends, or one of the policy's namespace; never another."""
     obj: Any = objects[gateway]
@@ -169,7 +174,7 @@ def check_client_certificate(
     own = f"{ref.namespace or gateway.namespace}/{ref.name}" if ref else ""
     name = dict(policy.spec.options).get("lasthop.dev/client-certificate", "")
     named = f"{policy.metadata.namespace}/{name}" if name else ""
-    first = "GatewayFirst" in [p.client_certificate for p in said]
+    first = "GatewayFirst" in [p.client_certificate for p in profiles]
     wanted = (own or named) if first else (named or own)
     assert [secret.partition("@")[0] for secret in secrets_of(context)] == ([wanted] if wanted else [])
     if ref and wanted == own and ref.namespace not in ("", gateway.namespace):
@@ -177,30 +182,30 @@ def check_client_certificate(
     assert secrets_of(context) <= {name for at, type_url, name in snapshot.xds if (at, type_url) == (gateway, SECRET)}
 
 
-def check_pinned(context: Any, said: list[BackendTLSProfile]) -> None:
+def check_pinned(context: Any, profiles: list[BackendTLSProfile]) -> None:
     """Pins alone have effect only where the operator does not deny them."""
     validation = context.common_tls_context.validation_context
     pinned = validation.verify_certificate_spki or validation.verify_certificate_hash
-    assert not pinned or validation.HasField("trusted_ca") or "Deny" not in [p.pinned_only for p in said]
+    assert not pinned or validation.HasField("trusted_ca") or "Deny" not in [p.pinned_only for p in profiles]
 
 
-def check_strong(context: Any, said: list[BackendTLSProfile]) -> None:
+def check_strong(context: Any, profiles: list[BackendTLSProfile]) -> None:
     """A CA whose key is below today's floor is trusted only where the operator does not deny it."""
     pem = context.common_tls_context.validation_context.trusted_ca.inline_bytes.decode()
-    assert WEAK_CA not in pem or "Deny" not in [p.weak_certificates for p in said]
+    assert WEAK_CA not in pem or "Deny" not in [p.weak_certificates for p in profiles]
 
 
 def check_weakened(
-    snapshot: Snapshot, gateway: Key, name: str, waiver: Any, said: list[BackendTLSProfile], now: datetime
+    snapshot: Snapshot, gateway: Key, name: str, waiver: Any, profiles: list[BackendTLSProfile], now: datetime
 ) -> None:
     """A waiver has effect only where the operator allows it, and only until its end."""
     expires = None
     if waiver is not None:
-        assert [p for p in said if p.waivers == "Allow"], f"{name} is weakened and nobody allowed it"
-        assert not [p for p in said if p.waivers == "Deny"], f"{name} is weakened although it is denied"
+        assert [p for p in profiles if p.waivers == "Allow"], f"{name} is weakened and nobody allowed it"
+        assert not [p for p in profiles if p.waivers == "Deny"], f"{name} is weakened although it is denied"
         expires = datetime.fromisoformat(waiver.spec.expires) if waiver.spec.expires else None
         assert expires is None or expires > now, f"{name} is weakened by a waiver that is over"
-        for limit in [p.max_waiver_days for p in said if p.max_waiver_days]:
+        for limit in [p.max_waiver_days for p in profiles if p.max_waiver_days]:
             created = datetime.fromisoformat(waiver.metadata.creation_timestamp)
             assert expires and created <= now and expires <= created + timedelta(days=limit)
     assert snapshot.xds[gateway, CLUSTER, name].expires == (expires.timestamp() if expires else None)

@@ -117,11 +117,11 @@ def others(snapshot: Snapshot) -> tuple[dict[Any, Resource], dict[Key, Any]]:
         for key, resource in snapshot.xds.items()
         if key[0].namespace != TENANT and f"{TENANT}/" not in key[2] and str(PORT) not in key[2]
     }
-    said = {key: status for key, status in snapshot.status.items() if TENANT not in (key.namespace, key.name)}
+    statuses = {key: status for key, status in snapshot.status.items() if TENANT not in (key.namespace, key.name)}
     # The spec requires the number of attached ListenerSets there.
     return served, {
         key: msgspec.structs.replace(status, attached_listener_sets=0) if isinstance(status, GatewayStatus) else status
-        for key, status in said.items()
+        for key, status in statuses.items()
     }
 
 

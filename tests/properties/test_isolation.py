@@ -201,8 +201,8 @@ def attempt(attack: dict[Key, Object | None], *, crashes: bool = False) -> None:
     arena = _arena.pop() if _arena else Arena()
     arena.attempt(attack)
     if crashes:
-        told = [finding.object for finding in arena.engine.findings() if finding.reason == INTERNAL_ERROR]
-        assert bool(told) == bool(arena.engine.graph.crashes)
+        reported = [finding.object for finding in arena.engine.findings() if finding.reason == INTERNAL_ERROR]
+        assert bool(reported) == bool(arena.engine.graph.crashes)
     else:
         assert arena.engine.graph.crashes == {}
     arena.take_back(attack)

@@ -389,7 +389,7 @@ def _possible_servers(objects: Objects, gateway: Key, table: list[str], domain: 
     sets = [obj for key, obj in sorted(objects.items()) if key.kind == "ListenerSet"]
     owners: list[Any] = [objects[gateway], *sets]
     port, *named = table
-    there = [
+    candidates = [
         (listener, owner)
         for owner in owners
         for listener in owner.spec.listeners
@@ -397,8 +397,8 @@ def _possible_servers(objects: Objects, gateway: Key, table: list[str], domain: 
         if not named or listener.name == named[-1]
         if listener.hostname in ("", hostname) or hostname.endswith(listener.hostname.removeprefix("*"))
     ]
-    longest = max((len(listener.hostname) for listener, _ in there), default=0)
-    fitting = [(listener, owner) for listener, owner in there if named or len(listener.hostname) == longest]
+    longest = max((len(listener.hostname) for listener, _ in candidates), default=0)
+    fitting = [(listener, owner) for listener, owner in candidates if named or len(listener.hostname) == longest]
     return [
         tuple(_wanted(gateway, owner, filter.external_auth) for filter in listener.filters.requests if filter.external_auth)
         for listener, owner in fitting

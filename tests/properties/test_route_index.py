@@ -95,11 +95,11 @@ def by_the_tree(listed: list[Match], request: Request) -> int | None:
 @slow(60)
 @given(route_documents(), st.sampled_from(sorted(LISTENERS)), st.lists(requests(), min_size=15, max_size=15))
 def test_the_list_and_the_tree_choose_the_route_that_the_spec_chooses(
-    documents: list[Document], hostname: str, asked: list[Request]
+    documents: list[Document], hostname: str, sent: list[Request]
 ) -> None:
     resolved_routes = resolved(documents, hostname)
     listed = [route.match for route in resolved_routes]
-    for request in asked:
+    for request in sent:
         by_the_list = scan(listed, list(range(len(listed))), request)
         expected = chosen(documents, request, LISTENERS[hostname])
         assert (None if by_the_list is None else rule_name(resolved_routes[by_the_list])) == expected
@@ -133,9 +133,9 @@ def plain(document: Document) -> Match:
 
 @slow(100)
 @given(st.lists(match_documents(), max_size=60), st.lists(requests(), min_size=10, max_size=10))
-def test_the_tree_chooses_as_the_list_does_in_whatever_order_it_is(documents: list[Document], asked: list[Request]) -> None:
+def test_the_tree_chooses_as_the_list_does_in_whatever_order_it_is(documents: list[Document], sent: list[Request]) -> None:
     listed = [plain(document) for document in documents]
-    for request in asked:
+    for request in sent:
         assert by_the_tree(listed, request) == scan(listed, list(range(len(listed))), request)
 
 
