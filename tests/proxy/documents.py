@@ -111,10 +111,10 @@ def service_import(path: str, **port: str) -> Document:
 
 def imported_endpoints(path: str, *ports: int) -> list[Document]:
     """The same for a ServiceImport."""
-    found = endpoints(f"{path}-import", *ports, service=path)
-    for document in found:
+    resolved_endpoints = endpoints(f"{path}-import", *ports, service=path)
+    for document in resolved_endpoints:
         document["metadata"]["labels"] = {"multicluster.kubernetes.io/service-name": path}
-    return found
+    return resolved_endpoints
 
 
 def to_import(name: str, port: int = 443) -> Document:

@@ -29,8 +29,8 @@ class Said(NamedTuple):
     def seen(self) -> dict[str, Any]:
         """What the backend saw: its name, method, path, host, headers (lower case, several of a name joined by commas)."""
         assert self.status == 200, self
-        found: dict[str, Any] = json.loads(self.body)
-        return found
+        document: dict[str, Any] = json.loads(self.body)
+        return document
 
 
 class _Handler(BaseHTTPRequestHandler):

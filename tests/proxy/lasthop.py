@@ -187,8 +187,8 @@ class Lasthop:
 
     def objects(self, kind: str) -> dict[str, Document]:
         """By namespace/name."""
-        found = json.loads(self.ask(f"/api/objects?kind={kind}")[1])
-        return {f"{d['metadata'].get('namespace', '')}/{d['metadata']['name']}": d for d in found}
+        document = json.loads(self.ask(f"/api/objects?kind={kind}")[1])
+        return {f"{d['metadata'].get('namespace', '')}/{d['metadata']['name']}": d for d in document}
 
     def object(self, kind: str, path: str) -> Document:
         path = path if "/" in path else f"{documents.NAMESPACE}/{path}"
@@ -204,12 +204,12 @@ class Lasthop:
         asked = msgspec.json.encode(read_request(method, url, headers, sni)).decode()
         status, body = self.ask(f"/api/explain-request?{urlencode({'request': asked})}")
         assert status == 200, body
-        (found,) = json.loads(body)
-        return dict(found)
+        (document,) = json.loads(body)
+        return dict(document)
 
     def findings(self) -> list[Document]:
-        found: list[Document] = json.loads(self.ask("/api/findings")[1])
-        return found
+        document: list[Document] = json.loads(self.ask("/api/findings")[1])
+        return document
 
     @property
     def log(self) -> str:

@@ -105,8 +105,12 @@ def test_a_silent_backend_gets_a_fixed_sentence_and_a_readable_log_line(
         "log-reset": serve(with_alpn(issued(), "h2"), resets=True).port,
         "log-late": serve(issued(), name="late", delay=30.0).port,
     }
-    hops = [each for name, port in names.items() for each in docs.hop(name, port, docs.policy(name, "api.example", "log-ca"))]
-    (late,) = (each for each in hops if each["kind"] == "HTTPRoute" and each["metadata"]["name"] == "log-late")
+    hops = [
+        document
+        for name, port in names.items()
+        for document in docs.hop(name, port, docs.policy(name, "api.example", "log-ca"))
+    ]
+    (late,) = (hop for hop in hops if hop["kind"] == "HTTPRoute" and hop["metadata"]["name"] == "log-late")
     late["spec"]["rules"][0]["timeouts"] = {"request": "100ms"}
     nobody = [docs.service("log-nobody"), docs.route("log-nobody", docs.to("log-nobody"))]
     gateway.load("log-silent.yaml", docs.config_map("log-ca", CA.pem), *hops, *nobody)

@@ -79,7 +79,7 @@ def shop(own: Callable[..., Lasthop], serve: Callable[..., Backend]) -> Iterator
     with a_leaf_for_each_connection() as port:
         ports = {name: serve(context).port for name, context in contexts.items()} | {"leaves": port}
         hops = (docs.hop(name, port, docs.policy(name, HOSTNAME, "ca")) for name, port in ports.items())
-        lasthop.write("shop.yaml", docs.config_map("ca", CA.pem), *(each for hop in hops for each in hop))
+        lasthop.write("shop.yaml", docs.config_map("ca", CA.pem), *(document for hop in hops for document in hop))
         lasthop.start()
         yield lasthop
 

@@ -27,8 +27,8 @@ class Shop(NamedTuple):
         return {name: (ready, why[0] if why else "") for name, ready, *why in split if name[-1] != ":"}
 
     def hops(self, *args: str) -> dict[str, dict[str, Any]]:
-        found = json.loads(self.lasthop.command("audit", "-o", "json", *args).stdout)
-        return {hop["service"]: hop for hop in found["hops"]}
+        document = json.loads(self.lasthop.command("audit", "-o", "json", *args).stdout)
+        return {hop["service"]: hop for hop in document["hops"]}
 
 
 @pytest.fixture(scope="module")

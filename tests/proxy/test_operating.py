@@ -65,15 +65,15 @@ def test_a_gateway_is_named_as_anywhere_and_a_typo_is_answered(gateway: Lasthop)
 
 
 def test_ps_lists_the_gateway_by_its_folder(gateway: Lasthop) -> None:
-    (found,) = json.loads(gateway.cli("ps", "-o", "json").stdout)
+    (document,) = json.loads(gateway.cli("ps", "-o", "json").stdout)
     assert gateway.process
-    assert (found["folder"], found["state"]) == (str(gateway.folder.resolve()), "running")
-    assert (found["pid"], sorted(found["envoys"])) == (gateway.process.pid, sorted(gateway.envoys()))
+    assert (document["folder"], document["state"]) == (str(gateway.folder.resolve()), "running")
+    assert (document["pid"], sorted(document["envoys"])) == (gateway.process.pid, sorted(gateway.envoys()))
     headline, row = gateway.cli("ps").stdout.splitlines()
     assert headline.split() == ["FOLDER", "STATE", "PID", "AGE", "ADMIN", "IN", "SYNC"]
     assert row.split()[:2] == [str(gateway.folder.resolve()), "running"]
-    assert row.split()[-1] == f"{len(found['gateways'])}/{len(found['gateways'])}"
-    assert found["gateways"]["shop/web"] == {"proxies": 1, "synced": True, "decided": True}
+    assert row.split()[-1] == f"{len(document['gateways'])}/{len(document['gateways'])}"
+    assert document["gateways"]["shop/web"] == {"proxies": 1, "synced": True, "decided": True}
 
 
 def test_clusters_say_what_envoy_verifies(gateway: Lasthop) -> None:
@@ -94,11 +94,11 @@ def test_routes_listeners_and_secrets_are_shown_by_gateway(gateway: Lasthop) -> 
 
 
 def test_certificates_are_listed_with_their_dates_inline_ones_too(gateway: Lasthop) -> None:
-    found = json.loads(gateway.cli("config", "certificates", "-o", "json").stdout)
-    assert {"name": "shop/web/shop/api/443/auto", "use": "CA"}.items() <= found["shop/web"][0].items()
-    assert {each["use"] for each in found["shop/web"]} == {"CA"}
-    assert [each["use"] for each in found["shop/secure"]] == ["shown"]
-    assert all(each["left"].endswith("left") and each["until"] for rows in found.values() for each in rows)
+    document = json.loads(gateway.cli("config", "certificates", "-o", "json").stdout)
+    assert {"name": "shop/web/shop/api/443/auto", "use": "CA"}.items() <= document["shop/web"][0].items()
+    assert {each["use"] for each in document["shop/web"]} == {"CA"}
+    assert [each["use"] for each in document["shop/secure"]] == ["shown"]
+    assert all(row["left"].endswith("left") and row["until"] for rows in document.values() for row in rows)
     assert "CN=" in gateway.cli("config", "certificates", "--gateway", "shop/web").stdout
 
 
@@ -141,8 +141,8 @@ def test_a_gateway_is_named_by_its_admin_address_or_its_folder(gateway: Lasthop)
 
 
 def test_doctor_knows_the_ports_that_the_gateway_itself_serves(gateway: Lasthop) -> None:
-    found = json.loads(gateway.command("doctor", str(gateway.folder), "-o", "json").stdout)
-    ports = {each["what"]: each["found"] for each in found if each["what"].startswith("port ")}
+    document = json.loads(gateway.command("doctor", str(gateway.folder), "-o", "json").stdout)
+    ports = {each["what"]: each["found"] for each in document if each["what"].startswith("port ")}
     assert ports[f"port 127.0.0.1:{gateway.port}"] == "served by this gateway"
 
 

@@ -318,9 +318,9 @@ def test_a_running_gateway_tries_its_backends_itself(
     assert "✓ chain" in good.stdout
     answered = _asked(gateway, "probe", "shop/probe-wrong-name", "-o", "json")
     assert answered.returncode == 1
-    found = json.loads(answered.stdout)
-    (names,) = (c for c in found["targets"][0]["endpoints"][0]["checks"] if c["name"] == "names")
-    assert (found["passes"], names["state"]) == (False, "fail")
+    document = json.loads(answered.stdout)
+    (names,) = (c for c in document["targets"][0]["endpoints"][0]["checks"] if c["name"] == "names")
+    assert (document["passes"], names["state"]) == (False, "fail")
     assert "DNS other.example" in names["found"]
     _, backends = verdicts
     elsewhere = _asked(gateway, "probe", "shop/probe-wrong-name", f"127.0.0.1:{backends['good'].port}")
@@ -328,9 +328,9 @@ def test_a_running_gateway_tries_its_backends_itself(
 
 
 def _asked(gateway: Lasthop, *args: str) -> subprocess.CompletedProcess[str]:
-    found = gateway.cli(*args)
-    assert "Traceback" not in found.stderr
-    return found
+    result = gateway.cli(*args)
+    assert "Traceback" not in result.stderr
+    return result
 
 
 def test_only_the_socket_lets_others_be_tried(gateway: Lasthop) -> None:

@@ -80,7 +80,7 @@ NAMES = {name: name.replace("'", "") for name in ROWS}
 
 def hop(row: Row, name: str, port: int) -> list[Document]:
     maps = [docs.config_map(f"{name}-{number}", pem, crl) for number, (pem, crl) in enumerate(row.cas)]
-    refs = [docs.ref(each["metadata"]["name"]) for each in maps]
+    refs = [docs.ref(config_map["metadata"]["name"]) for config_map in maps]
     more = []
     if row.pin:
         more = [docs.pin_set(name, key_pin(row.pin), caCertificateRefs=refs)]

@@ -486,14 +486,16 @@ def test_print_shows_the_objects_that_init_writes(runner: Runner) -> None:
         (runner.home / "all").mkdir()
         (runner.home / "all" / "objects.yaml").write_bytes(printed.stdout)
         assert "nothing wrong" in runner.ask("check", "all")
-        folder = [each for path in (runner.home / "demo").glob("*.yaml") for each in yaml.safe_load_all(path.read_text())]
+        folder = [
+            document for path in (runner.home / "demo").glob("*.yaml") for document in yaml.safe_load_all(path.read_text())
+        ]
         kinds = sorted((each["kind"], each["metadata"]["name"]) for each in folder)
         objects = list(yaml.safe_load_all(printed.stdout))
-        assert sorted((each["kind"], each["metadata"]["name"]) for each in objects) == kinds
+        assert sorted((obj["kind"], obj["metadata"]["name"]) for obj in objects) == kinds
         policies = [
             each for each in (*folder, *objects) if each["kind"] in ("BackendTLSPolicy", "GatewayProfile", "HTTPRoute")
         ]
-        assert all(policies.count(each) == 2 for each in policies)
+        assert all(policies.count(policy) == 2 for policy in policies)
 
 
 def test_init_writes_nothing_that_would_fail(runner: Runner) -> None:

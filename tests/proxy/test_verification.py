@@ -138,7 +138,7 @@ def hop(name: str, row: Row, port: int) -> list[Document]:
     if row.pins:
         more = [{**row.pins, "metadata": {**row.pins["metadata"], "name": name}}]
         refs.insert(0, docs.own(name, "PinSet"))
-    policy = docs.policy(name, "api.example", *refs, sans=[docs.san(each) for each in row.sans])
+    policy = docs.policy(name, "api.example", *refs, sans=[docs.san(san) for san in row.sans])
     documents = docs.hop(name, port, policy)
     route = next(document for document in documents if document["kind"] == "HTTPRoute")
     route["spec"]["parentRefs"] += [{"name": gateway} for gateway in GATEWAYS]

@@ -104,7 +104,7 @@ class Site(Sink):
 
 
 def _reason(parent: ParentStatus) -> str:
-    return next((each.reason for each in parent.conditions if each.type == "ResolvedRefs"), "")
+    return next((condition.reason for condition in parent.conditions if condition.type == "ResolvedRefs"), "")
 
 
 @asynccontextmanager

@@ -224,8 +224,8 @@ def test_programmed_follows_the_acknowledgement_of_the_current_listener(controll
 def shown(controller: Controller, kind: str, name: str) -> tuple[str, str]:
     document = controller.statuses.document(Key(kind, "a", name))
     assert document is not None
-    found = summary(document)
-    return found.ready, found.why
+    readiness = summary(document)
+    return readiness.ready, readiness.why
 
 
 def test_a_lost_policy_is_the_routes_problem_and_a_missed_target_the_policys(controller: Controller) -> None:
@@ -342,7 +342,7 @@ def test_the_record_begins_with_a_count_and_goes_on_with_each_change(controller:
         edited(controller, Batch({Key("BackendTLSPolicy", "a", "p"): None}))
     (found,) = controller.record.changes
     assert (found.address, found.gateways, found.before) == ("a/api:443", ("a/gw",), "verified (CA) for api.example")
-    assert [str(each.edit) for each in found.causes] == ["deleted"]
+    assert [str(cause.edit) for cause in found.causes] == ["deleted"]
     (line,) = [each for each in logs if each["event"] == "recorded changes of verification"]
     assert line["head"] == controller.record.record.head == found.hash and line["entries"] == found.number == 2
 
@@ -353,10 +353,10 @@ def test_while_not_everything_has_been_read_nothing_is_new(tmp_path: Path) -> No
     assert not found.record.record.entries
     late = [mk_service("a/late"), mk_route("a/r", GATEWAY.path, [{"name": "late", "port": 443}], ["one.example"])]
     edited(found, Batch(keyed(*late)))
-    assert [each.effect for each in found.record.record.entries] == ["Began"]
+    assert [entry.effect for entry in found.record.record.entries] == ["Began"]
     later = [mk_service("a/later"), mk_route("a/s", GATEWAY.path, [{"name": "later", "port": 443}], ["two.example"])]
     edited(found, Batch(keyed(*later)))
-    assert [each.effect for each in found.record.record.entries] == ["Began", "NewReduced"]
+    assert [entry.effect for entry in found.record.record.entries] == ["Began", "NewReduced"]
 
 
 async def test_a_start_that_takes_its_time_is_compared_with_what_an_earlier_process_knew(controller: Controller) -> None:
@@ -374,11 +374,13 @@ async def test_a_start_that_takes_its_time_is_compared_with_what_an_earlier_proc
     source.may.set()
     await until(lambda: again.settled)
     running.cancel()
-    assert [(each.effect, each.address) for each in again.record.record.entries] == [
+    assert [(entry.effect, entry.address) for entry in again.record.record.entries] == [
         ("Began", " :0"),
         ("Weaker", "a/api:443"),
     ]
-    assert [each.object for each in again.findings() if each.reason == "NoLongerVerified"] == [Key("HTTPRoute", "a", "r")]
+    assert [finding.object for finding in again.findings() if finding.reason == "NoLongerVerified"] == [
+        Key("HTTPRoute", "a", "r")
+    ]
     (found,) = again.record.changes
     assert not found.causes  # the policy was deleted while nothing ran
 

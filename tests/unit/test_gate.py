@@ -123,8 +123,8 @@ def done(steps: Generator[None, None, T]) -> T:
         try:
             next(steps)
         except StopIteration as end:
-            found: T = end.value
-            return found
+            outcome: T = end.value
+            return outcome
 
 
 def state(objects: dict[Key, Object | None]) -> ComparedState:
@@ -140,11 +140,11 @@ def checked(before: dict[Key, Object | None], after: dict[Key, Object | None]) -
 
 
 def rehearsed(before: dict[Key, Object | None], edited: Key, obj: Object | None, live: Engine | None = None) -> Consequences:
-    found = Rehearsal(IN_CLUSTER, NOW.timestamp())
+    rehearsal = Rehearsal(IN_CLUSTER, NOW.timestamp())
     if live:
-        found.follow(live.graph, NOW.timestamp())
-    found.changed(before)
-    return done(found.edit(edited, obj))
+        rehearsal.follow(live.graph, NOW.timestamp())
+    rehearsal.changed(before)
+    return done(rehearsal.edit(edited, obj))
 
 
 def running(*states: dict[Key, Object | None]) -> Engine:
@@ -178,7 +178,7 @@ def test_check_says_of_every_pair_whether_it_is_weaker(before: str, after: str) 
 def test_the_webhook_refuses_of_every_pair_what_is_weaker(before: str, after: str) -> None:
     verdict = rehearsed(world(STATES[before]), POLICY, STATES[after])
     weaker = expected(before, after) is ChangeKind.WEAKER
-    assert [each.gateway for each in verdict.weaker] == (GATEWAYS if weaker else [])
+    assert [hop_change.gateway for hop_change in verdict.weaker] == (GATEWAYS if weaker else [])
     assert len(verdict.refused) == (len(GATEWAYS) if weaker else 0)
     assert not verdict.other_trust and not verdict.not_judged
 
@@ -186,7 +186,7 @@ def test_the_webhook_refuses_of_every_pair_what_is_weaker(before: str, after: st
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_the_record_says_of_every_pair_what_it_was(before: str, after: str) -> None:
     engine = running(world(STATES[before]), {POLICY: STATES[after]})
-    kinds = [each.change.kind for each in engine.verifications.edits()]
+    kinds = [edit.change.kind for edit in engine.verifications.edits()]
     assert kinds == ([] if before == after else [expected(before, after)])
 
 
@@ -315,7 +315,7 @@ def test_other_trust_is_a_warning_of_the_webhook_and_no_refusal() -> None:
     more = mk_config_map("a/more", ca_pem("foreign"))
     verdict = rehearsed(world(STATES["verified"], more), POLICY, mk_state("more"))
     assert not verdict.refused and not verdict.weaker
-    assert [each.gateway for each in verdict.other_trust] == GATEWAYS
+    assert [hop_change.gateway for hop_change in verdict.other_trust] == GATEWAYS
     assert (
         "trusts CA foreign" in verdict.other_trust[0].facts[0]
         and "no longer trusts CA good" in verdict.other_trust[0].facts[0]
@@ -337,7 +337,7 @@ def test_a_revocation_list_and_a_client_certificate_that_go_are_weaker() -> None
 def test_requirements_of_closed_hops_are_compared_too() -> None:
     denied = mk_profile("a/f", admission=RULES["admission"], backendTLS={"plaintextBackends": "Deny"})
     verdict = rehearsed(world(CLOSED, denied), POLICY, None)
-    assert [each.gateway for each in verdict.weaker] == GATEWAYS
+    assert [hop_change.gateway for hop_change in verdict.weaker] == GATEWAYS
 
 
 def test_another_pinned_key_is_a_recorded_change() -> None:
@@ -374,9 +374,9 @@ def test_the_lower_tls_version_of_two_gateways_is_the_best_state_of_the_port() -
     newer = mk_profile("a/newer", backendTLS={"minTLSVersion": "1.3"})
     engine = running(world(STATES["verified"], newer, *gateways(other="newer")))
     ((_, known),) = engine.verifications.ports().items()
-    versions = {gateway: each.now.basis.versions for each in known.hops for gateway in each.gateways if each.now.basis}
+    versions = {gateway: hop.now.basis.versions for hop in known.hops for gateway in hop.gateways if hop.now.basis}
     assert versions == {GATEWAYS[0]: ("1.2", "1.3"), GATEWAYS[1]: ("1.3", "1.3")}
-    assert [each.basis.versions for each in known.held if each.basis] == [("1.2", "1.3")]
+    assert [verification.basis.versions for verification in known.held if verification.basis] == [("1.2", "1.3")]
 
 
 @pytest.mark.parametrize(("speaks", "used"), [("HTTP11", Protocol.AUTO), ("TCP", Protocol.TCP)])
@@ -408,7 +408,7 @@ MODES = ("Plaintext", "TLS", "WaivedAll", "WaivedNames", "WaivedExpiry", "Pinned
 
 
 def weakened(engine: Engine) -> int:
-    return len([each for each in engine.weakened() if each.backend.name in ("backend", "x")])
+    return len([hop for hop in engine.weakened() if hop.backend.name in ("backend", "x")])
 
 
 def annotated(obj: Object, value: str) -> Object:

@@ -91,7 +91,7 @@ class Running:
 
 
 def short(entry: Entry) -> tuple[str, tuple[str, ...], str, str, list[str]]:
-    causes = [f"{each.object} {each.edit}" for each in entry.causes]
+    causes = [f"{cause.object} {cause.edit}" for cause in entry.causes]
     return entry.backend, entry.gateways, entry.before, entry.after, causes
 
 
@@ -286,7 +286,7 @@ def test_changes_while_nothing_ran_are_recorded_if_the_memory_had_all_hops(compl
     engine.apply({**WORLD, **keyed(mk_service("a/new"), route("new")), key(route("plain")): None})
     settle(engine, Snapshot())
     engine.verifications.started()
-    found = {(each.backend.name, each.before is None, each.after is None) for each in engine.verifications.edits()}
+    found = {(edit.backend.name, edit.before is None, edit.after is None) for edit in engine.verifications.edits()}
     assert found == {("plain", False, True), *([("new", True, False)] if complete else [])}
     assert not any(port.backend.name == "plain" for port in engine.verifications.ports())
 
@@ -314,12 +314,12 @@ def test_edits_while_nothing_ran_name_the_object_if_the_source_noticed_them(
     engine.edited_while_stopped({each: each in WORLD for each in edited})
     settle(engine, Snapshot())
     engine.verifications.started()
-    found = engine.verifications.edits()
-    assert {(each.backend.name, f"{cause.key} {cause.edit}") for each in found for cause in each.causes} == expected
-    assert all(each.causes for each in found)
+    hop_changes = engine.verifications.edits()
+    assert {(each.backend.name, f"{cause.key} {cause.edit}") for each in hop_changes for cause in each.causes} == expected
+    assert all(each.causes for each in hop_changes)
     engine.apply(keyed(DEV_DENY))
     settle(engine, Snapshot())
-    later = {str(cause) for each in engine.verifications.edits() for cause in each.causes}
+    later = {str(cause) for edit in engine.verifications.edits() for cause in edit.causes}
     assert later <= {"GatewayProfile a/dev was changed"}
 
 

@@ -63,14 +63,14 @@ def test_a_consequence_that_comes_later_names_the_cause_that_is_known(findings: 
     log = Log()
     problems = ProblemLog(log)
     for key in (POLICY, ROUTE):
-        problems.findings(FindingChanges(new=tuple(each for each in findings if each.object == key)))
+        problems.findings(FindingChanges(new=tuple(finding for finding in findings if finding.object == key)))
     assert [(level, "because" in fields) for level, _, fields in log.lines] == [("error", False), ("info", True)]
 
 
 def test_without_its_cause_it_is_an_error_itself(findings: tuple[Finding, ...]) -> None:
     log = Log()
     problems = ProblemLog(log)
-    cause, consequence = (tuple(each for each in findings if each.object == key) for key in (POLICY, ROUTE))
+    cause, consequence = (tuple(finding for finding in findings if finding.object == key) for key in (POLICY, ROUTE))
     problems.findings(FindingChanges(new=cause))
     problems.findings(FindingChanges(new=consequence, gone=cause))
     assert [level for level, _, _ in log.lines] == ["error", "error", "info"]

@@ -40,7 +40,7 @@ def mk(at: float, backend: str = "shop/api", *, weaker: bool = False, because: s
 
 
 def told(record: Record) -> list[tuple[float, str]]:
-    return [(each.at, each.backend) for each in record.changes]
+    return [(change.at, change.backend) for change in record.changes]
 
 
 def test_many_changes_of_one_owner_push_nobody_elses_out() -> None:
@@ -83,7 +83,7 @@ def test_the_last_change_of_a_hop_is_correct_or_unknown_after_drops_and_clock_ch
     ]
     chain = chained((about_record("Began", "no hops", 0.0), *changes), limit=limit)
     known = {each.backend: each.because for each in Record(tuple(chain), chain[-1].hash).last_changes().values()}
-    truth = {each.backend: each.because for each in changes}
+    truth = {change.backend: change.because for change in changes}
     assert known.items() <= truth.items()
     if len(changes) < limit:
         assert known == truth
@@ -98,7 +98,7 @@ def test_it_is_never_larger_than_its_limit_and_never_broken_by_what_it_drops(
     assert len(record.entries) <= limit
     assert record.faults() == ()
     assert record.since == 0.0
-    kept = {(each.number, each.owner) for each in record.changes}
+    kept = {(change.number, change.owner) for change in record.changes}
     for number, (at, owner, _) in enumerate(found, 2):
         covered = record.covered(owner)
         assert (number, owner) in kept or (covered is not None and at <= covered), "what is gone is not covered"
@@ -176,8 +176,8 @@ def test_a_change_that_happens_twice_is_two_changes() -> None:
     flapping = [mk(1000.0), mk(1010.0), mk(1020.0)]
     times = [1000.0, 1010.0, 1020.0]
     again = joined(mk_record(flapping), mk_record([mk(1000.1), mk(1010.1), mk(1020.1)]))
-    assert [each.at for each in again.changes] == times
-    assert [each.at for each in joined(mk_record(flapping[:1]), mk_record([*flapping])).changes] == times
+    assert [change.at for change in again.changes] == times
+    assert [change.at for change in joined(mk_record(flapping[:1]), mk_record([*flapping])).changes] == times
 
 
 def test_a_record_that_goes_on_from_the_stored_one_is_that_one() -> None:
@@ -228,7 +228,7 @@ def test_dropped_entries_reduce_the_coverage_of_both_namespaces() -> None:
     loud = [Entry(1000.0 + at, "Service", "loud/api", 443, "a", "b", "c", gateways=("edge/web",)) for at in range(MAX_ENTRIES)]
     found = mk_record((mk(2.0, "quiet/api"), *loud), 1.0)
     assert found.since == 1.0 and len(found.entries) < MAX_ENTRIES
-    first = next(each.at for each in found.changes if each.owner == "loud")
+    first = next(change.at for change in found.changes if change.owner == "loud")
     assert found.covered("loud") == found.covered("edge") == found.covered() == first - 1
     assert found.covered("quiet") == 1.0
     again = joined(found, mk_record((), 1.0, {"loud": 5000.0, "quiet": 3.0}))
@@ -264,7 +264,7 @@ def test_incidents_are_part_of_the_chain_and_push_nobody_elses_changes_out() -> 
     found = record.record
     assert found.incidents[-1].at == 2.0 + 2 * MAX_ENTRIES - 1
     assert len(found.incidents[0].because) < 400 and len(found.entries) <= MAX_ENTRIES
-    assert [each.owner for each in found.changes] == ["quiet"] and not found.faults()
+    assert [change.owner for change in found.changes] == ["quiet"] and not found.faults()
 
 
 PLAIN = HopVerification(Strength.PLAINTEXT)
@@ -303,7 +303,7 @@ def test_merging_in_any_order_keeps_every_change() -> None:
     shuffled = changes[:]
     random.Random(1).shuffle(shuffled)
     both = joined(mk_record(shuffled[:20]), mk_record(shuffled[10:]))
-    assert [each.at for each in both.changes] == [each.at for each in changes] and not both.faults()
+    assert [change.at for change in both.changes] == [change.at for change in changes] and not both.faults()
 
 
 def test_a_hop_whose_later_changes_may_have_been_dropped_has_no_last_change() -> None:

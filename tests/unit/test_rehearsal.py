@@ -23,8 +23,8 @@ def done(steps: Generator[None, None, T]) -> T:
         try:
             next(steps)
         except StopIteration as end:
-            found: T = end.value
-            return found
+            outcome: T = end.value
+            return outcome
 
 
 @pytest.fixture

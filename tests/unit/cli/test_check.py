@@ -58,8 +58,8 @@ def twelve(tmp_path: Path) -> Path:
 
 
 def _json(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(lasthop("check", folder, "-o", "json").stdout)
-    return found
+    document: dict[str, Any] = json.loads(lasthop("check", folder, "-o", "json").stdout)
+    return document
 
 
 def test_twelve_mistakes_in_twelve_files_are_twelve_errors(twelve: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_server_s_own_certificate_as_ca_is_a_warning(tmp_path: Path) -> None:
 def test_a_plaintext_port_that_looks_like_tls_is_a_warning(tmp_path: Path, port: str, warns: bool) -> None:
     folder = write(tmp_path / "objects")
     (folder / "base.yaml").write_text(BASE.replace("{name: https, port: 443}", port))
-    found = [each["object"]["name"] for each in _json(folder)["findings"] if each["reason"] == "PlaintextBackend"]
+    found = [finding["object"]["name"] for finding in _json(folder)["findings"] if finding["reason"] == "PlaintextBackend"]
     assert found == (["api"] if warns else [])
 
 
@@ -202,9 +202,9 @@ def test_an_unreadable_folder_gives_one_line(tmp_path: Path) -> None:
 
 
 def _errors(folder: Path) -> list[str]:
-    found = lasthop("check", folder, "-o", "json")
-    assert found.exit_code == 1, found.output
-    errors = (each for each in json.loads(found.stdout)["findings"] if each["severity"] == "error")
+    result = lasthop("check", folder, "-o", "json")
+    assert result.exit_code == 1, result.output
+    errors = (finding for finding in json.loads(result.stdout)["findings"] if finding["severity"] == "error")
     return [with_remedy(each["message"], each["remedy"]) for each in errors]
 
 
@@ -296,9 +296,11 @@ spec: {waives: All, reason: self-signed}
     )
     folder = write(tmp_path / "objects", policy=waived, waiver=waiver, more="---\n".join(gateways))
     found = {
-        each["message"].split(":")[0]: each["follows"] for each in _json(folder)["findings"] if each["severity"] == "error"
+        finding["message"].split(":")[0]: finding["follows"]
+        for finding in _json(folder)["findings"]
+        if finding["severity"] == "error"
     }
-    assert {at: [each["object"]["name"] for each in follows] for at, follows in found.items()} == {
+    assert {at: [follow["object"]["name"] for follow in follows] for at, follows in found.items()} == {
         "at Gateway shop/one": ["one"],
         "at Gateway shop/two": ["two"],
         "at Gateway shop/three": ["three"],

@@ -145,8 +145,8 @@ async def test_a_route_whose_own_condition_says_that_a_backend_fails_is_not_read
 
 async def test_names_in_several_namespaces_are_all_found_and_one_without_is_in_that_of_the_context(api: FakeApi) -> None:
     put(api, FOREIGN, FOREIGN.replace("theirs", "web"))
-    found = await run("status", "gw", "web", "blog/theirs", "-o", "name")
-    assert (found.exit_code, set(found.stdout.split())) == (0, {"gateway/blog/theirs", "gateway/shop/web"})
+    result = await run("status", "gw", "web", "blog/theirs", "-o", "name")
+    assert (result.exit_code, set(result.stdout.split())) == (0, {"gateway/blog/theirs", "gateway/shop/web"})
     ambiguous = await run("status", "gw", "web", "blog/theirs", "-o", "name", "-A")
     assert (ambiguous.exit_code, ambiguous.stdout.split()) == (1, ["gateway/blog/theirs"])
     assert "Gateway web exists in several namespaces: choose one of blog/web, shop/web" in ambiguous.stderr
@@ -350,8 +350,8 @@ async def test_a_kind_that_may_not_be_listed_is_not_said_to_have_no_objects(api:
 
 async def test_summaries_say_of_what_they_are_true(api: FakeApi) -> None:
     api.fail("list", "gatewayclasses", "*", forbidden("gatewayclasses"))
-    found = await run("audit")
-    assert found.stdout.endswith("\n\nthe backends of the routes in namespace shop (as far as you may list it) are unknown\n")
+    result = await run("audit")
+    assert result.stdout.endswith("\n\nthe backends of the routes in namespace shop (as far as you may list it) are unknown\n")
     assert "in the cluster (as far as you may list it); " in (await run("check", "-A")).stdout.splitlines()[-1]
 
 
@@ -359,8 +359,8 @@ async def test_summaries_say_of_what_they_are_true(api: FakeApi) -> None:
 
 
 async def test_audit_of_a_cluster_names_objects_instead_of_lines(api: FakeApi) -> None:
-    found = json.loads((await run("audit", "-o", "json")).stdout)
-    assert {(hop["service"], hop["port"], hop["manner"]) for hop in found["hops"]} == {
+    document = json.loads((await run("audit", "-o", "json")).stdout)
+    assert {(hop["service"], hop["port"], hop["manner"]) for hop in document["hops"]} == {
         ("shop/api", 443, "verified"),
         ("shop/api", 80, "plaintext"),
     }
@@ -377,27 +377,27 @@ async def test_audit_of_a_tenant_without_rights_on_classes_fails_with_the_reason
     assert (await run("audit", "-o", output)).exit_code == 0
     api.fail("list", "gatewayclasses", "*", forbidden("gatewayclasses"))
     api.fail("list", "namespaces", "*", forbidden("namespaces"))
-    found = await run("audit", "-o", output)
-    assert found.exit_code == 1 and "no route" not in found.output
-    assert "backends may be missing: you may not list gatewayclasses.gateway.networking.k8s.io" in found.stderr
-    assert "lasthop-tenant" in found.stderr
+    result = await run("audit", "-o", output)
+    assert result.exit_code == 1 and "no route" not in result.output
+    assert "backends may be missing: you may not list gatewayclasses.gateway.networking.k8s.io" in result.stderr
+    assert "lasthop-tenant" in result.stderr
 
 
 async def test_audit_of_a_route_whose_gateway_is_out_of_sight_fails(api: FakeApi) -> None:
     put(api, route("far", "{name: api, port: 443}", "web, namespace: infra"))
     for plural in ("gateways", "namespaces"):
         api.fail("list", plural, forbidden(plural))
-    found = await run("audit")
+    result = await run("audit")
     assert (
-        found.exit_code == 1 and "you may not list gateways.gateway.networking.k8s.io outside namespace shop" in found.stderr
+        result.exit_code == 1 and "you may not list gateways.gateway.networking.k8s.io outside namespace shop" in result.stderr
     )
 
 
 async def test_audit_of_a_tenant_who_sees_all_that_decides_passes(api: FakeApi) -> None:
     for plural in ("gateways", "services", "configmaps", "httproutes"):
         api.fail("list", plural, forbidden(plural))
-    found = await run("audit")
-    assert found.exit_code == 0 and "shop/api:443" in found.stdout
+    result = await run("audit")
+    assert result.exit_code == 0 and "shop/api:443" in result.stdout
 
 
 async def test_audit_with_few_rights_does_not_pass_for_a_whole_one(api: FakeApi) -> None:
@@ -412,11 +412,11 @@ async def test_probe_of_a_cluster_tries_its_endpoints_from_here(api: FakeApi) ->
     leaf = Certificate("api", CA, sans=dns("api.internal"))
     with backend(leaf.server_context()) as running:
         put(api, BASE.replace("10.0.0.1", "127.0.0.1").replace("8443", str(running.port)))
-        found = await run("probe", "api")
-        assert found.exit_code == 0, found.output
-        assert "Gateway shop/web to Service shop/api port 443" in found.stdout
-        assert "with its system store" in found.stdout
-        assert "`lasthop dashboard` tries from the controller's Pod" in " ".join(found.stdout.split())
+        result = await run("probe", "api")
+        assert result.exit_code == 0, result.output
+        assert "Gateway shop/web to Service shop/api port 443" in result.stdout
+        assert "with its system store" in result.stdout
+        assert "`lasthop dashboard` tries from the controller's Pod" in " ".join(result.stdout.split())
         api.fail("list", "configmaps", "*", forbidden("configmaps"))
         unseen = await run("probe", "shop/api", "--context", "bare")
         assert (unseen.exit_code, "Not visible with your permissions" in unseen.stderr) == (1, True)
@@ -469,7 +469,7 @@ async def test_errors_have_a_remedy(api: FakeApi, tmp_path: Path) -> None:
     api.token = "another"
     assert "refuses the credentials of context dev" in (await run("status")).stderr
     api.token = ""
-    api.served = {each for each in api.served if each[0] != GATEWAY}
+    api.served = {kind for kind in api.served if kind[0] != GATEWAY}
     missing = await run("explain", "gateway", "web")
     assert (missing.exit_code, "the CRDs of Gateway API are not installed" in missing.stderr) == (1, True)
     assert "Traceback" not in missing.output
@@ -490,10 +490,10 @@ def test_the_client_library_is_imported_only_for_a_cluster() -> None:
 
 
 async def test_the_record_of_changes_is_read_from_the_controllers_namespace(api: FakeApi) -> None:
-    found = await run("audit", "--since", "24h", "-A")
+    result = await run("audit", "--since", "24h", "-A")
     assert (
-        found.exit_code == 1
-        and "ConfigMap lasthop-system/lasthop-verification of the controller does not exist" in found.stderr
+        result.exit_code == 1
+        and "ConfigMap lasthop-system/lasthop-verification of the controller does not exist" in result.stderr
     )
     change = Entry(time.time(), "Service", "shop/api", 443, "verified (CA)", "plaintext", "it was deleted", True)
     data = base64.b64encode(
@@ -502,8 +502,8 @@ async def test_the_record_of_changes_is_read_from_the_controllers_namespace(api:
     for namespace, held in (("lasthop-system", data), ("shop", "forged")):
         metadata = {"name": "lasthop-verification", "namespace": namespace}
         api.put("configmaps", {"metadata": metadata, "binaryData": {"memory": held}})
-    found = await run("audit", "--since", "24h", "-A")
-    assert found.exit_code == 0 and "shop/api:443  verified (CA) -> plaintext  weaker, not acknowledged" in found.stdout
+    result = await run("audit", "--since", "24h", "-A")
+    assert result.exit_code == 0 and "shop/api:443  verified (CA) -> plaintext  weaker, not acknowledged" in result.stdout
     assert "no change" in (await run("audit", "--since", "24h", "-n", "other")).stdout
     elsewhere = await run("audit", "--since", "24h", "-A", "--controller-namespace", "gateways")
     assert elsewhere.exit_code == 1 and "gateways/lasthop-verification" in elsewhere.stderr

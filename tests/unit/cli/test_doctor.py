@@ -25,8 +25,8 @@ ROUTES = ("backendtlspolicies", "httproutes", "gateways")
 
 
 def checks(*args: str | Path) -> dict[str, dict[str, str]]:
-    found = lasthop("doctor", *args, "-o", "json")
-    return {each["what"]: each for each in json.loads(found.stdout)}
+    result = lasthop("doctor", *args, "-o", "json")
+    return {each["what"]: each for each in json.loads(result.stdout)}
 
 
 def test_this_machine_has_an_envoy(tmp_path: Path) -> None:
@@ -35,9 +35,9 @@ def test_this_machine_has_an_envoy(tmp_path: Path) -> None:
 
 def test_a_missing_envoy_is_a_failure_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LASTHOP_ENVOY", "/does/not/exist")
-    found = lasthop("doctor")
-    assert found.exit_code == 1
-    assert "✗ Envoy: /does/not/exist does not exist\n    Correct LASTHOP_ENVOY, which names it" in found.output
+    result = lasthop("doctor")
+    assert result.exit_code == 1
+    assert "✗ Envoy: /does/not/exist does not exist\n    Correct LASTHOP_ENVOY, which names it" in result.output
 
 
 def test_an_envoy_that_does_not_run_gives_a_readable_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -68,19 +68,19 @@ def test_a_folder_with_a_broken_file_says_where_to_look(tmp_path: Path) -> None:
 
 def test_a_clock_of_the_past_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: 1000.0)
-    (found,) = [each for each in machine.machine(None) if each.what == "clock"]
+    (found,) = [check for check in machine.machine(None) if check.what == "clock"]
     assert found.verdict is CheckState.FAILED
 
 
 def test_few_watches_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "WATCHES", 10**9)
-    (found,) = [each for each in machine.machine(None) if each.what == "inotify"]
+    (found,) = [check for check in machine.machine(None) if check.what == "inotify"]
     assert (found.verdict, "every 10 s" in found.found) == (CheckState.WARNING, True)
 
 
 def test_exhausted_inotify_instances_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_can_watch", lambda: False)
-    (found,) = [each for each in machine.machine(None) if each.what == "inotify"]
+    (found,) = [check for check in machine.machine(None) if check.what == "inotify"]
     assert (found.verdict, "all of which are in use" in found.found) == (CheckState.WARNING, True)
     assert found.remedy.startswith("sysctl fs.inotify.max_user_instances="), "and no other limit, which it might lower"
 
@@ -275,8 +275,8 @@ def test_as_a_plugin_of_kubectl_it_looks_at_the_cluster(tmp_path: Path, monkeypa
     }
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-    found = CliRunner().invoke(main, ["doctor", "-o", "json"], prog_name="kubectl lasthop")
-    assert [each["what"] for each in json.loads(found.stdout)] == ["API server"]
+    result = CliRunner().invoke(main, ["doctor", "-o", "json"], prog_name="kubectl lasthop")
+    assert [each["what"] for each in json.loads(result.stdout)] == ["API server"]
     assert list(checks()) == ["API server"], "$KUBECONFIG names a cluster for every command"
     assert "Envoy" in checks(tmp_path), "a folder is of this machine"
     monkeypatch.delenv("KUBECONFIG")
@@ -284,8 +284,8 @@ def test_as_a_plugin_of_kubectl_it_looks_at_the_cluster(tmp_path: Path, monkeypa
 
 
 def test_a_folder_and_a_cluster_are_one_too_many(tmp_path: Path) -> None:
-    found = lasthop("doctor", tmp_path, "--context", "prod")
-    assert (found.exit_code, "remove one of them" in found.output) == (2, True)
+    result = lasthop("doctor", tmp_path, "--context", "prod")
+    assert (result.exit_code, "remove one of them" in result.output) == (2, True)
 
 
 async def test_a_class_that_nobody_accepted_points_to_the_controller(cluster: Cluster, tmp_path: Path) -> None:

@@ -42,9 +42,9 @@ def test_an_object_is_understood_however_it_is_typed(folder: Path, args: tuple[s
 
 
 def test_json_is_the_same_tree(folder: Path) -> None:
-    found = json.loads(lasthop("explain", "svc", "api", "--dir", folder, "-o", "json").stdout)
-    assert found["object"] == {"kind": "Service", "namespace": "shop", "name": "api"}
-    assert found["because"][0]["text"] == "port 443 (https)"
+    document = json.loads(lasthop("explain", "svc", "api", "--dir", folder, "-o", "json").stdout)
+    assert document["object"] == {"kind": "Service", "namespace": "shop", "name": "api"}
+    assert document["because"][0]["text"] == "port 443 (https)"
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ OPEN = "backends:\n- route: Ingress obs/grafana\n  open: true\n  reason: x\n"
 
 
 def documents(text: str) -> dict[str, dict[str, object]]:
-    found = [each for each in yaml.safe_load_all(text) if each]
+    found = [document for document in yaml.safe_load_all(text) if document]
     return {f"{each['kind']} {each['metadata']['name']}": each for each in found}
 
 
@@ -175,9 +175,9 @@ def test_file_that_is_no_object_is_named_and_closes_nothing(folder: Path) -> Non
 
 
 def test_every_format_tells_the_same_hops(folder: Path) -> None:
-    found = json.loads(lasthop("import", SYSTEM, folder, "-o", "json").stdout)
-    assert found["summary"] == {"unverified -> TODO": 1}
-    assert found["hops"][0]["source"]["line"] == 10
+    document = json.loads(lasthop("import", SYSTEM, folder, "-o", "json").stdout)
+    assert document["summary"] == {"unverified -> TODO": 1}
+    assert document["hops"][0]["source"]["line"] == 10
     assert (
         "| Service obs/grafana:443 | Ingress obs/grafana | unverified |"
         in lasthop("import", SYSTEM, folder, "-o", "markdown").stdout
@@ -190,7 +190,7 @@ def test_every_format_tells_the_same_hops(folder: Path) -> None:
     "args", [("import", "auto", "{}/none"), ("import", "istoi", "{}"), ("import", "ingress-nginx", "{}", "--parent", "x")]
 )
 def test_a_wrong_command_line_is_an_error_without_a_traceback(args: tuple[str, ...], folder: Path) -> None:
-    result = lasthop(*(each.format(folder) for each in args))
+    result = lasthop(*(arg.format(folder) for arg in args))
     assert result.exit_code in (1, 2)
     assert result.exception is None or isinstance(result.exception, SystemExit)
 
@@ -290,18 +290,18 @@ async def run(*args: str | Path) -> Result:
 
 async def test_a_cluster_is_read_with_only_the_secrets_that_are_referred_to(api: FakeApi) -> None:
     result = await run("import", SYSTEM, "--context", "dev", "-o", "json")
-    found = json.loads(result.stdout)
-    assert found["summary"] == {"unverified -> TODO": 1}
-    assert "secret-without-ca" in {note["reason"] for note in found["notes"]}
+    document = json.loads(result.stdout)
+    assert document["summary"] == {"unverified -> TODO": 1}
+    assert "secret-without-ca" in {note["reason"] for note in document["notes"]}
     asked = [(verb, plural) for verb, plural, _ in api.requests if plural == "secrets"]
     assert asked == [("get", "secrets")]
-    assert "Service obs/grafana" not in found["objects"]
+    assert "Service obs/grafana" not in document["objects"]
 
 
 async def test_unreadable_kinds_are_named(api: FakeApi) -> None:
     api.faults[("get", "secrets")] = ["*", Refusal(403, "Forbidden", "no")]
-    found = json.loads((await run("import", SYSTEM, "--context", "dev", "-o", "json")).stdout)
-    assert any("may not be read with your rights" in note["message"] for note in found["notes"])
+    document = json.loads((await run("import", SYSTEM, "--context", "dev", "-o", "json")).stdout)
+    assert any("may not be read with your rights" in note["message"] for note in document["notes"])
     api.faults[("list", "ingresses")] = ["*", Refusal(403, "Forbidden", "no")]
     result = await run("import", SYSTEM, "--context", "dev", "-o", "json")
     assert result.exit_code == 1

@@ -88,8 +88,8 @@ def test_a_typo_in_the_target_never_leads_to_plaintext(tmp_path: Path, ca: Path,
     _init(tmp_path / "demo", "--backend", f"localhost:{free_port()}", "--ca", ca)
     policy = tmp_path / "demo" / "policy.yaml"
     policy.write_text(policy.read_text().replace(written, instead))
-    found = json.loads(lasthop("check", tmp_path / "demo", "-o", "json").stdout)
-    assert "TargetNotFound" in [finding["reason"] for finding in found["findings"]]
+    document = json.loads(lasthop("check", tmp_path / "demo", "-o", "json").stdout)
+    assert "TargetNotFound" in [finding["reason"] for finding in document["findings"]]
     hops = json.loads(lasthop("audit", tmp_path / "demo", "-o", "json").stdout)["hops"]
     assert [hop["manner"] for hop in hops] == ["failing closed"]
 

@@ -93,9 +93,9 @@ def test_every_value_of_a_document_has_a_path(document: Any) -> None:
 def commands(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
     if isinstance(command, click.Group):
         context = click.Context(command)
-        for each in command.list_commands(context):
-            if found := command.get_command(context, each):
-                yield from commands(found, f"{name} {each}".strip())
+        for command_name in command.list_commands(context):
+            if found := command.get_command(context, command_name):
+                yield from commands(found, f"{name} {command_name}".strip())
     else:
         yield name, command
 
@@ -119,8 +119,8 @@ def test_every_command_with_json_documents_and_accepts_a_path() -> None:
 def test_commands_print_what_the_path_chooses(tmp_path: Path) -> None:
     assert lasthop("version", "-o", "jsonpath={.lasthop}").stdout == f"{version('lasthop')}\n"
     (tmp_path / "a.yaml").write_text("kind: Gateway\n")
-    found = lasthop("check", str(tmp_path), "-o", "jsonpath=.findings[*].line")
-    assert (found.exit_code, found.stdout.split()) == (1, ["1", "1"])
+    result = lasthop("check", str(tmp_path), "-o", "jsonpath=.findings[*].line")
+    assert (result.exit_code, result.stdout.split()) == (1, ["1", "1"])
     wrong = lasthop("check", str(tmp_path), "-o", "jsonpath=.finding")
     assert wrong.exit_code == 1 and "the document has no .finding; it has errors" in wrong.output
     assert lasthop("check", str(tmp_path), "-o", "jsonpath=.a[?]").exit_code == 2

@@ -89,10 +89,10 @@ def _answers(path: Path) -> bool:
 def test_a_socket_in_another_users_folder_is_not_trusted(squatted: Path) -> None:
     env = {"LASTHOP_RUN_DIR": str(squatted)}
     for args in (("audit", "--fail-on", "waived,plaintext"), ("status",), ("check",), ("explain", "gateway", "web")):
-        found = lasthop(*args, env=env)
-        assert (found.exit_code, "belongs to uid" in found.output) == (1, True), (args, found.output)
-    found = lasthop("status", "--dir", squatted.parent / "objects", env=env)
-    assert (found.exit_code, "belongs to uid" in found.output) == (1, True)
+        result = lasthop(*args, env=env)
+        assert (result.exit_code, "belongs to uid" in result.output) == (1, True), (args, result.output)
+    result = lasthop("status", "--dir", squatted.parent / "objects", env=env)
+    assert (result.exit_code, "belongs to uid" in result.output) == (1, True)
 
 
 def test_another_users_socket_in_our_folder_is_not_trusted(squatted: Path, other: int) -> None:
@@ -102,15 +102,15 @@ def test_another_users_socket_in_our_folder_is_not_trusted(squatted: Path, other
             os.chown(path, 0, -1)
     if other != STRANGER:
         pytest.skip("only root can hand a folder over")
-    found = lasthop("audit", "--fail-on", "waived", env={"LASTHOP_RUN_DIR": str(squatted)})
-    assert (found.exit_code, f"uid {STRANGER}" in found.output) == (1, True), found.output
+    result = lasthop("audit", "--fail-on", "waived", env={"LASTHOP_RUN_DIR": str(squatted)})
+    assert (result.exit_code, f"uid {STRANGER}" in result.output) == (1, True), result.output
 
 
 def test_a_link_to_a_folder_is_not_followed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "real").mkdir()
     (root / "run").symlink_to(root / "real")
-    found = lasthop("status", env={"LASTHOP_RUN_DIR": str(root / "run")})
-    assert (found.exit_code, "is not a folder" in found.output) == (1, True), found.output
+    result = lasthop("status", env={"LASTHOP_RUN_DIR": str(root / "run")})
+    assert (result.exit_code, "is not a folder" in result.output) == (1, True), result.output
 
 
 def test_services_and_copies_of_them_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def test_services_and_copies_of_them_are_found(tmp_path: Path, monkeypatch: pyte
 def test_a_second_unit_of_the_documentation_writes_only_where_it_may() -> None:
     page = (ROOT / "docs" / "two-gateways.md").read_text()
     lines = dict(re.findall(r"^ *([A-Z]\w+)=(.+)$", page, re.MULTILINE))
-    variables = dict(each.split("=") for each in lines["Environment"].split())
+    variables = dict(word.split("=") for word in lines["Environment"].split())
     assert variables["LASTHOP_RUN_DIR"] == f"%t/{lines['RuntimeDirectory']}"
     assert variables["LASTHOP_STATE_DIR"].startswith(f"%S/{lines['StateDirectory']}")
     assert Path(lines["RuntimeDirectory"]).match(paths.SERVICE_ROOTS)
@@ -216,8 +216,8 @@ def test_the_gateway_of_root_is_out_of_reach_with_a_readable_error(root: Path, m
         with pytest.raises(click.ClickException, match=f"the gateway on {folder} is {owner}'s; only that user, or root"):
             paths.running(folder)
     monkeypatch.setattr(local, "gateways", lambda: refuse(place))
-    found = lasthop("ps")
-    assert (found.exit_code, found.stderr) == (1, f"Error: {place} may not be used: Permission denied\n")
+    result = lasthop("ps")
+    assert (result.exit_code, result.stderr) == (1, f"Error: {place} may not be used: Permission denied\n")
 
 
 # --- links -----------------------------------------------------------------------------------------------------------

@@ -46,9 +46,9 @@ def write(folder: Path, *documents: dict[str, Any], **gateway: Any) -> Path:
 def probed(folder: Path, *args: str, code: int = 0) -> dict[str, Any]:
     result = lasthop("probe", *(args or ("api",)), "--dir", folder, "-o", "json")
     assert result.exit_code == code, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    assert found["passes"] is (code == 0)
-    return found
+    document: dict[str, Any] = json.loads(result.stdout)
+    assert document["passes"] is (code == 0)
+    return document
 
 
 def checks(endpoint: dict[str, Any]) -> dict[str, str]:
@@ -61,10 +61,10 @@ POLICY = docs.policy("api", "api.example", "ca")
 def test_each_endpoint_is_tried_and_nothing_is_sent(tmp_path: Path, serve: Callable[..., Backend]) -> None:
     good, wrong = serve(GOOD.server_context()), serve(WRONG.server_context())
     hop = [docs.service("api"), *docs.endpoints("api", good.port, wrong.port), docs.route("api", docs.to("api")), POLICY]
-    found = probed(write(tmp_path, *hop), code=1)
-    (target,) = found["targets"]
+    report = probed(write(tmp_path, *hop), code=1)
+    (target,) = report["targets"]
     assert (target["gateway"], target["service"], target["port"]) == ("shop/web", "Service shop/api", 443)
-    by_address = {each["address"]: each for each in target["endpoints"]}
+    by_address = {endpoint["address"]: endpoint for endpoint in target["endpoints"]}
     assert by_address[f"127.0.0.1:{good.port}"]["passes"]
     bad = by_address[f"127.0.0.1:{wrong.port}"]
     assert {name for name, state in checks(bad).items() if state == "fail"} == {"dates", "names"}
@@ -88,7 +88,7 @@ def test_another_address_is_tried_with_the_policy(tmp_path: Path, serve: Callabl
     folder = write(tmp_path, *docs.hop("api", serve(WRONG.server_context()).port, POLICY))
     good = serve(GOOD.server_context())
     (target,) = probed(folder, "api", f"localhost:{good.port}")["targets"]
-    assert [each["address"] for each in target["endpoints"]] == [f"127.0.0.1:{good.port}"]
+    assert [endpoint["address"] for endpoint in target["endpoints"]] == [f"127.0.0.1:{good.port}"]
     probed(folder, "api", code=1)
 
 

@@ -98,9 +98,9 @@ def test_existing_names_are_shown_and_each_missing_one_is_an_error(
         case "json":
             names = [each["metadata"]["name"] for each in json.loads(result.stdout)]
         case "yaml":
-            names = [each["metadata"]["name"] for each in yaml.safe_load_all(result.stdout)]
+            names = [document["metadata"]["name"] for document in yaml.safe_load_all(result.stdout)]
         case "name":
-            names = [each.rpartition("/")[2] for each in result.stdout.split()]
+            names = [word.rpartition("/")[2] for word in result.stdout.split()]
         case _:
             names = [each.rpartition("/")[2] for each in _rows(result.stdout)]
     assert sorted(names) == ["api", "lost"]
@@ -121,8 +121,8 @@ def test_several_objects_are_explained(gateway: Lasthop) -> None:
     assert result.returncode == 1
     assert "HTTPRoute shop/api" in result.stdout and "HTTPRoute shop/lost" in result.stdout
     assert "there is no HTTPRoute nope" in result.stderr
-    found = json.loads(gateway.command("explain", "hr/api", "btp/api", "-o", "json").stdout)
-    assert [each["object"]["kind"] for each in found] == ["HTTPRoute", "BackendTLSPolicy"]
+    document = json.loads(gateway.command("explain", "hr/api", "btp/api", "-o", "json").stdout)
+    assert [each["object"]["kind"] for each in document] == ["HTTPRoute", "BackendTLSPolicy"]
 
 
 def test_check_counts_the_same_objects_in_a_folder_and_in_the_gateway_that_runs_on_it(gateway: Lasthop) -> None:
@@ -239,8 +239,8 @@ def test_every_name_in_the_table_can_be_copied_into_the_next_command(gateway: La
 
 def test_a_namespace_that_is_not_there_is_an_error_and_the_gateway_that_is_read_is_named(gateway: Lasthop) -> None:
     for command in ("check", "audit", "status"):
-        found = gateway.command(command, "-n", "shpo")
-        assert (found.returncode, "did you mean shop?" in found.stderr) == (1, True), (command, found.stderr)
+        result = gateway.command(command, "-n", "shpo")
+        assert (result.returncode, "did you mean shop?" in result.stderr) == (1, True), (command, result.stderr)
     gateway.env["KUBECONFIG"] = "/nowhere/config"
     try:
         assert "not the cluster of $KUBECONFIG" in gateway.command("status").stderr
@@ -268,9 +268,9 @@ def test_commands_on_the_folder_say_that_the_gateway_has_an_older_text_in_force(
 
 def test_log_levels_change_while_it_runs_and_only_by_the_socket(gateway: Lasthop) -> None:
     def levels(*args: str) -> tuple[str, str]:
-        found = gateway.command("log-level", *args, "-o", "json")
-        assert found.returncode == 0, found.stderr
-        shown = json.loads(found.stdout)
+        result = gateway.command("log-level", *args, "-o", "json")
+        assert result.returncode == 0, result.stderr
+        shown = json.loads(result.stdout)
         return shown["lasthop"], shown["envoy"]["shop/web"]["level"]
 
     assert levels() == ("info", "warning")

@@ -32,14 +32,14 @@ def test_ready_without_bad_news() -> None:
 
 def test_the_first_bad_news_is_why() -> None:
     conditions = [_condition("Accepted", "True"), _condition("Programmed", "False", "no proxy")]
-    found = row(_document("Gateway", "web", conditions=conditions))
-    assert found[:3] == ("gateway/shop/web", "False", "Because: no proxy")
+    table_row = row(_document("Gateway", "web", conditions=conditions))
+    assert table_row[:3] == ("gateway/shop/web", "False", "Because: no proxy")
 
 
 def test_a_gateway_with_a_waiver_and_a_weakened_backend_shows_both() -> None:
     notes = [_condition(type, "True", type) for type in ("InsecureBackendVerification", "BackendsWeakened")]
-    found = row(_document("Gateway", "web", conditions=[_condition("Accepted", "True"), *notes]))
-    assert found[1:3] == ("True", "InsecureBackendVerification; BackendsWeakened")
+    table_row = row(_document("Gateway", "web", conditions=[_condition("Accepted", "True"), *notes]))
+    assert table_row[1:3] == ("True", "InsecureBackendVerification; BackendsWeakened")
 
 
 def test_why_contains_problems_without_a_condition() -> None:
@@ -69,8 +69,8 @@ def test_a_policy_that_differs_from_gateway_to_gateway_shows_both() -> None:
 
 
 def test_a_kind_without_status_refers_to_explain() -> None:
-    found = row({"kind": "Service", "metadata": {"name": "api", "namespace": "shop"}})
-    assert found[:3] == ("service/shop/api", "-", "has no status; see: lasthop explain service/shop/api")
+    table_row = row({"kind": "Service", "metadata": {"name": "api", "namespace": "shop"}})
+    assert table_row[:3] == ("service/shop/api", "-", "has no status; see: lasthop explain service/shop/api")
 
 
 def test_a_line_is_as_long_as_the_terminal_is_wide(monkeypatch: pytest.MonkeyPatch) -> None:

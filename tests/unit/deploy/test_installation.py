@@ -260,7 +260,7 @@ def test_the_profile_has_a_structural_schema() -> None:
 
 def test_an_install_for_fewer_namespaces_takes_back_what_the_one_before_gave() -> None:
     found = {
-        f"{kind.lower()}s": [each for options in (ALL, SOME) for each in of_kind(kind, options)]
+        f"{kind.lower()}s": [document for options in (ALL, SOME) for document in of_kind(kind, options)]
         for kind in ("ClusterRoleBinding", "ClusterRole", "RoleBinding", "Role")
     }
     roles = "/apis/rbac.authorization.k8s.io/v1"

@@ -25,11 +25,11 @@ def test_an_invalid_duration_is_none(written: str) -> None:
 
 
 def test_a_header_that_cannot_be_edited_is_returned_beside_the_others() -> None:
-    found = header_edits("RequestHeaderModifier", {"x-a": "1"}, {"bad name": "2", "Host": "h", "x-b": "a\nb"}, ["x-c"])
-    assert found.refused == ("bad name", "Host", "x-b")
-    edit = found.filters[0].request_header_modifier
+    edited = header_edits("RequestHeaderModifier", {"x-a": "1"}, {"bad name": "2", "Host": "h", "x-b": "a\nb"}, ["x-c"])
+    assert edited.refused == ("bad name", "Host", "x-b")
+    edit = edited.filters[0].request_header_modifier
     assert edit is not None
-    assert [each.name for each in edit.add] == ["x-a"]
+    assert [header.name for header in edit.add] == ["x-a"]
     assert edit.remove == ("x-c",)
 
 

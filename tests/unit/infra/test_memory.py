@@ -41,9 +41,9 @@ WORLD = keyed(
 
 
 def saved(path: Path) -> codec.Memory:
-    found = memory.load(path)
-    assert isinstance(found, codec.Memory)
-    return found
+    loaded = memory.load(path)
+    assert isinstance(loaded, codec.Memory)
+    return loaded
 
 
 def life(path: Path, objects: dict[Key, Object | None]) -> Engine:
@@ -62,7 +62,7 @@ def lost(engine: Engine) -> list[str]:
 def test_a_policy_that_was_deleted_while_nothing_ran_is_missed(tmp_path: Path) -> None:
     path = tmp_path / "verification.json"
     assert lost(life(path, WORLD)) == []
-    assert [each.now.source for known in saved(path).ports.values() for each in known.hops] == [POLICY]
+    assert [hop.now.source for known in saved(path).ports.values() for hop in known.hops] == [POLICY]
     without = {key: obj for key, obj in WORLD.items() if key != POLICY}
     said = "backend a/api:443 is plaintext now, because BackendTLSPolicy a/p was deleted."
     assert lost(life(path, without)) == [said]
@@ -173,7 +173,7 @@ async def test_changes_since_the_last_save_are_saved_at_the_end(tmp_path: Path, 
         await until(path.exists)
         assert saved(path).ports == {}
         runtime.controller.take(Batch(WORLD))
-    assert [each.now.source for known in saved(path).ports.values() for each in known.hops] == [POLICY]
+    assert [hop.now.source for known in saved(path).ports.values() for hop in known.hops] == [POLICY]
 
 
 @pytest.mark.parametrize(
@@ -213,8 +213,8 @@ async def test_a_record_that_is_deleted_damaged_or_replaced_is_noticed_each_time
             spoil()
 
             def noticed() -> bool:
-                found = memory.load(path)
-                return isinstance(found, codec.Memory) and len(found.record.incidents) == len(expected)
+                loaded = memory.load(path)
+                return isinstance(loaded, codec.Memory) and len(loaded.record.incidents) == len(expected)
 
             await until(noticed)
             assert saved(path).ports == whole

@@ -99,8 +99,8 @@ def test_plaintext_breaks_the_requirement_of_tls_and_not_that_of_dates() -> None
 
 
 def test_a_folder_that_cannot_be_written_is_one_line() -> None:
-    found = CliRunner().invoke(main, ["judge", "--address", "127.0.0.1:1", "--write", "/proc/x", "--cases", "names/exact"])
-    assert found.exit_code == 1 and "cannot write /proc/x" in found.output
+    result = CliRunner().invoke(main, ["judge", "--address", "127.0.0.1:1", "--write", "/proc/x", "--cases", "names/exact"])
+    assert result.exit_code == 1 and "cannot write /proc/x" in result.output
 
 
 def test_a_gateway_that_serves_nothing_is_no_success() -> None:

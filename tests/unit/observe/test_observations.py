@@ -178,7 +178,7 @@ def test_reasons_that_differ_are_told_apart_and_the_most_common_comes_first() ->
         world.fails(B)
         world.fails(C)
         world.wait()
-    assert [(each.words, len(each.endpoints)) for each in world.state.failures] == [(WRONG_NAME, 2), (REFUSED, 1)]
+    assert [(failure.words, len(failure.endpoints)) for failure in world.state.failures] == [(WRONG_NAME, 2), (REFUSED, 1)]
 
 
 def test_an_endpoint_whose_failures_retries_hide_is_known_by_its_counters() -> None:
@@ -190,7 +190,7 @@ def test_an_endpoint_whose_failures_retries_hide_is_known_by_its_counters() -> N
         world.succeeds(B)
         world.wait()
     assert world.health == "partly failing"
-    assert [each.endpoints for each in world.state.failures] == [(A,)]
+    assert [failure.endpoints for failure in world.state.failures] == [(A,)]
     assert world.state.failures[0].words.startswith("certificate is for another name")
 
 
@@ -296,7 +296,7 @@ def test_the_latest_of_endless_configurations_stay_and_counts_stay_complete() ->
         world.succeeds()
         world.wait(2)
     seen = world.tally().report(world.now).hops[HOP]
-    assert len({each.config for each in seen.endpoints}) == MAX_CONFIGS and world.health == "working"
+    assert len({endpoint.config for endpoint in seen.endpoints}) == MAX_CONFIGS and world.health == "working"
     assert seen.endpoints[0].config == world.config, "the present one comes first"
     assert seen.handshakes == 3 * MAX_CONFIGS
 
@@ -556,7 +556,7 @@ def test_only_the_traffic_of_earlier_reports_is_kept() -> None:
         seen = HopSeen(endpoints=(EndpointSeen(A),), traffic=Traffic((0, second * 10, 0, 0, 0)))
         observations.heard(ProxyReport(WEB, "p", 1.0, second, {HOP: seen}), second)
     (proxy,) = observations._proxies.values()
-    assert all(type(each) is Traffic for _, figures in proxy._figures for each in figures.values())
+    assert all(type(figure) is Traffic for _, figures in proxy._figures for figure in figures.values())
     assert observations.rate(HOP).requests == 10
 
 

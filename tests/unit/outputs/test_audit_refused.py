@@ -36,7 +36,7 @@ def test_the_existence_of_a_backend_stays_hidden_without_a_grant() -> None:
     engine = Engine(now=NOW.timestamp())
     engine.apply(keyed(mk_class(), mk_gateway("a/g"), mk_route("a/r", "a/g", [ELSEWHERE])))
     engine.settle()
-    assert [each.detail for each in engine.hops()] == [DETAIL]
+    assert [hop.detail for hop in engine.hops()] == [DETAIL]
 
 
 def test_a_route_that_is_refused_hides_none_that_is_permitted() -> None:
@@ -46,8 +46,8 @@ def test_a_route_that_is_refused_hides_none_that_is_permitted() -> None:
     engine.apply(keyed(mk_class(), mk_gateway("a/g", listeners=listeners), mk_service("b/api")))
     engine.apply(keyed(mk_route("a/r", "a/g", [ELSEWHERE]), own))
     engine.settle()
-    assert [(each.manner, each.routes) for each in engine.hops()] == [
+    assert [(hop.manner, hop.routes) for hop in engine.hops()] == [
         ("failing closed", (Key("HTTPRoute", "a", "r"),)),
         ("plaintext", (key(own),)),
     ]
-    assert [len(hops_of(each)) > 0 for each in engine.hops()] == [False, True], "only the permitted one has connections"
+    assert [len(hops_of(hop)) > 0 for hop in engine.hops()] == [False, True], "only the permitted one has connections"

@@ -146,7 +146,7 @@ def assert_tls(message: cluster_pb2.Cluster, connection: str, found: BackendTLS,
     assert MessageToDict(message.metadata.filter_metadata[METADATA]) == metadata(found)
 
 
-@pytest.mark.parametrize("allowed", [None, *(each for each in Strength if each is not Strength.WAIVED_ALL)])
+@pytest.mark.parametrize("allowed", [None, *(strength for strength in Strength if strength is not Strength.WAIVED_ALL)])
 def test_a_cluster_that_would_check_nothing_is_not_built(allowed: Strength | None) -> None:
     unchecked = tls(trust=None, names=(), waiver=None if allowed is None else waiver(allowed))
     with pytest.raises(ValueError, match="would check nothing"):

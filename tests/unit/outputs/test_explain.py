@@ -49,9 +49,9 @@ def _engine(*objects: Object) -> Engine:
 
 
 def _explained(key: Key, *more: Object, world: tuple[Object, ...] = WORLD) -> Fact:
-    found = explain(_engine(*world, *more).graph, key)
-    assert found is not None
-    return found
+    fact = explain(_engine(*world, *more).graph, key)
+    assert fact is not None
+    return fact
 
 
 def _without(*kinds: str) -> tuple[Object, ...]:
@@ -60,8 +60,8 @@ def _without(*kinds: str) -> tuple[Object, ...]:
 
 def _all(fact: Fact) -> Iterator[Fact]:
     yield fact
-    for each in fact.because:
-        yield from _all(each)
+    for cause in fact.because:
+        yield from _all(cause)
 
 
 def _said(fact: Fact, text: str) -> Fact:
@@ -75,7 +75,7 @@ def test_a_hop_is_tls_because_of_its_policy_verified_against_its_bundle_for_its_
     fact = _explained(ROUTE)
     assert fact.state is FactState.GOOD
     hop = _said(fact, "TLS because of BackendTLSPolicy shop/p")
-    assert [each.text for each in hop.because] == [
+    assert [cause.text for cause in hop.because] == [
         "sends SNI api.internal",
         "the certificate must be for api.internal",
         "verified against the bundle of ConfigMap shop/corp-ca",
@@ -121,7 +121,7 @@ def test_a_policy_that_names_the_port_beats_one_for_the_whole_service() -> None:
 def test_a_policy_says_who_reaches_it_and_by_which_route() -> None:
     fact = _explained(POLICY)
     use = _said(fact, "Gateway shop/web, port 443: TLS, must be verified")
-    assert [each.text for each in use.because] == ["by HTTPRoute shop/r"]
+    assert [cause.text for cause in use.because] == ["by HTTPRoute shop/r"]
     unreached = _explained(POLICY, world=_without("HTTPRoute"))
     assert _said(unreached, "not used").state is FactState.WARNING
 
@@ -137,7 +137,7 @@ def test_a_route_reports_why_a_gateway_does_not_serve_it() -> None:
 def test_a_gateway_lists_listeners_routes_and_hops() -> None:
     fact = _explained(Key("Gateway", "shop", "web"))
     listener = _said(fact, "listener http: HTTP port 80, any hostname")
-    assert [each.text for each in listener.because] == ["HTTPRoute shop/r for shop.example"]
+    assert [cause.text for cause in listener.because] == ["HTTPRoute shop/r for shop.example"]
     assert _said(fact, "hop to Service shop/api port 443").state is FactState.GOOD
 
 
@@ -153,7 +153,7 @@ def test_a_listener_set_names_its_gateway_and_the_gateway_lists_it() -> None:
     assert fact.state is FactState.GOOD
     assert _said(fact, "accepted by Gateway shop/web")
     listener = _said(fact, "listener http: HTTP port 80, team.example")
-    assert [each.text for each in listener.because] == ["HTTPRoute team/r for team.example"]
+    assert [cause.text for cause in listener.because] == ["HTTPRoute team/r for team.example"]
     whole = _explained(Key("Gateway", "shop", "web"), *world)
     assert _said(whole, "ListenerSet team/set").because == fact.because
     routed = _explained(Key("HTTPRoute", "team", "r"), *world)
@@ -265,9 +265,9 @@ def test_a_route_of_connections_says_what_is_spoken_on_each_listener_and_who_com
 def test_a_refused_policy_does_not_say_that_anything_is_verified() -> None:
     bad_name = mk_policy("shop/p", "api", "10.0.0.1", ["corp-ca"])
     found = _explained(POLICY, bad_name)
-    assert not [each.text for each in _all(found) if "verified against" in each.text]
+    assert not [fact.text for fact in _all(found) if "verified against" in fact.text]
     assert _said(found, "refers to the bundle of ConfigMap shop/corp-ca").because
-    assert not [each.text for each in _all(_explained(ROUTE, bad_name)) if "verified against" in each.text]
+    assert not [fact.text for fact in _all(_explained(ROUTE, bad_name)) if "verified against" in fact.text]
 
 
 def test_a_policy_that_only_passthrough_reaches_is_not_used() -> None:

@@ -50,8 +50,8 @@ def asked(url: str, *objects: Object, method: str = "GET", headers: tuple[str, .
 
 def texts(fact: Fact) -> Iterator[str]:
     yield fact.text
-    for each in fact.because:
-        yield from texts(each)
+    for cause in fact.because:
+        yield from texts(cause)
 
 
 def test_a_request_is_followed_to_a_backend_and_to_how_it_is_verified() -> None:

@@ -81,7 +81,7 @@ def test_a_route_reports_failing_and_weakened_hops_independently(failing: bool, 
     settle(engine, snapshot)
     status = snapshot.status[ROUTE]
     assert isinstance(status, RouteStatus)
-    found = {(each.type, each.status, each.reason) for each in status.parents[0].conditions}
+    found = {(condition.type, condition.status, condition.reason) for condition in status.parents[0].conditions}
     assert (("BackendConnected", "False", "NoEndpoints") in found) == (failing and weight > 0)
     assert (("VerificationWeakened", "True", "NoLongerVerified") in found) == weaker
 
@@ -373,5 +373,5 @@ def test_events_on_policy_and_gateway_report_the_begin_and_the_end(engine: Engin
         clean = json.loads(json.dumps(new))
         for group in (clean, *clean.get("ancestors", ())):
             group["conditions"] = [c for c in group.get("conditions", ()) if c["type"] != type]
-        assert [(each.reason, each.warning) for each in transitions(clean, new)] == [(type, True)]
-        assert [(each.reason, each.warning) for each in transitions(new, clean)] == [(f"{type}Over", False)]
+        assert [(change.reason, change.warning) for change in transitions(clean, new)] == [(type, True)]
+        assert [(change.reason, change.warning) for change in transitions(new, clean)] == [(f"{type}Over", False)]

@@ -29,12 +29,12 @@ LABELS = ("Plaintext", "TLS", "WaivedAll", "WaivedNames", "WaivedExpiry", "Pinne
 
 
 def test_labels_and_words_are_those_that_users_write_and_differ_by_strength() -> None:
-    assert tuple(each.label for each in Strength) == LABELS
-    assert len({each.words for each in Strength}) == len(Strength)
-    assert {each.group for each in Strength if each.waived} == {"waived"}
+    assert tuple(strength.label for strength in Strength) == LABELS
+    assert len({strength.words for strength in Strength}) == len(Strength)
+    assert {strength.group for strength in Strength if strength.waived} == {"waived"}
     assert all(weaker < stronger for weaker, stronger in pairwise(Strength))
-    for each in Strength:
-        assert each.stronger == tuple(sorted((other for other in Strength if other > each), reverse=True))
+    for strength in Strength:
+        assert strength.stronger == tuple(sorted((other for other in Strength if other > strength), reverse=True))
 
 
 @pytest.mark.parametrize("trust, pins, waiver", [*product(TRUSTS, PINS, WAIVERS)])
@@ -125,12 +125,12 @@ def test_strengths_are_ordered_and_named_in_one_module() -> None:
 
 def test_a_state_in_the_report_of_an_import_is_a_strength_or_has_none() -> None:
     states = [NewState(each) for each in (*Strength, *HopOutcome)]
-    assert [each.strength for each in states] == [*Strength, *(None for _ in HopOutcome)]
+    assert [state.strength for state in states] == [*Strength, *(None for _ in HopOutcome)]
     states += [NewState(Strength.VERIFIED, by) for by in ("name", "uri", "pinned")]
-    assert len({str(each) for each in states}) == len(states), "no two states read alike"
-    assert [str(each) for each in states if each.todo] == ["TODO"]
-    assert not {each.name.lower() for each in Strength} & {each.name.lower() for each in HopOutcome}
-    shown = [str(each) for each in sorted(states, key=lambda each: each.order)]
+    assert len({str(state) for state in states}) == len(states), "no two states read alike"
+    assert [str(state) for state in states if state.todo] == ["TODO"]
+    assert not {strength.name.lower() for strength in Strength} & {strength.name.lower() for strength in HopOutcome}
+    shown = [str(state) for state in sorted(states, key=lambda state: state.order)]
     assert (shown[0], shown[-5:]) == ("plaintext", ["TODO", "closed", "dropped", "passthrough", "policy kept"])
 
 

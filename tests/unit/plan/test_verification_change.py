@@ -52,9 +52,9 @@ def test_the_table_has_every_strength() -> None:
 def test_a_lower_strength_is_weaker_and_a_higher_one_is_stronger(before: Strength, after: Strength) -> None:
     rank = ORDER.index(after) - ORDER.index(before)
     expected = WEAKER if rank < 0 else STRONGER if rank > 0 else SAME
-    found = compare(of(before), of(after))
-    assert found.kind is expected
-    assert [fact.subject for fact in found.facts] == ([Subject.STRENGTH] if rank else [])
+    change = compare(of(before), of(after))
+    assert change.kind is expected
+    assert [fact.subject for fact in change.facts] == ([Subject.STRENGTH] if rank else [])
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
@@ -159,16 +159,16 @@ def test_a_pinned_certificate_that_is_its_own_anchor_is_named_once() -> None:
     def leaf(*cas: TrustedCA) -> HopVerification:
         return of(cas=cas, pins=tuple(f"certificate:{ca.sha256}" for ca in cas))
 
-    found = compare(leaf(A), leaf(A, B))
-    assert (found.kind, [fact.subject for fact in found.facts]) == (WEAKER, [Subject.CA])
+    change = compare(leaf(A), leaf(A, B))
+    assert (change.kind, [fact.subject for fact in change.facts]) == (WEAKER, [Subject.CA])
     assert compare(leaf(A), of(cas=(A,))).kind is WEAKER, "as a CA it may issue others"
     ca_and_pin = of(cas=(B,), pins=(f"certificate:{A.sha256}",))
     assert compare(leaf(A), ca_and_pin).kind is OTHER
 
 
 def test_added_and_removed_cas_are_named_by_subject_and_fingerprint() -> None:
-    found = compare(of(), of(cas=(B,)))
-    assert str(found) == f"trusts CA CA b (SHA-256 {'b' * 16}…), no longer trusts CA CA a (SHA-256 {'a' * 16}…)"
+    change = compare(of(), of(cas=(B,)))
+    assert str(change) == f"trusts CA CA b (SHA-256 {'b' * 16}…), no longer trusts CA CA a (SHA-256 {'a' * 16}…)"
     assert str(compare(of(), of(names=("a", "b", "c")))) == "accepts the name b and c"
     assert str(compare(of(versions=("1.2", "1.3")), of(versions=("1.0", "1.3")))) == "TLS 1.0 to 1.3, no longer TLS 1.2 to 1.3"
     assert str(compare(of(), of(cas=(), system=True))).startswith("trusts the system's CAs, no longer trusts CA CA a")
@@ -187,9 +187,9 @@ def test_added_and_removed_cas_are_named_by_subject_and_fingerprint() -> None:
 
 
 def test_across_strengths_what_both_check_is_still_shown() -> None:
-    found = compare(of(), of(Strength.WAIVED_EXPIRY, cas=(A, B), versions=("1.0", "1.3"), until=1.0))
-    assert found.kind is WEAKER
-    assert [fact.subject for fact in found.facts] == [Subject.STRENGTH, Subject.CA, Subject.TLS_VERSION]
+    change = compare(of(), of(Strength.WAIVED_EXPIRY, cas=(A, B), versions=("1.0", "1.3"), until=1.0))
+    assert change.kind is WEAKER
+    assert [fact.subject for fact in change.facts] == [Subject.STRENGTH, Subject.CA, Subject.TLS_VERSION]
     less = compare(of(pins=(KEY,)), of(Strength.PINNED_ONLY, names=(), cas=(), pins=(KEY,)))
     assert [fact.subject for fact in less.facts] == [Subject.STRENGTH]
 

@@ -76,9 +76,9 @@ def test_what_is_no_certificate_above_the_backends_own_fails_the_chain() -> None
 
 def test_a_silent_server_does_not_speak_tls() -> None:
     with server(None, say_nothing) as port:
-        found = checked(port, 0.2)
-    assert [(check.name, check.state) for check in found.checks] == [("connect", "pass"), ("tls", "fail")]
-    assert "no answer within 0.2 s" in found.checks[1].found
+        report = checked(port, 0.2)
+    assert [(check.name, check.state) for check in report.checks] == [("connect", "pass"), ("tls", "fail")]
+    assert "no answer within 0.2 s" in report.checks[1].found
 
 
 def test_a_slow_sender_delays_no_others() -> None:
@@ -90,8 +90,8 @@ def test_a_slow_sender_delays_no_others() -> None:
 
     with server(None, dribble) as port:
         begin = time.monotonic()
-        found = checked(port, 0.3)
-    assert "no answer within 0.3 s" in found.checks[1].found
+        report = checked(port, 0.3)
+    assert "no answer within 0.3 s" in report.checks[1].found
     assert time.monotonic() - begin < 60, "160 s, if each byte were waited for"
 
 
@@ -105,8 +105,8 @@ def test_an_endless_sender_is_cut_off() -> None:
                 connection.sendall(ignored)
 
     with server(None, flood) as port:
-        found = checked(port, 0.3)
-    assert "no answer within 0.3 s" in found.checks[1].found
+        report = checked(port, 0.3)
+    assert "no answer within 0.3 s" in report.checks[1].found
 
 
 def test_one_handshake_shows_all_that_is_wrong() -> None:

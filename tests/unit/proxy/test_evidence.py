@@ -130,10 +130,10 @@ def test_observations_of_upgrades_and_requests_are_separate() -> None:
     made, unmade = success(sample()), failure(failed("UF"))
     ended = failure(failed("UC", tls_version="TLSv1.3"))
     assert made and unmade and ended
-    assert [each.hop.protocol for each in observed(made, upgrade=None)] == ["auto"]
-    assert [each.hop.protocol for each in observed(made, upgrade=True)] == ["auto", "h1-upgrade"]
-    assert [each.hop.protocol for each in observed(unmade, upgrade=True)] == ["auto", "h1-upgrade"]
-    assert [each.hop.protocol for each in observed(ended, upgrade=True)] == ["h1-upgrade"]
+    assert [observation.hop.protocol for observation in observed(made, upgrade=None)] == ["auto"]
+    assert [observation.hop.protocol for observation in observed(made, upgrade=True)] == ["auto", "h1-upgrade"]
+    assert [observation.hop.protocol for observation in observed(unmade, upgrade=True)] == ["auto", "h1-upgrade"]
+    assert [observation.hop.protocol for observation in observed(ended, upgrade=True)] == ["h1-upgrade"]
     asked = request(sample(upgrade="true"), 1.0)
     assert asked and asked.hop and asked.hop.protocol == "h1-upgrade"
 

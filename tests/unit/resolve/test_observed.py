@@ -79,8 +79,8 @@ class World:
     @property
     def ready(self) -> tuple[str, str]:
         status = msgspec.to_builtins(self.snapshot.status[POLICY])
-        found = summary({"metadata": {}, "status": status})
-        return found.ready, found.why
+        readiness = summary({"metadata": {}, "status": status})
+        return readiness.ready, readiness.why
 
     @property
     def failing(self) -> list[str]:
@@ -170,7 +170,7 @@ def test_the_audit_has_requirements_and_observations() -> None:
 def shown(world: World, *endpoints: EndpointSeen) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the subjects of the certificates, and the TLS versions, that the audit says were seen."""
     (report,) = world.engine.hops()
-    of_now = tuple(msgspec.structs.replace(each, config=each.config or world.config) for each in endpoints)
+    of_now = tuple(msgspec.structs.replace(endpoint, config=endpoint.config or world.config) for endpoint in endpoints)
     seen = {Hop(GATEWAY, API, 443, Protocol.AUTO): HopSeen(3, 0, 0, endpoints=of_now)}
     found = observed(world.engine.graph, report, seen.get).observed
     assert found

@@ -40,14 +40,14 @@ GATEWAY = Key("Gateway", "a", "g")
 
 def engine(of_class: dict[str, Any] | None, own: dict[str, Any] | None) -> Engine:
     """A Gateway with a class's profile and one of its own, where there is one."""
-    found = Engine()
+    built = Engine()
     more: dict[str, Any] = {"infrastructure": {"parametersRef": profile_ref("own")}} if own is not None else {}
     gateway_class = mk(
         "GatewayClass", "lasthop", spec={"controllerName": "x", "parametersRef": profile_ref("of-class", "ops")}
     )
-    found.apply(keyed(gateway_class if of_class is not None else mk_class(), mk_gateway("a/g", **more)))
-    found.apply(keyed(mk_profile("ops/of-class", **(of_class or {})), mk_profile("a/own", **(own or {}))))
-    return found
+    built.apply(keyed(gateway_class if of_class is not None else mk_class(), mk_gateway("a/g", **more)))
+    built.apply(keyed(mk_profile("ops/of-class", **(of_class or {})), mk_profile("a/own", **(own or {}))))
+    return built
 
 
 def rules(of_class: dict[str, Any] | None, own: dict[str, Any] | None) -> BackendRules:
@@ -70,8 +70,8 @@ def rules(of_class: dict[str, Any] | None, own: dict[str, Any] | None) -> Backen
 def test_a_gateway_may_only_tighten_the_rules_of_its_class_for_waivers(
     of_class: dict[str, Any] | None, own: dict[str, Any] | None, waivers: bool
 ) -> None:
-    found = rules(of_class and {"backendTLS": of_class}, own and {"backendTLS": own})
-    assert found.waivers is waivers
+    merged = rules(of_class and {"backendTLS": of_class}, own and {"backendTLS": own})
+    assert merged.waivers is waivers
 
 
 def test_the_stricter_one_of_two_limits_applies() -> None:
@@ -96,8 +96,8 @@ def test_the_stricter_one_of_two_limits_applies() -> None:
     ],
 )
 def test_the_strictest_rule_for_plaintext_applies_and_an_unknown_value_denies(of_class: str, own: str, plaintext: str) -> None:
-    found = rules({"backendTLS": {"plaintextBackends": of_class}}, {"backendTLS": {"plaintextBackends": own}})
-    assert found.plaintext == plaintext
+    merged = rules({"backendTLS": {"plaintextBackends": of_class}}, {"backendTLS": {"plaintextBackends": own}})
+    assert merged.plaintext == plaintext
 
 
 def test_the_lower_limit_applies_and_a_gateway_may_raise_limits_that_its_class_does_not_set() -> None:

@@ -49,7 +49,9 @@ def running(crl: str, **profile: Any) -> tuple[Engine, Snapshot]:
 
 def said(snapshot: Snapshot) -> dict[str, tuple[str, str, str]]:
     status: Any = snapshot.status[POLICY]
-    return {each.type: (each.status, each.reason, each.message) for each in status.ancestors[0].conditions}
+    return {
+        condition.type: (condition.status, condition.reason, condition.message) for condition in status.ancestors[0].conditions
+    }
 
 
 def test_a_list_is_used_until_the_next_one_is_due_and_fails_closed_from_then_on() -> None:
@@ -96,7 +98,7 @@ def test_lists_count_towards_the_limit_of_bytes() -> None:
 
 def test_the_audit_has_the_next_update_and_calls_it_due_two_days_before() -> None:
     engine, _ = running(crl_pem("good", 30))
-    (report,) = (each for each in engine.certificates() if each.role is Role.REVOCATIONS)
+    (report,) = (certificate for certificate in engine.certificates() if certificate.role is Role.REVOCATIONS)
     due = NOW.timestamp() + 30 * DAY
     assert (report.not_after, report.subject, report.users) == (due, "CN=good", (POLICY,))
     assert not report.due(due - 3 * DAY, 30)

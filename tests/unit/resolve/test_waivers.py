@@ -42,8 +42,8 @@ END_TIME = datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()
 @pytest.fixture
 def engine() -> Engine:
     """One hop under a waiver of All that ends five days from now."""
-    found = Engine(now=NOW.timestamp())
-    found.apply(
+    built = Engine(now=NOW.timestamp())
+    built.apply(
         keyed(
             mk_class(),
             mk_gateway("a/g", infrastructure={"parametersRef": profile_ref("f")}),
@@ -55,7 +55,7 @@ def engine() -> Engine:
             mk_waiver("a/w", "All", END),
         )
     )
-    return found
+    return built
 
 
 def types(snapshot: Snapshot, key: Key) -> set[str]:

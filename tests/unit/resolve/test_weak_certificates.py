@@ -88,6 +88,6 @@ def test_a_weakness_is_a_key_or_a_signature_of_another_ca() -> None:
 
 
 def parsed(certificate: Certificate) -> tuple[parse.Certificate, ...]:
-    found = parse.certificates(certificate.pem.encode())
-    assert not isinstance(found, parse.Unreadable)
-    return found
+    certificates = parse.certificates(certificate.pem.encode())
+    assert not isinstance(certificates, parse.Unreadable)
+    return certificates

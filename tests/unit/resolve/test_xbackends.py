@@ -49,8 +49,8 @@ def refused(
     engine.apply(keyed(mk_profile("a/f", **profile)))
     engine.apply(keyed(mk_xbackend("a/x", hostname, mode, validation if mode != "None" else None)))
     hop = Hop(Key("Gateway", "a", "g"), KEY, 443, Protocol.AUTO)
-    found = hop_tls(engine.graph, *hop)
-    return found.problem.reason if isinstance(found, Refused) else ""
+    tls = hop_tls(engine.graph, *hop)
+    return tls.problem.reason if isinstance(tls, Refused) else ""
 
 
 def test_in_a_cluster_a_name_outside_needs_tls_unless_the_operator_says_otherwise() -> None:
@@ -136,5 +136,5 @@ def test_names_are_no_addresses(name: str) -> None:
 def test_in_a_cluster_one_that_is_not_there_may_be_one_that_cannot_be_decoded(settings: Settings | None, said: str) -> None:
     engine = Engine(settings)
     engine.apply(keyed(mk_class(), mk_gateway("a/g")))
-    found = hop_tls(engine.graph, Key("Gateway", "a", "g"), KEY, 443, Protocol.AUTO)
-    assert isinstance(found, Refused) and found.problem.message == said
+    tls = hop_tls(engine.graph, Key("Gateway", "a", "g"), KEY, 443, Protocol.AUTO)
+    assert isinstance(tls, Refused) and tls.problem.message == said

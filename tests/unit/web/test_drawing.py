@@ -107,7 +107,7 @@ def test_many_routes_and_listeners_are_counted_and_not_drawn() -> None:
     routes = [route(name, f"l{number}") for number, name in enumerate(names)]
     (group,) = drawn([hop("a/x", *names)], known(routes, listeners))
     counted = [node.item for node in group.routes if isinstance(node.item, More)]
-    assert [(each.count, each.what) for each in counted] == [(296, "more routes")]
+    assert [(count.count, count.what) for count in counted] == [(296, "more routes")]
     assert len(group.listeners) == LISTENERS_SHOWN + 1
     last = group.listeners[-1].item
     assert isinstance(last, More) and last.count == 300 - LISTENERS_SHOWN

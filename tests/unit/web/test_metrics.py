@@ -112,9 +112,12 @@ def test_protocols_of_a_port_are_one_series_with_the_worst_health() -> None:
 
 def test_each_strength_has_the_label_that_alerts_are_written_for() -> None:
     gateway = Key("Gateway", "a", "g")
-    hops = [HopReport(gateway, Key("Service", "a", each.name.lower()), 443, each, "") for each in Strength]
+    hops = [HopReport(gateway, Key("Service", "a", strength.name.lower()), 443, strength, "") for strength in Strength]
     hops.append(HopReport(gateway, Key("Service", "a", "closed"), 443, Strength.VERIFIED, "", refused=True))
     hops.append(HopReport(gateway, Key("Service", "a", "raw"), 443, Strength.PLAINTEXT, "", outside=Protocol.PASSTHROUGH))
     found = next(iter(verification_metrics(hops, [])))
-    expected = {each.name.lower(): each.label for each in Strength} | {"closed": "FailingClosed", "raw": "Passthrough"}
+    expected = {strength.name.lower(): strength.label for strength in Strength} | {
+        "closed": "FailingClosed",
+        "raw": "Passthrough",
+    }
     assert {sample.labels["service"]: sample.labels["mode"] for sample in found.samples} == expected

@@ -129,7 +129,7 @@ def test_a_hop_that_fails_closed_shows_why_there_is_no_certificate() -> None:
 
 
 def test_a_port_keeps_its_unique_id() -> None:
-    ids = {made(report(each, refused=closed)).id for each in Strength for closed in (False, True)}
+    ids = {made(report(strength, refused=closed)).id for strength in Strength for closed in (False, True)}
     assert len(ids) == 1
     assert made(report(outside=Protocol.PASSTHROUGH)).id not in ids, "another protocol's"
     assert made(report(name="shop/other")).id not in ids

@@ -230,9 +230,9 @@ async def test_every_way_to_ask_has_the_same_answer(asked: Asked) -> None:
         assert _rows(alone).keys() == {name} and _rows(alone)[name][0] == ready
         assert alone.exit_code == (ready not in ("True", "-")), name
         for why in (rows[name][1], of_kind[name][1], _rows(alone)[name][1]):
-            assert all(each in why for each in because), (name, why)
+            assert all(cause in why for cause in because), (name, why)
         services = {line.partition(":")[0] for line in alone.stdout.splitlines() if line.startswith("service/")}
-        assert services == {each for each in because if each.startswith("service/")}, "lines of Services that concern it"
+        assert services == {cause for cause in because if cause.startswith("service/")}, "lines of Services that concern it"
         document = judged[name]
         as_json = json.loads((await asked.command(kind, own, "-n", namespace, "-o", "json")).stdout)
         assert [each["ready"] for each in as_json] == [document["ready"]], name

@@ -17,7 +17,7 @@ def test_private_keys_are_removed_in_both_spellings_and_wherever_they_are() -> N
 
 def test_values_of_headers_that_carry_credentials_are_removed_and_others_stay() -> None:
     headers = [{"name": "X-Api-Key", "value": "1"}, {"key": "cookie", "value": "2"}, {"name": "Accept", "value": "3"}]
-    assert [each["value"] for each in redacted(headers)] == [REDACTED, REDACTED, "3"]
+    assert [header["value"] for header in redacted(headers)] == [REDACTED, REDACTED, "3"]
 
 
 def test_matches_of_credentials_are_redacted_and_other_matches_stay() -> None:

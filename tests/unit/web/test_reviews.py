@@ -246,7 +246,7 @@ async def test_decoding_is_not_for_the_event_loop(monkeypatch: pytest.MonkeyPatc
     for name in ("_decoded", "_candidate"):
         monkeypatch.setattr(module, name, partial(noting, getattr(module, name)))
     await answered(judges(*world()), review(POLICY))
-    assert len(threads) == 2 and all(each.startswith("rehearsal") for each in threads)
+    assert len(threads) == 2 and all(thread.startswith("rehearsal") for thread in threads)
 
 
 async def test_reviews_of_all_callers_take_turns_before_they_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,7 +222,7 @@ async def test_only_hops_routes_and_endpoints_of_the_gateway_are_believed(leader
         assert await leader.call(shown, CALL, encode(report)) == "OK"
         ((found, _),) = leader.seen
         assert found.hops.keys() == {mk_hop()} and found.routes.keys() == {ROUTE}
-        assert [each.address for each in found.hops[mk_hop()].endpoints] == [ENDPOINT, ""]
+        assert [endpoint.address for endpoint in found.hops[mk_hop()].endpoints] == [ENDPOINT, ""]
 
 
 LEAF = LeafCertificate("CN=a", "CN=b", ("a.example",), 1.0, 2.0)
@@ -273,7 +273,7 @@ def test_no_number_of_a_report_may_be_absurd(path: tuple[Any, ...]) -> None:
 def test_every_part_of_a_report_has_numbers_that_are_tried() -> None:
     named = {part for path in PATHS for part in path if isinstance(part, str)}
     structs = (ProxyReport, HopSeen, EndpointSeen, LeafCertificate, Traffic)
-    types = {field.name: field.type for each in structs for field in msgspec.structs.fields(each)}
+    types = {field.name: field.type for struct in structs for field in msgspec.structs.fields(struct)}
     texts = {name for name, type in types.items() if type in (str, bool, tuple[str, ...], Key)}
     assert types.keys() - texts <= named
 

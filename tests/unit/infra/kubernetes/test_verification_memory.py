@@ -346,10 +346,10 @@ def test_it_fits_into_an_object_and_each_namespace_keeps_its_share() -> None:
     )
     packed = codec.pack(known(many, *(change(1000.0 * n) for n in range(MAX_ENTRIES - 1))), 5000, codec.Encoder())
     assert len(packed) < 700_000
-    found = codec.unpack(packed)
-    assert isinstance(found, Memory)
-    assert len(found.ports) <= 5000 and set(ports(3, "small")) <= set(found.ports)
-    assert len(found.record.changes) == MAX_ENTRIES - 1
+    unpacked = codec.unpack(packed)
+    assert isinstance(unpacked, Memory)
+    assert len(unpacked.ports) <= 5000 and set(ports(3, "small")) <= set(unpacked.ports)
+    assert len(unpacked.record.changes) == MAX_ENTRIES - 1
 
 
 def with_cas(namespace: str, count: int, each: int) -> dict[Port, PortMemory]:
@@ -365,10 +365,10 @@ def with_cas(namespace: str, count: int, each: int) -> dict[Port, PortMemory]:
 def test_cas_of_a_loud_namespace_are_left_out_so_that_the_record_can_be_stored() -> None:
     quiet, loud = with_cas("quiet", 10, 2), with_cas("loud", 1000, 50)
     packed = codec.pack(known(quiet | loud), 5000, codec.Encoder())
-    found = codec.unpack(packed)
-    assert isinstance(found, Memory) and len(packed) < 700_000
-    assert {port: found.ports[port] for port in quiet} == quiet
-    assert all(each.now.basis is None and each.now.digest for port in loud for each in found.ports[port].hops)
+    unpacked = codec.unpack(packed)
+    assert isinstance(unpacked, Memory) and len(packed) < 700_000
+    assert {port: unpacked.ports[port] for port in quiet} == quiet
+    assert all(hop.now.basis is None and hop.now.digest for port in loud for hop in unpacked.ports[port].hops)
 
 
 @pytest.mark.parametrize("each", [1, 50])

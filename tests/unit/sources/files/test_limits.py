@@ -117,10 +117,10 @@ def test_a_file_with_too_many_objects_is_refused_and_its_policies_still_guard_th
 ) -> None:
     monkeypatch.setattr(content, "MAX_OBJECTS", 5)
     texts = [policy("web", "pay"), *(service(f"s{i}") for i in range(5))]
-    found = broken("---\n".join(texts))
-    assert [finding.message for finding in found.findings] == ["the file has more than 5 objects."]
-    assert [target.name for each in found.policies for target in each.targets] == ["pay"]
-    assert found.opaque  # more may follow
+    file = broken("---\n".join(texts))
+    assert [finding.message for finding in file.findings] == ["the file has more than 5 objects."]
+    assert [target.name for each in file.policies for target in each.targets] == ["pay"]
+    assert file.opaque  # more may follow
     listed = {"apiVersion": "v1", "kind": "ServiceList", "items": [{"metadata": {"name": f"s{i}"}} for i in range(6)]}
     assert broken(json.dumps(listed), "a.json").findings[0].message == "the file has more than 5 objects."
 
@@ -140,17 +140,17 @@ def test_long_names_and_many_targets_do_not_get_into_findings_and_refused_polici
     broken(service(long).replace("ports:", f"{long}: 1\n  ports:"))
     broken(f"{long}: 1\n{long}: 2\n")
     broken(f"a: *{long}\n")
-    found = broken(policy(long, *(f"s{i}" for i in range(1000)), more="  oops: 1\n"))
-    (rejected,) = found.policies
+    file = broken(policy(long, *(f"s{i}" for i in range(1000)), more="  oops: 1\n"))
+    (rejected,) = file.policies
     assert len(rejected.metadata.name) < 300
     assert len(rejected.targets) == limits.MAX_TARGETS
-    assert found.opaque
+    assert file.opaque
 
 
 def test_a_kind_of_any_length_is_compared_in_no_time() -> None:
-    found = broken(f"apiVersion: v1\nkind: {'backendtspolicy' * 50_000}\nmetadata: {{name: a}}\n")
-    assert found.findings[0].reason == "UnknownKind"
-    assert not found.opaque
+    file = broken(f"apiVersion: v1\nkind: {'backendtspolicy' * 50_000}\nmetadata: {{name: a}}\n")
+    assert file.findings[0].reason == "UnknownKind"
+    assert not file.opaque
 
 
 def test_a_file_larger_than_the_limit_is_refused_by_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,15 +20,15 @@ BROKEN = "a: [\n"
 
 
 def rejected(batch: Batch, key: Key = POLICY) -> list[str]:
-    found = batch.changes[key]
-    assert isinstance(found, RejectedPolicy)
-    return [target.name for target in found.targets]
+    obj = batch.changes[key]
+    assert isinstance(obj, RejectedPolicy)
+    return [target.name for target in obj.targets]
 
 
 def last_good(batch: Batch) -> list[str]:
-    found = batch.changes[POLICY]
-    assert isinstance(found, RejectedPolicy)
-    return [target.name for target in found.last_good.spec.target_refs] if found.last_good else []
+    obj = batch.changes[POLICY]
+    assert isinstance(obj, RejectedPolicy)
+    return [target.name for target in obj.last_good.spec.target_refs] if obj.last_good else []
 
 
 # -- what is read

@@ -18,9 +18,9 @@ from tests.file_texts import CONFIG_MAP, config_map, reasons, refused, reload, w
 
 
 def data(batch: Batch) -> dict[str, str]:
-    found = batch.changes[CONFIG_MAP]
-    assert isinstance(found, ConfigMap)
-    return dict(found.data)
+    obj = batch.changes[CONFIG_MAP]
+    assert isinstance(obj, ConfigMap)
+    return dict(obj.data)
 
 
 def test_the_annotation_puts_a_file_beside_the_yaml_into_the_object(tmp_path: Path) -> None:
@@ -53,8 +53,8 @@ def test_a_changed_file_changes_the_object_and_its_generation(tmp_path: Path) ->
     (tmp_path / "new").rename(tmp_path / "ca.pem")
     batch = reload(loader)
     assert data(batch) == {"ca.crt": "two"}
-    found = batch.changes[CONFIG_MAP]
-    assert found is not None and found.metadata.generation == 2
+    obj = batch.changes[CONFIG_MAP]
+    assert obj is not None and obj.metadata.generation == 2
 
 
 def test_a_missing_file_is_a_finding_at_the_annotation_and_the_key_is_left_out(tmp_path: Path) -> None:
@@ -253,9 +253,9 @@ OLD, NEW = (Certificate("www.example", sans=dns("www.example")) for _ in range(2
 
 
 def pair(batch: Batch) -> tuple[bytes | None, bytes | None]:
-    found = batch.changes[SECRET]
-    assert isinstance(found, Secret)
-    return found.data.get("tls.crt"), found.data.get("tls.key")
+    obj = batch.changes[SECRET]
+    assert isinstance(obj, Secret)
+    return obj.data.get("tls.crt"), obj.data.get("tls.key")
 
 
 def put(folder: Path, certificate: Certificate | None = None, key: Certificate | None = None) -> None:

@@ -78,9 +78,9 @@ def files(tmp_path: Path) -> Path:
 
 
 def port(batch: Batch) -> int:
-    found = batch.changes[SERVICE]
-    assert isinstance(found, Service)
-    return found.spec.ports[0].port
+    obj = batch.changes[SERVICE]
+    assert isinstance(obj, Service)
+    return obj.spec.ports[0].port
 
 
 async def test_a_missing_folder_is_a_readable_error(tmp_path: Path) -> None:
@@ -192,9 +192,9 @@ async def test_a_certificate_outside_the_folder_is_picked_up_however_it_is_repla
     first = await watched.start()
 
     def content(batch: Batch) -> str:
-        found = batch.changes[CONFIG_MAP]
-        assert isinstance(found, ConfigMap)
-        return found.data.get("ca.crt")
+        obj = batch.changes[CONFIG_MAP]
+        assert isinstance(obj, ConfigMap)
+        return obj.data.get("ca.crt")
 
     assert content(first) == "one"
     (tmp_path / "certs" / "..tmp").symlink_to("..v2")

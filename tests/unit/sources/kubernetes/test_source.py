@@ -323,7 +323,7 @@ async def test_a_policy_whose_targets_cannot_be_read_makes_policies_unknown(
         [unknown] = reader.batches[0].unknown
         assert (unknown.namespace, unknown.provable) == ("shop", False)
         api.delete("backendtlspolicies", "p", "shop")
-        await until(lambda: [each.namespace for each in reader.batches[-1].unknown] == [""])
+        await until(lambda: [unknown_part.namespace for unknown_part in reader.batches[-1].unknown] == [""])
 
 
 async def test_unused_objects_are_not_kept(api: FakeApi) -> None:
@@ -408,7 +408,7 @@ async def test_our_own_entries_in_the_status_of_a_policy_are_no_news_and_those_o
         await until(lambda: reader.objects[key] != bare)
         policy = reader.objects[key]
         assert isinstance(policy, BackendTLSPolicy)
-        assert [each.controller_name for each in policy.status.ancestors] == ["other/x"]
+        assert [ancestor.controller_name for ancestor in policy.status.ancestors] == ["other/x"]
 
 
 async def test_pods_that_may_not_be_read_are_a_warning(api: FakeApi) -> None:
