@@ -176,12 +176,12 @@ def prefix(value: str) -> Document:
 
 def rule(match: str | Document, *filters: Document, to: list[Document] | None = None, **more: Any) -> Document:
     """A match is a prefix, or a whole match."""
-    found: Document = {"matches": [prefix(match) if isinstance(match, str) else match], **more}
+    document: Document = {"matches": [prefix(match) if isinstance(match, str) else match], **more}
     if filters:
-        found["filters"] = list(filters)
+        document["filters"] = list(filters)
     if to is not None:
-        found["backendRefs"] = to
-    return found
+        document["backendRefs"] = to
+    return document
 
 
 def redirect(**wanted: Any) -> Document:

@@ -22,10 +22,10 @@ class Server(NamedTuple):
 
 
 def _joined(metadata: Iterable[tuple[str, Any]]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for name, value in metadata:
-        found[name] = f"{found[name]},{value}" if name in found else str(value)
-    return found
+        headers[name] = f"{headers[name]},{value}" if name in headers else str(value)
+    return headers
 
 
 class _Echo(grpc.GenericRpcHandler):

@@ -117,10 +117,10 @@ class Lasthop:
                 os.kill(pid, signal.SIGKILL)
 
     def envoys(self) -> list[int]:
-        found = find_envoys(self.root / "r")
-        for running in found:
+        envoys = find_envoys(self.root / "r")
+        for running in envoys:
             running.close()
-        return [running.pid for running in found]
+        return [running.pid for running in envoys]
 
     # --- the folder --------------------------------------------------------------------------------------------------
 
@@ -172,8 +172,8 @@ class Lasthop:
             assert answer.status == status, f"{name}: {answer}"
             return answer
 
-        found: Answer = until(asked)
-        return found
+        answered: Answer = until(asked)
+        return answered
 
     # --- what it says ------------------------------------------------------------------------------------------------
 
@@ -187,14 +187,14 @@ class Lasthop:
 
     def objects(self, kind: str) -> dict[str, Document]:
         """By namespace/name."""
-        document = json.loads(self.ask(f"/api/objects?kind={kind}")[1])
-        return {f"{d['metadata'].get('namespace', '')}/{d['metadata']['name']}": d for d in document}
+        listed = json.loads(self.ask(f"/api/objects?kind={kind}")[1])
+        return {f"{d['metadata'].get('namespace', '')}/{d['metadata']['name']}": d for d in listed}
 
     def object(self, kind: str, path: str) -> Document:
         path = path if "/" in path else f"{documents.NAMESPACE}/{path}"
-        found = self.objects(kind)
-        assert path in found, f"no {kind} {path}"
-        return found[path]
+        objects = self.objects(kind)
+        assert path in objects, f"no {kind} {path}"
+        return objects[path]
 
     def conditions(self, kind: str, path: str, gateway: str = "web") -> Conditions:
         return conditions(self.object(kind, path), gateway)
@@ -208,8 +208,8 @@ class Lasthop:
         return dict(document)
 
     def findings(self) -> list[Document]:
-        document: list[Document] = json.loads(self.ask("/api/findings")[1])
-        return document
+        findings: list[Document] = json.loads(self.ask("/api/findings")[1])
+        return findings
 
     @property
     def log(self) -> str:

@@ -15,8 +15,8 @@ from tests.proxy.lasthop import BACKEND_FAILURE, NO_ANSWER, Lasthop
 
 def entry(gateway: Lasthop, name: str) -> dict[str, Any]:
     """The first line for a host, which comes within a second of its request."""
-    (found, *_) = until(lambda: gateway.entries(name), f"a line for {name}")
-    return found
+    (line, *_) = until(lambda: gateway.entries(name), f"a line for {name}")
+    return line
 
 
 def test_a_wrong_name_is_logged_with_both_names_and_hidden_from_the_client(

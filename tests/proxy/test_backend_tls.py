@@ -224,8 +224,8 @@ def test_the_statuses_agree(world: World) -> None:
         ("TCPRoute", "valid", "ResolvedRefs"),
         ("TLSRoute", "valid", "ResolvedRefs"),
     ):
-        found = lasthop.conditions(kind, path)
-        assert (found["Accepted"][0], found["ResolvedRefs"][1]) == ("True", reason), (kind, path)
+        conditions = lasthop.conditions(kind, path)
+        assert (conditions["Accepted"][0], conditions["ResolvedRefs"][1]) == ("True", reason), (kind, path)
     assert lasthop.conditions("BackendTLSPolicy", "valid")["Accepted"][0] == "True"
     assert lasthop.conditions("BackendTLSPolicy", "invalid")["Accepted"][0] == "False"
 

@@ -69,8 +69,8 @@ def site(module_own: Callable[..., Lasthop]) -> Iterator[Site]:
 )
 def test_the_admitted_clients(site: Site, port: str, let_in: set[str] | str) -> None:
     clients = {"alice": ALICE, "bob": BOB, "expired": OLD, "self-signed": SELF_SIGNED, "nothing": None}
-    found = {name for name, own in clients.items() if visit(site[1][port], own) == 500}
-    assert found == (set(clients) if let_in == "all" else let_in)
+    refused = {name for name, own in clients.items() if visit(site[1][port], own) == 500}
+    assert refused == (set(clients) if let_in == "all" else let_in)
 
 
 def test_the_status_says_what_is_closed_and_what_is_insecure(site: Site) -> None:

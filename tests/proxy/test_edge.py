@@ -39,16 +39,16 @@ def raw(port: int, path: str, *headers: str, patience: float = 10) -> tuple[int,
 
 @pytest.fixture(scope="module")
 def backend() -> Iterator[Echo]:
-    with echo("edge") as found:
-        yield found
+    with echo("edge") as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def guard() -> Iterator[Echo]:
     """Refuses everybody."""
-    with echo("guard") as found:
-        found.plan = "403"
-        yield found
+    with echo("guard") as server:
+        server.plan = "403"
+        yield server
 
 
 def objects(backend: Echo, guard: Echo) -> list[docs.Document]:

@@ -119,8 +119,8 @@ def test_a_deleted_policy_means_plaintext_and_a_new_one_tls_again(edited: Lastho
 
 def reported(lasthop: Lasthop, words: str) -> bool:
     """In the findings with file and line, and on the log."""
-    found = [f for f in lasthop.findings() if f["file"].endswith("policy.yaml") and f["line"] and words in str(f)]
-    return bool(found) and f"policy.yaml:{found[0]['line']}: " in lasthop.log and words in lasthop.log
+    findings = [f for f in lasthop.findings() if f["file"].endswith("policy.yaml") and f["line"] and words in str(f)]
+    return bool(findings) and f"policy.yaml:{findings[0]['line']}: " in lasthop.log and words in lasthop.log
 
 
 def test_a_broken_file_changes_nothing_and_says_where_it_is_broken(edited: Lasthop, serve: Callable[..., Backend]) -> None:

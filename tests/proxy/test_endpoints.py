@@ -19,8 +19,8 @@ def external_name(name: str, port: int) -> list[Document]:
 
 
 def fqdn_slice(name: str, port: int) -> list[Document]:
-    (found,) = docs.endpoints(name, port)
-    return [docs.service(name), {**found, "addressType": "FQDN", "endpoints": [{"addresses": ["localhost"]}]}]
+    (endpoint_slice,) = docs.endpoints(name, port)
+    return [docs.service(name), {**endpoint_slice, "addressType": "FQDN", "endpoints": [{"addresses": ["localhost"]}]}]
 
 
 @pytest.mark.parametrize("found_by", [external_name, fqdn_slice])

@@ -50,7 +50,7 @@ def load(lasthop: Lasthop) -> Iterator[Load]:
 
 
 def until_replaced(lasthop: Lasthop, envoy: int) -> None:
-    until(lambda: len(found := lasthop.envoys()) == 1 and found != [envoy], "the old Envoy has ended")
+    until(lambda: len(envoys := lasthop.envoys()) == 1 and envoys != [envoy], "the old Envoy has ended")
 
 
 def left(lasthop: Lasthop) -> list[Path]:

@@ -118,7 +118,7 @@ def test_untrusted_text_is_escaped_and_bounded_everywhere(shop: Lasthop) -> None
         assert "json" in args or "sarif" in args or max(map(len, result.stdout.splitlines())) < LONGEST, args
     page = shop.ask("/")[1].decode()
     details = [shop.ask(f"/detail?hop={id}")[1].decode() for id in sorted(set(re.findall(r'hop=(\w+)"', page)))]
-    assert len(details) >= 4 and any("&lt;script&gt;" in each for each in details)
+    assert len(details) >= 4 and any("&lt;script&gt;" in detail for detail in details)
     for text in (page, *details):
         escaped("page", text)
         assert "<script>x" not in text and "<img" not in text

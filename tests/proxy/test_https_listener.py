@@ -116,7 +116,7 @@ def test_while_only_the_key_is_renewed_the_old_pair_is_shown_and_no_request_fail
     lasthop, port, certificates = secured
 
     def older() -> list[str]:
-        return [each["why"] for each in json.loads(lasthop.ask("/api/not-applied")[1])]
+        return [not_applied["why"] for not_applied in json.loads(lasthop.ask("/api/not-applied")[1])]
 
     with Visitors(port) as visitors:
         (certificates / "tls.key").write_text(RENEWED.key_pem)

@@ -91,9 +91,9 @@ def test_a_listener_set_comes_and_goes_and_no_other_connection_is_drained(
         for port, tls in ((lasthop.port, False), (extra, False), (secure, True)):
             until(partial(answers, port, "team.test", 200, tls=tls))
         assert (plain(), secured()) == (200, 200)
-        found = lasthop.object("ListenerSet", "team/team")["status"]
-        assert {c["status"] for c in found["conditions"]} == {"True"}
-        assert [(x["name"], x["attachedRoutes"]) for x in found["listeners"]] == [("http", 1), ("extra", 1), ("https", 1)]
+        status = lasthop.object("ListenerSet", "team/team")["status"]
+        assert {c["status"] for c in status["conditions"]} == {"True"}
+        assert [(x["name"], x["attachedRoutes"]) for x in status["listeners"]] == [("http", 1), ("extra", 1), ("https", 1)]
         assert lasthop.object("Gateway", "web")["status"]["attachedListenerSets"] == 1
 
         (lasthop.folder / "team.yaml").unlink()

@@ -65,20 +65,23 @@ def connected(gateway: Lasthop, name: str, status: str, words: str = "") -> Cond
 def seen(gateway: Lasthop, name: str, protocol: str = "auto") -> Document | None:
     """Returns the state of a hop from /api/traffic."""
     hops = json.loads(gateway.ask("/api/traffic")[1])["hops"]
-    return next((each for each in hops if (each["backend"], each["protocol"]) == (f"shop/{name}", protocol)), None)
+    return next(
+        (hop_report for hop_report in hops if (hop_report["backend"], hop_report["protocol"]) == (f"shop/{name}", protocol)),
+        None,
+    )
 
 
 def audited(gateway: Lasthop, name: str) -> Document:
     hops = json.loads(gateway.ask("/api/audit")[1])["hops"]
-    found: Document = next(each for each in hops if each["service"] == f"shop/{name}")
-    return found
+    hop_report: Document = next(hop_report for hop_report in hops if hop_report["service"] == f"shop/{name}")
+    return hop_report
 
 
 def shown(gateway: Lasthop, name: str) -> Document:
     """The certificate that the backend of a hop showed, once it is known."""
     (leaf,) = until(lambda: audited(gateway, name)["observed"]["certificates"], "its certificate is in the log")
-    found: Document = leaf
-    return found
+    certificate: Document = leaf
+    return certificate
 
 
 def failing(gateway: Lasthop, name: str) -> list[Document]:
@@ -190,7 +193,7 @@ def test_a_refused_connection_is_no_failed_handshake(gateway: Lasthop) -> None:
 
 def test_a_service_without_endpoints_is_failing_until_it_has_one(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
     whole = hop("seen-empty", serve(issued()).port)
-    gateway.load("seen-empty.yaml", *(each for each in whole if each["kind"] != "EndpointSlice"))
+    gateway.load("seen-empty.yaml", *(document for document in whole if document["kind"] != "EndpointSlice"))
     assert gateway.get("seen-empty").status == 503
     said = connected(gateway, "seen-empty", "False")
     assert said[1:] == ("ConnectionFailed", "Service shop/seen-empty:443: backend has no ready endpoint")
@@ -271,7 +274,7 @@ def test_requests_are_counted_by_route_and_hop(own: Callable[..., Lasthop], serv
     figures = until(counted, "seven requests")["figures"]
     assert figures["codes"]["2xx"] == 7 and figures["p99"] > 0
     routes = json.loads(gateway.ask("/api/traffic")[1])["routes"]
-    (route,) = (each for each in routes if each["route"] == "HTTPRoute shop/seen-counted")
+    (route,) = (route_report for route_report in routes if route_report["route"] == "HTTPRoute shop/seen-counted")
     assert route["figures"]["requests"] == 7
 
 

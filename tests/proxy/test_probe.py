@@ -296,16 +296,16 @@ def test_the_verdict_is_what_envoy_does(
     gateway: Lasthop, verdicts: tuple[Callable[[str], ProbeResult], dict[str, Backend]], name: str
 ) -> None:
     probed, backends = verdicts
-    row, found = ROWS[name], probed(name)
+    row, report = ROWS[name], probed(name)
     requests = len(backends[name].requests)
     assert not requests, "nothing is sent after the handshake"
     assert gateway.get(f"probe-{name}").status == (row.status or (503 if row.fails else 200))
-    (target,) = found.targets
+    (target,) = report.targets
     (tried,) = target.endpoints
     wrong = {state: [check for check in tried.checks if check.state == state] for state in ("fail", "warn")}
     assert [check.name for check in wrong["fail"]] == ([row.fails] if row.fails else []), tried.checks
     assert [check.name for check in wrong["warn"]] == ([row.warns] if row.warns else []), tried.checks
-    assert found.passes is not bool(row.fails)
+    assert report.passes is not bool(row.fails)
     assert all(check.remedy for checks in wrong.values() for check in checks)
     assert row.says in " ".join(f"{check.found} {check.remedy}" for checks in wrong.values() for check in checks)
 

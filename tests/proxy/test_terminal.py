@@ -43,9 +43,9 @@ class Terminal:
 
     def wait_for(self, pattern: str) -> str:
         def printed() -> str:
-            found = [line for line in self.lines if re.search(pattern, line)]
-            assert found, "\n".join(self.lines)
-            return found[0]
+            matches = [line for line in self.lines if re.search(pattern, line)]
+            assert matches, "\n".join(self.lines)
+            return matches[0]
 
         return until(printed)
 

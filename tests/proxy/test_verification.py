@@ -182,7 +182,7 @@ def world(module_own: Callable[..., Lasthop]) -> Iterator[World]:
             lasthop.write(f"{name}.yaml", *hop(name, row, backends[name].port))
         lasthop.start()
         yield World(lasthop, ports, backends)
-        assert not [name for name, each in backends.items() if each.saw_plaintext]
+        assert not [name for name, server in backends.items() if server.saw_plaintext]
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -202,11 +202,11 @@ def test_probe_says_what_each_gateway_does(world: World, monkeypatch: pytest.Mon
     ports = {"web": world.lasthop.port, **{name: world.ports[name] for name in GATEWAYS}}
 
     def differing(policy: Key) -> list[str]:
-        found = {target.gateway: target.passes for target in probe(policy, planned[policy]).targets}
+        passes = {target.gateway: target.passes for target in probe(policy, planned[policy]).targets}
         return [
             gateway
             for gateway, port in ports.items()
-            if found[f"shop/{gateway}"] != (world.lasthop.get(policy.name, port=port).status == 200)
+            if passes[f"shop/{gateway}"] != (world.lasthop.get(policy.name, port=port).status == 200)
         ]
 
     # A handshake of TLS 1.3 waits for what the backend says of the client: side by side, they wait together.

@@ -67,7 +67,7 @@ def test_the_first_and_later_upgrades_succeed_beside_requests(
         speaks(gateway, name)
     own = upgrades(served)
     assert len(own) == (6 if first == "upgrade" else 3)
-    assert {each.alpn for each in own} == ({None} if alpn == "none" else {"http/1.1"})
+    assert {connection.alpn for connection in own} == ({None} if alpn == "none" else {"http/1.1"})
     assert {connection.sni for connection in served.connections} == {"api.example"}
     others = {connection.alpn for connection in served.connections if connection not in own}
     assert others == {{"none": None, "http/1.1": "http/1.1"}.get(alpn, "h2")}

@@ -87,9 +87,11 @@ class Row:
     def documents(self, name: str, ports: tuple[int, ...]) -> list[Document]:
         if self.xbackend:
             return [docs.xbackend(name, ports[0], docs.verified("ca")), docs.route(name, docs.to_xbackend(name))]
-        found = [docs.service(name), *docs.endpoints(name, *ports), *self.more, self._route(name)]
+        documents = [docs.service(name), *docs.endpoints(name, *ports), *self.more, self._route(name)]
         return (
-            found if self.refs is None else [*found, docs.policy(name, "api.example", *self.refs, options=dict(self.options))]
+            documents
+            if self.refs is None
+            else [*documents, docs.policy(name, "api.example", *self.refs, options=dict(self.options))]
         )
 
     def _route(self, name: str) -> Document:

@@ -64,11 +64,11 @@ class SlowSource(ObjectSource):
 
 @pytest.fixture
 async def controller(tmp_path: Path) -> Controller:
-    found = HostRuntime(NoSource(), Envoy(Path("/no/envoy"), (1, 40, 0)), tmp_path).controller
-    found.take(Batch(OBJECTS))
-    PROBE.set(found.engine.graph, Probe(), GATEWAY, "0.0.0.0", 80, "TCP")
-    found.settle()
-    return found
+    made = HostRuntime(NoSource(), Envoy(Path("/no/envoy"), (1, 40, 0)), tmp_path).controller
+    made.take(Batch(OBJECTS))
+    PROBE.set(made.engine.graph, Probe(), GATEWAY, "0.0.0.0", 80, "TCP")
+    made.settle()
+    return made
 
 
 def held(controller: Controller, type_url: str, name: str) -> Resource:
@@ -340,23 +340,23 @@ def test_the_record_begins_with_a_count_and_goes_on_with_each_change(controller:
     assert (began.effect, began.because) == ("Began", "1 verified, 1 plaintext")
     with captured() as logs:
         edited(controller, Batch({Key("BackendTLSPolicy", "a", "p"): None}))
-    (found,) = controller.record.changes
-    assert (found.address, found.gateways, found.before) == ("a/api:443", ("a/gw",), "verified (CA) for api.example")
-    assert [str(cause.edit) for cause in found.causes] == ["deleted"]
-    (line,) = [each for each in logs if each["event"] == "recorded changes of verification"]
-    assert line["head"] == controller.record.record.head == found.hash and line["entries"] == found.number == 2
+    (change,) = controller.record.changes
+    assert (change.address, change.gateways, change.before) == ("a/api:443", ("a/gw",), "verified (CA) for api.example")
+    assert [str(cause.edit) for cause in change.causes] == ["deleted"]
+    (line,) = [log for log in logs if log["event"] == "recorded changes of verification"]
+    assert line["head"] == controller.record.record.head == change.hash and line["entries"] == change.number == 2
 
 
 def test_while_not_everything_has_been_read_nothing_is_new(tmp_path: Path) -> None:
-    found = HostRuntime(NoSource(), Envoy(Path("/no/envoy"), (1, 40, 0)), tmp_path).controller
-    found.take(Batch(keyed(mk_class(), mk_gateway(GATEWAY.path)), complete=False))
-    assert not found.record.record.entries
+    made = HostRuntime(NoSource(), Envoy(Path("/no/envoy"), (1, 40, 0)), tmp_path).controller
+    made.take(Batch(keyed(mk_class(), mk_gateway(GATEWAY.path)), complete=False))
+    assert not made.record.record.entries
     late = [mk_service("a/late"), mk_route("a/r", GATEWAY.path, [{"name": "late", "port": 443}], ["one.example"])]
-    edited(found, Batch(keyed(*late)))
-    assert [entry.effect for entry in found.record.record.entries] == ["Began"]
+    edited(made, Batch(keyed(*late)))
+    assert [entry.effect for entry in made.record.record.entries] == ["Began"]
     later = [mk_service("a/later"), mk_route("a/s", GATEWAY.path, [{"name": "later", "port": 443}], ["two.example"])]
-    edited(found, Batch(keyed(*later)))
-    assert [entry.effect for entry in found.record.record.entries] == ["Began", "NewReduced"]
+    edited(made, Batch(keyed(*later)))
+    assert [entry.effect for entry in made.record.record.entries] == ["Began", "NewReduced"]
 
 
 async def test_a_start_that_takes_its_time_is_compared_with_what_an_earlier_process_knew(controller: Controller) -> None:
@@ -381,20 +381,20 @@ async def test_a_start_that_takes_its_time_is_compared_with_what_an_earlier_proc
     assert [finding.object for finding in again.findings() if finding.reason == "NoLongerVerified"] == [
         Key("HTTPRoute", "a", "r")
     ]
-    (found,) = again.record.changes
-    assert not found.causes  # the policy was deleted while nothing ran
+    (change,) = again.record.changes
+    assert not change.causes  # the policy was deleted while nothing ran
 
 
 def test_where_proxies_run_elsewhere_each_change_is_one_line_of_the_log() -> None:
     who = {Key("ConfigMap", "a", "ca"): "kubectl (Update, 2026-11-18T12:00:00Z)"}
-    found = Controller(NoSource(), Engine(now=NOW.timestamp()), lambda: None, (), who=lambda key: who.get(key, ""))
+    made = Controller(NoSource(), Engine(now=NOW.timestamp()), lambda: None, (), who=lambda key: who.get(key, ""))
     route = mk_route("a/r", GATEWAY.path, [{"name": "api", "port": 443}], ["one.example"])
     policy = mk_policy("a/p", "api", "api.example", ["ca"])
     objects = [mk_class(), mk_gateway(GATEWAY.path), mk_service("a/api"), policy, route]
-    edited(found, Batch(keyed(*objects, mk_config_map("a/ca", ca_pem("good")))))
+    edited(made, Batch(keyed(*objects, mk_config_map("a/ca", ca_pem("good")))))
     with captured() as logs:
-        edited(found, Batch(keyed(mk_config_map("a/ca", ca_pem("other")))))
-    (line,) = [each for each in logs if each["event"].startswith("a/api:443")]
+        edited(made, Batch(keyed(mk_config_map("a/ca", ca_pem("other")))))
+    (line,) = [log for log in logs if log["event"].startswith("a/api:443")]
     words = "verified (CA) for api.example"
     assert line["event"].startswith(f"a/api:443: {words} -> {words} (trusts CA other (SHA-256 ")
     assert "no longer trusts CA good" in line["event"]

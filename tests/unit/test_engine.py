@@ -64,7 +64,7 @@ class Folder:
             self.engine.policies.set_unknown(batch.unknown)
             self.engine.apply(batch.changes)
         settle(self.engine, self.snapshot)
-        cluster = {name: found for (_, name), found in self.snapshot.clusters().items()}.get(HOP)
+        cluster = {name: message for (_, name), message in self.snapshot.clusters().items()}.get(HOP)
         return "nothing" if cluster is None else "TLS" if tls_context(cluster) else "plaintext"
 
 

@@ -151,8 +151,8 @@ def running(*states: dict[Key, Object | None]) -> Engine:
     """An engine that has served these states one after the other."""
     engine, _ = settled(states[0], settings=IN_CLUSTER)
     engine.verifications.started()
-    for each in states[1:]:
-        engine.apply(each)
+    for objects in states[1:]:
+        engine.apply(objects)
         settle(engine, Snapshot())
     return engine
 
@@ -168,10 +168,12 @@ def test_two_gateways_reach_the_backend_over_three_protocols() -> None:
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_check_says_of_every_pair_whether_it_is_weaker(before: str, after: str) -> None:
-    found = checked(world(STATES[before]), world(STATES[after]))
+    changes = checked(world(STATES[before]), world(STATES[after]))
     kind = expected(before, after)
-    assert [(each.gateway, each.change.kind) for each in found] == ([(gateway, kind) for gateway in GATEWAYS] if found else [])
-    assert bool(found) is (before != after)
+    assert [(hop_change.gateway, hop_change.change.kind) for hop_change in changes] == (
+        [(gateway, kind) for gateway in GATEWAYS] if changes else []
+    )
+    assert bool(changes) is (before != after)
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
@@ -222,8 +224,8 @@ def test_a_forbidden_change_is_also_forbidden_over_a_closed_hop(strong: str, wea
 @pytest.mark.parametrize("weak", RANK[:-1])
 def test_a_policy_that_cannot_be_fulfilled_still_has_its_requirements(weak: str) -> None:
     """Also where nothing is remembered: its references to CAs say that all was to be verified."""
-    for found in checked(world(CLOSED), world(STATES[weak])):
-        assert found.weaker
+    for hop_change in checked(world(CLOSED), world(STATES[weak])):
+        assert hop_change.weaker
     assert rehearsed(world(CLOSED), POLICY, STATES[weak]).refused
     assert not rehearsed(world(CLOSED), POLICY, STATES["verified"]).refused
 
@@ -393,11 +395,13 @@ def test_a_protocol_that_is_refused_does_not_hide_that_another_is_plaintext(spea
         mk_class(),
         mk_gateway("a/g", LISTENERS),
         mk_xbackend("a/x", "x.example", protocol=speaks),
-        *(routes[each] for each in leading),
+        *(routes[route_name] for route_name in leading),
     )
     engine, _ = settled(objects)
     port = (Key("Gateway", "a", "g"), Key("XBackend", "a", "x"), 443)
-    connected = {each: not isinstance(hop_tls(engine.graph, *port, each), Refused) for each in PORTS.of(engine.graph, *port)}
+    connected = {
+        gateway: not isinstance(hop_tls(engine.graph, *port, gateway), Refused) for gateway in PORTS.of(engine.graph, *port)
+    }
     assert connected == {used: True, Protocol.H2: False}
     assert engine.verified()[port] == HopVerification(Strength.PLAINTEXT)
 

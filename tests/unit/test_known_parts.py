@@ -47,7 +47,7 @@ def test_a_proxy_may_report_only_parts_of_its_gateway(two_gateways: Engine) -> N
         hop._replace(backend=Key("Service", "a", "t")),
         hop._replace(backend=Key("Nonsense", "a", "s")),
     )
-    assert [two_gateways.addresses(each) for each in made_up] == [None] * 5
+    assert [two_gateways.addresses(gateway) for gateway in made_up] == [None] * 5
     assert two_gateways.serves(web, Key("HTTPRoute", "a", "r")) and two_gateways.serves(other, Key("HTTPRoute", "b", "r"))
     assert not two_gateways.serves(other, Key("HTTPRoute", "a", "r"))
     assert not two_gateways.serves(web, Key("Gateway", "a", "web"))

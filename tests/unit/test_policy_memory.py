@@ -49,7 +49,7 @@ class World:
     @property
     def served(self) -> str:
         settle(self.engine, self.snapshot)
-        clusters = [found for (_, name), found in self.snapshot.clusters().items() if "a/s" in name]
+        clusters = [cluster for (_, name), cluster in self.snapshot.clusters().items() if "a/s" in name]
         return "closed" if not clusters else "TLS" if tls_context(clusters[0]) else "plaintext"
 
 
@@ -179,9 +179,9 @@ def test_a_proven_port_stays_plaintext_whatever_becomes_unknown_later(world: Wor
 
 
 def test_the_unprovable_reason_decides_and_the_others_are_counted() -> None:
-    found = by_namespace([UNLISTED, UNREADABLE, UNREADABLE, Unknown(provable=True, namespace="a", why="y")])
-    assert found[""].why == "x.yaml:1 cannot be fully read (and 1 more)" and not found[""].provable
-    assert found["a"].why == "y"
+    unknowns = by_namespace([UNLISTED, UNREADABLE, UNREADABLE, Unknown(provable=True, namespace="a", why="y")])
+    assert unknowns[""].why == "x.yaml:1 cannot be fully read (and 1 more)" and not unknowns[""].provable
+    assert unknowns["a"].why == "y"
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,9 @@ def broken() -> Engine:
 
 @pytest.fixture
 def findings() -> tuple[Finding, ...]:
-    found = tuple(broken().findings())
-    assert {each.object for each in found} == {POLICY, ROUTE}
-    return found
+    found_problems = tuple(broken().findings())
+    assert {finding.object for finding in found_problems} == {POLICY, ROUTE}
+    return found_problems
 
 
 def test_each_has_its_place_and_a_consequence_names_its_cause(findings: tuple[Finding, ...]) -> None:

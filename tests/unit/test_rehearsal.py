@@ -33,9 +33,9 @@ def rehearsal() -> Rehearsal:
 
 
 def of(*objects: Object) -> Rehearsal:
-    found = Rehearsal(IN_CLUSTER, NOW.timestamp())
-    found.changed(keyed(*objects))
-    return found
+    rehearsed = Rehearsal(IN_CLUSTER, NOW.timestamp())
+    rehearsed.changed(keyed(*objects))
+    return rehearsed
 
 
 def texts(verdict: Consequences) -> list[str]:
@@ -80,8 +80,8 @@ def test_deleting_a_policy_that_fails_closed_is_reported_because_plaintext_follo
 
 def test_plaintext_to_a_service_that_was_missing_is_no_less_than_before() -> None:
     objects = [obj for obj in world() if obj is not POLICY and key(obj) != Key("Service", "shop", "api")]
-    found = of(*objects)
-    assert not done(found.edit(Key("Service", "shop", "api"), mk_service("shop/api"))).weaker
+    rehearsed = of(*objects)
+    assert not done(rehearsed.edit(Key("Service", "shop", "api"), mk_service("shop/api"))).weaker
 
 
 def test_a_route_to_a_missing_backend_is_reported(rehearsal: Rehearsal) -> None:
@@ -149,11 +149,11 @@ def test_an_edit_that_weakens_verification_is_refused_by_the_profiles_rule() -> 
 
 
 def test_the_same_in_two_steps_is_refused_too() -> None:
-    found = of(*world(**REFUSING))
+    rehearsed = of(*world(**REFUSING))
     broken = mk_policy("shop/api", "api", "api.example", ["no-ca"])
-    assert not done(found.edit(key(broken), broken)).refused, "it fails closed"
-    found.changed(keyed(broken))
-    assert done(found.edit(key(broken), None)).refused
+    assert not done(rehearsed.edit(key(broken), broken)).refused, "it fails closed"
+    rehearsed.changed(keyed(broken))
+    assert done(rehearsed.edit(key(broken), None)).refused
 
 
 def test_connections_that_a_profile_forbids_are_refused() -> None:

@@ -30,8 +30,8 @@ PRECISE, WILDCARD = sorted(HOSTNAMES, key=HOSTNAMES.__getitem__)
 )
 def test_errors_of_hostnames_have_a_remedy(written: str, said: str, instead: str) -> None:
     assert not re.match(PRECISE, written)
-    found = hostname_problem(written, PRECISE)
-    assert found is not None and said in found[0] and found[1] == instead
+    problem = hostname_problem(written, PRECISE)
+    assert problem is not None and said in problem[0] and problem[1] == instead
 
 
 def test_the_patterns_are_those_of_the_crds() -> None:

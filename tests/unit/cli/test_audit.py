@@ -117,8 +117,8 @@ def audited(*args: str | Path) -> dict[str, Any]:
 
 
 def test_every_verification_mode_has_its_routes_and_its_place(folder: Path) -> None:
-    found = audited(folder)
-    hops = {hop["service"]: hop for hop in found["hops"]}
+    report = audited(folder)
+    hops = {hop["service"]: hop for hop in report["hops"]}
     assert {name: (hop["manner"], hop["source"]) for name, hop in hops.items()} == {
         "shop/ca": ("verified", "CA"),
         "shop/mirrored": ("verified", "CA"),
@@ -151,7 +151,7 @@ def test_every_verification_mode_has_its_routes_and_its_place(folder: Path) -> N
     place = hops["shop/waived"]
     assert place["file"].endswith("objects.yaml")
     assert lines[place["line"] : place["line"] + 1] == ["kind: VerificationWaiver"]
-    assert found["counts"] == {
+    assert report["counts"] == {
         "failing closed": 1,
         "waived": 1,
         "plaintext": 3,
@@ -160,7 +160,7 @@ def test_every_verification_mode_has_its_routes_and_its_place(folder: Path) -> N
         "udp": 1,
         "verified": 6,
     }
-    assert "WebSocket" in found["notes"][0]
+    assert "WebSocket" in report["notes"][0]
 
 
 def test_certificates_are_reported_before_they_expire(folder: Path) -> None:

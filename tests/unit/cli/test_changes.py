@@ -63,10 +63,10 @@ def test_a_folder_shows_what_was_recorded_while_a_gateway_ran_on_it(folder: Path
 @pytest.mark.parametrize(("effect", "shown"), [("NewReduced", "new"), ("OpenedReduced", "opened")])
 def test_a_hop_that_begins_without_full_verification_is_marked_and_counted(tmp_path: Path, effect: str, shown: str) -> None:
     before = "" if effect == "NewReduced" else "failing closed"
-    found = Entry(time.time() - HOUR, "Service", "shop/api", 443, before, "waived (All)", "x", effect=effect)
+    entry = Entry(time.time() - HOUR, "Service", "shop/api", 443, before, "waived (All)", "x", effect=effect)
     state = paths.of_folder(paths.state_root(), tmp_path)
     state.mkdir(parents=True)
-    memory.save(state / memory.FILE, Memory({}, mk_record((found,), found.at - HOUR)), codec.Encoder())
+    memory.save(state / memory.FILE, Memory({}, mk_record((entry,), entry.at - HOUR)), codec.Encoder())
     text = lasthop("audit", str(tmp_path), "--since", "24h").stdout
     assert f"-> waived (All)  {shown}, not fully verified" in text
     assert "none of them weaker; 1 began to connect without full verification" in text
@@ -120,9 +120,9 @@ def test_no_change_is_claimed_only_for_the_time_that_the_record_covers(folder: P
     begun = time.time() - HOUR
     keep(folder, mk_record((), begun))
     stamp = datetime.fromtimestamp(begun, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    found = lasthop("audit", str(folder), "--since", "2h").stdout
-    assert f"The record is complete only from {stamp} on" in found
-    assert f"no change of how a backend is verified since {stamp} in" in found
+    output = lasthop("audit", str(folder), "--since", "2h").stdout
+    assert f"The record is complete only from {stamp} on" in output
+    assert f"no change of how a backend is verified since {stamp} in" in output
     within = lasthop("audit", str(folder), "--since", "30m").stdout
     assert "The record" not in within and f"since {stamp}" not in within
     document = json.loads(lasthop("audit", str(folder), "--since", "2h", "-o", "json").stdout)
@@ -131,8 +131,8 @@ def test_no_change_is_claimed_only_for_the_time_that_the_record_covers(folder: P
 
 def test_without_a_beginning_no_change_is_never_said(folder: Path) -> None:
     keep(folder, mk_record())
-    found = lasthop("audit", str(folder), "--since", "2h").stdout
-    assert "The beginning of the record is unknown" in found and "since 2" not in found
+    output = lasthop("audit", str(folder), "--since", "2h").stdout
+    assert "The beginning of the record is unknown" in output and "since 2" not in output
     assert json.loads(lasthop("audit", str(folder), "--since", "2h", "-o", "json").stdout)["completeSince"] is None
 
 
@@ -141,8 +141,8 @@ def test_entries_dropped_for_space_are_not_covered(folder: Path) -> None:
     keep(folder, mk_record((), now - 50 * HOUR, {"loud": now - HOUR}))
     for namespace, complete in (("loud", False), ("quiet", True), ("", False)):
         chosen = ("-n", namespace) if namespace else ()
-        found = lasthop("audit", str(folder), "--since", "2h", *chosen).stdout
-        assert ("The record is complete only from" not in found) is complete, namespace
+        output = lasthop("audit", str(folder), "--since", "2h", *chosen).stdout
+        assert ("The record is complete only from" not in output) is complete, namespace
 
 
 def test_a_damaged_record_is_an_error_and_never_no_change(folder: Path) -> None:
@@ -155,8 +155,8 @@ def test_incidents_of_the_record_itself_are_shown(folder: Path) -> None:
     now = time.time()
     incidents = ((now - 3 * HOUR, "x was damaged"), (now - HOUR, "x was \x1b deleted"))
     keep(folder, mk_record((), now - 50 * HOUR, incidents=incidents))
-    found = lasthop("audit", str(folder), "--since", "2h").stdout
-    assert "the record itself: x was \\x1b deleted" in found and "damaged" not in found
+    output = lasthop("audit", str(folder), "--since", "2h").stdout
+    assert "the record itself: x was \\x1b deleted" in output and "damaged" not in output
 
 
 def test_added_and_removed_members_are_shown(folder: Path) -> None:
@@ -166,8 +166,8 @@ def test_added_and_removed_members_are_shown(folder: Path) -> None:
         time.time(), "Service", "shop/api", 443, *words, "because", effect="OtherTrust", facts=(RecordedFact("ca", fact),)
     )
     keep(folder, mk_record((edit,), 1.0))
-    found = lasthop("audit", str(folder), "--since", "2h").stdout
-    assert "other trust" in found and fact in " ".join(found.split())
+    output = lasthop("audit", str(folder), "--since", "2h").stdout
+    assert "other trust" in output and fact in " ".join(output.split())
 
 
 def test_the_edit_and_its_author_are_shown_for_each_gateway(folder: Path) -> None:
@@ -177,11 +177,11 @@ def test_the_edit_and_its_author_are_shown_for_each_gateway(folder: Path) -> Non
     edit = Entry(time.time(), "Service", "shop/api", 443, *words, effect="Opened", causes=(cause,), gateways=gateways)
     new = Entry(time.time(), "Service", "shop/b", 443, "", "plaintext", "HTTPRoute shop/b was created", effect="New")
     keep(folder, mk_record((edit, new), 1.0))
-    found = " ".join(lasthop("audit", str(folder), "--since", "2h").stdout.split())
-    assert "failing closed -> waived (All) because GatewayProfile edge/prod was changed" in found
-    assert "GatewayProfile edge/prod changed by Ann <ann@example.com>, commit 1a2b3c4 of 2026-11-18" in found
-    assert "from Gateway edge/prod, edge/web" in found
-    assert "shop/b:443 new -> plaintext new because HTTPRoute shop/b was created" in found
+    output = " ".join(lasthop("audit", str(folder), "--since", "2h").stdout.split())
+    assert "failing closed -> waived (All) because GatewayProfile edge/prod was changed" in output
+    assert "GatewayProfile edge/prod changed by Ann <ann@example.com>, commit 1a2b3c4 of 2026-11-18" in output
+    assert "from Gateway edge/prod, edge/web" in output
+    assert "shop/b:443 new -> plaintext new because HTTPRoute shop/b was created" in output
 
 
 def test_the_head_of_an_intact_chain_is_printed_and_a_removed_line_is_an_error(folder: Path) -> None:
@@ -205,7 +205,7 @@ def test_the_head_of_an_intact_chain_is_printed_and_a_removed_line_is_an_error(f
 
 def test_an_auditor_can_check_the_hashes_in_the_json_without_lasthop(folder: Path) -> None:
     document = json.loads(lasthop("audit", str(folder), "--since", "7d", "-o", "json").stdout)
-    entries = sorted((*document["incidents"], *document["changes"]), key=lambda each: int(each["number"]))
+    entries = sorted((*document["incidents"], *document["changes"]), key=lambda entry: int(entry["number"]))
     previous = ""
     for entry in entries:
         assert entry["previous"] == previous

@@ -107,11 +107,11 @@ def test_warnings_alone_exit_with_0(tmp_path: Path) -> None:
 
 def test_a_server_s_own_certificate_as_ca_is_a_warning(tmp_path: Path) -> None:
     leaf = Certificate("api", CA, sans=dns("api.internal"), valid=(NOW - DAY, NOW + 365 * DAY))
-    found = _json(write(tmp_path / "objects", policy=policy(), ca=config_map(pem=leaf.pem)))["findings"]
-    assert [(each["severity"], each["reason"], each["file"].endswith("policy.yaml")) for each in found] == [
+    findings = _json(write(tmp_path / "objects", policy=policy(), ca=config_map(pem=leaf.pem)))["findings"]
+    assert [(finding["severity"], finding["reason"], finding["file"].endswith("policy.yaml")) for finding in findings] == [
         ("warning", "Warning", True)
     ]
-    assert "api in ConfigMap corp-ca is a server's own certificate, not a CA's" in found[0]["message"]
+    assert "api in ConfigMap corp-ca is a server's own certificate, not a CA's" in findings[0]["message"]
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_a_server_s_own_certificate_as_ca_is_a_warning(tmp_path: Path) -> None:
 def test_a_plaintext_port_that_looks_like_tls_is_a_warning(tmp_path: Path, port: str, warns: bool) -> None:
     folder = write(tmp_path / "objects")
     (folder / "base.yaml").write_text(BASE.replace("{name: https, port: 443}", port))
-    found = [finding["object"]["name"] for finding in _json(folder)["findings"] if finding["reason"] == "PlaintextBackend"]
-    assert found == (["api"] if warns else [])
+    names = [finding["object"]["name"] for finding in _json(folder)["findings"] if finding["reason"] == "PlaintextBackend"]
+    assert names == (["api"] if warns else [])
 
 
 def test_a_missing_local_file_is_one_error_with_its_consequences_below(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_github_annotations_are_escaped_and_relative_to_the_workspace(tmp_path: 
     folder = write(tmp_path / "a,b", broken='apiVersion: v1\nkind: "100%: a,b"\nmetadata: {name: x}\n')
     result = lasthop("check", folder, "-o", "github")
     assert result.exit_code == 1
-    line = next(each for each in result.stdout.splitlines() if each.startswith("::error"))
+    line = next(output_line for output_line in result.stdout.splitlines() if output_line.startswith("::error"))
     assert line.startswith("::error file=a%2Cb/broken.yaml,line=2,title=UnknownKind::kind: unknown kind")
     assert "100%25: a,b" in line
 
@@ -205,7 +205,7 @@ def _errors(folder: Path) -> list[str]:
     result = lasthop("check", folder, "-o", "json")
     assert result.exit_code == 1, result.output
     errors = (finding for finding in json.loads(result.stdout)["findings"] if finding["severity"] == "error")
-    return [with_remedy(each["message"], each["remedy"]) for each in errors]
+    return [with_remedy(error["message"], error["remedy"]) for error in errors]
 
 
 def test_an_empty_folder_serves_nothing_and_that_is_an_error(tmp_path: Path) -> None:
@@ -295,12 +295,12 @@ spec: {waives: All, reason: self-signed}
         'group: "", kind: ConfigMap, name: corp-ca', "group: lasthop.dev, kind: VerificationWaiver, name: all"
     )
     folder = write(tmp_path / "objects", policy=waived, waiver=waiver, more="---\n".join(gateways))
-    found = {
+    follows_by_gateway = {
         finding["message"].split(":")[0]: finding["follows"]
         for finding in _json(folder)["findings"]
         if finding["severity"] == "error"
     }
-    assert {at: [follow["object"]["name"] for follow in follows] for at, follows in found.items()} == {
+    assert {at: [follow["object"]["name"] for follow in follows] for at, follows in follows_by_gateway.items()} == {
         "at Gateway shop/one": ["one"],
         "at Gateway shop/two": ["two"],
         "at Gateway shop/three": ["three"],

@@ -73,10 +73,10 @@ def accepted(status: str = "True", generation: int = 1, message: str = "", **ent
 
 @pytest.fixture
 async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
-    async with serving(FakeApi()) as found:
+    async with serving(FakeApi()) as fake_api:
         contexts = {"dev": "shop", "bare": ""}
         kubeconfig = {
-            "clusters": [{"name": "fake", "cluster": {"server": found.url}}],
+            "clusters": [{"name": "fake", "cluster": {"server": fake_api.url}}],
             "users": [{"name": "me", "user": {"token": "t"}}],
             "contexts": [
                 {"name": name, "context": {"cluster": "fake", "user": "me", **({"namespace": ns} if ns else {})}}
@@ -86,8 +86,8 @@ async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
         }
         (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-        put(found, BASE, policy(), config_map(), FOREIGN)
-        yield found
+        put(fake_api, BASE, policy(), config_map(), FOREIGN)
+        yield fake_api
 
 
 async def run(*args: str | Path) -> Result:
@@ -110,17 +110,17 @@ async def test_status_says_what_stands_in_the_cluster_and_which_cluster_it_is(ap
     result = await run("status")
     assert "Reading the cluster of context dev of" in result.stderr
     assert "namespace shop" in result.stderr
-    found = rows(result)
-    assert found["gateway/shop/web"] == ("True", "")
-    assert found["httproute/shop/api"] == ("False", "web: Why: no")
-    assert found["backendtlspolicy/shop/api"] == ("Unknown", "no Gateway of this controller uses it")
-    assert "gateway/blog/theirs" not in found
+    table = rows(result)
+    assert table["gateway/shop/web"] == ("True", "")
+    assert table["httproute/shop/api"] == ("False", "web: Why: no")
+    assert table["backendtlspolicy/shop/api"] == ("Unknown", "no Gateway of this controller uses it")
+    assert "gateway/blog/theirs" not in table
 
 
 async def test_all_namespaces_and_what_other_controllers_serve(api: FakeApi) -> None:
     say(api, "gateways", "theirs", accepted(), namespace="blog")
-    found = rows(await run("status", "-A"))
-    assert found["gateway/blog/theirs"] == found["gatewayclass/other"] == ("-", "served by example.com/other")
+    table = rows(await run("status", "-A"))
+    assert table["gateway/blog/theirs"] == table["gatewayclass/other"] == ("-", "served by example.com/other")
     assert rows(await run("status", "gateway", "-A"))["gateway/blog/theirs"] == ("-", "served by example.com/other")
     assert "gatewayclass/other" not in rows(await run("status", "gateway", "-A"))
     assert {name.partition("/")[0] for name in rows(await run("status", "gw,hr", "-A"))} == {"gateway", "httproute"}
@@ -176,8 +176,8 @@ async def test_a_policy_that_cannot_be_read_whole_is_not_ready(api: FakeApi) -> 
 
 
 async def test_one_by_name_comes_whole_and_without_managed_fields(api: FakeApi) -> None:
-    found = api.get("httproutes", "api", "shop")
-    found["metadata"]["managedFields"] = [{"manager": "kubectl"}]
+    route_document = api.get("httproutes", "api", "shop")
+    route_document["metadata"]["managedFields"] = [{"manager": "kubectl"}]
     document = yaml.safe_load((await run("status", "httproute/shop/api", "-o", "yaml", "--context", "bare")).stdout)
     assert document["spec"]["hostnames"] == ["shop.example"]
     assert "managedFields" not in document["metadata"]
@@ -196,11 +196,11 @@ async def test_nothing_of_a_secret_is_shown(api: FakeApi) -> None:
 
 async def test_a_policy_whose_service_does_not_exist_is_not_ready(api: FakeApi) -> None:
     put(api, policy("typo", service="apii"), policy("none", service="elsewhere"))
-    found = rows(await run("status", "backendtlspolicy"))
-    assert found["backendtlspolicy/shop/api"] == ("Unknown", "no Gateway of this controller uses it")
+    table = rows(await run("status", "backendtlspolicy"))
+    assert table["backendtlspolicy/shop/api"] == ("Unknown", "no Gateway of this controller uses it")
     said = "TargetNotFound: Service shop/apii does not exist; did you mean api?"
-    assert found["backendtlspolicy/shop/typo"] == ("False", said)
-    assert found["backendtlspolicy/shop/none"] == ("False", "TargetNotFound: Service shop/elsewhere does not exist")
+    assert table["backendtlspolicy/shop/typo"] == ("False", said)
+    assert table["backendtlspolicy/shop/none"] == ("False", "TargetNotFound: Service shop/elsewhere does not exist")
     api.fail("list", "services", forbidden("services"))
     assert rows(await run("status", "backendtlspolicy"))["backendtlspolicy/shop/typo"][0] == "Unknown"
 

@@ -67,7 +67,7 @@ def test_each_kind_of_a_list_may_have_its_own_name() -> None:
 
 def test_several_names_are_taken_as_by_kubectl() -> None:
     def named(kinds: str, *names: str) -> list[str]:
-        return ["/".join(filter(None, each)) for each in parse_refs(kinds, names, None)]
+        return ["/".join(filter(None, ref)) for ref in parse_refs(kinds, names, None)]
 
     assert named("hr", "a", "shop/b", "a") == ["HTTPRoute/a", "HTTPRoute/shop/b"]
     assert named("hr,btp", "a", "b") == ["HTTPRoute/a", "BackendTLSPolicy/a", "HTTPRoute/b", "BackendTLSPolicy/b"]

@@ -47,8 +47,8 @@ OPEN = "backends:\n- route: Ingress obs/grafana\n  open: true\n  reason: x\n"
 
 
 def documents(text: str) -> dict[str, dict[str, object]]:
-    found = [document for document in yaml.safe_load_all(text) if document]
-    return {f"{each['kind']} {each['metadata']['name']}": each for each in found}
+    objects = [document for document in yaml.safe_load_all(text) if document]
+    return {f"{obj['kind']} {obj['metadata']['name']}": obj for obj in objects}
 
 
 @pytest.fixture
@@ -268,20 +268,20 @@ def test_a_host_outside_is_probed_too(tmp_path: Path) -> None:
 async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
     fake = FakeApi()
     fake.served = {*RESOURCES, ("networking.k8s.io", "v1", "ingresses"), ("networking.k8s.io", "v1", "ingressclasses")}
-    async with serving(fake) as found:
+    async with serving(fake) as fake_api:
         kubeconfig = {
-            "clusters": [{"name": "fake", "cluster": {"server": found.url}}],
+            "clusters": [{"name": "fake", "cluster": {"server": fake_api.url}}],
             "users": [{"name": "me", "user": {"token": "t"}}],
             "contexts": [{"name": "dev", "context": {"cluster": "fake", "user": "me", "namespace": "obs"}}],
             "current-context": "dev",
         }
         (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-        found.put("ingresses", yaml.safe_load(VERIFIED))
-        found.put("services", yaml.safe_load(SERVICE))
-        found.put("secrets", {"metadata": {"name": "ca", "namespace": "obs"}, "data": {"tls.crt": "eA=="}})
-        found.put("secrets", {"metadata": {"name": "other", "namespace": "obs"}, "data": {}})
-        yield found
+        fake_api.put("ingresses", yaml.safe_load(VERIFIED))
+        fake_api.put("services", yaml.safe_load(SERVICE))
+        fake_api.put("secrets", {"metadata": {"name": "ca", "namespace": "obs"}, "data": {"tls.crt": "eA=="}})
+        fake_api.put("secrets", {"metadata": {"name": "other", "namespace": "obs"}, "data": {}})
+        yield fake_api
 
 
 async def run(*args: str | Path) -> Result:

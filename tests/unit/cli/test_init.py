@@ -313,11 +313,11 @@ def test_a_name_needs_one_address_that_answers_and_none_with_another_certificate
     good = Certificate("backend", CA, sans=dns("api.example")).server_context()
     with contextlib.closing(Backend(good)) as backend:
         places = [("127.0.0.9", backend.port), ("127.0.0.1", backend.port)]
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
+        resolved = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
         real = socket.getaddrinfo
 
         def resolve(host: str, *args: Any, **rest: Any) -> list[Any]:
-            return found if host == "api.example" else real(host, *args, **rest)
+            return resolved if host == "api.example" else real(host, *args, **rest)
 
         monkeypatch.setattr(socket, "getaddrinfo", resolve)
         args = ("--to", f"https://api.example:{backend.port}", "--ca", ca)

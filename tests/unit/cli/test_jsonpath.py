@@ -25,7 +25,7 @@ DOCUMENT = {
 
 
 @pytest.mark.parametrize(
-    "path, found",
+    "path, values",
     [
         (".items[0].name", ["a"]),
         ("{.items[0].name}", ["a"]),
@@ -41,8 +41,8 @@ DOCUMENT = {
         (".", [json.dumps(DOCUMENT)]),
     ],
 )
-def test_a_path_leads_to_values(path: str, found: list[str]) -> None:
-    assert list(lines(DOCUMENT, parse(path))) == found
+def test_a_path_leads_to_values(path: str, values: list[str]) -> None:
+    assert list(lines(DOCUMENT, parse(path))) == values
 
 
 @pytest.mark.parametrize(
@@ -94,19 +94,20 @@ def commands(command: click.Command, name: str = "") -> Iterator[tuple[str, clic
     if isinstance(command, click.Group):
         context = click.Context(command)
         for command_name in command.list_commands(context):
-            if found := command.get_command(context, command_name):
-                yield from commands(found, f"{name} {command_name}".strip())
+            if subcommand := command.get_command(context, command_name):
+                yield from commands(subcommand, f"{name} {command_name}".strip())
     else:
         yield name, command
 
 
 def test_every_command_with_json_documents_and_accepts_a_path() -> None:
-    found = {
-        name: next((each for each in command.params if "--output" in each.opts), None) for name, command in commands(main)
+    options = {
+        name: next((option for option in command.params if "--output" in option.opts), None)
+        for name, command in commands(main)
     }
     with_json = {
         name: option
-        for name, option in found.items()
+        for name, option in options.items()
         if option and isinstance(option.type, click.Choice) and "json" in option.type.choices
     }
     assert {"status", "check", "audit", "probe", "pin", "ps", "version"} <= set(with_json)

@@ -118,8 +118,8 @@ def test_services_and_copies_of_them_are_found(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(paths, "SERVICES", tmp_path)
     for name in ("lasthop-service", "lasthop-service-erp", "lasthop-other"):
         (tmp_path / name).mkdir()
-    found = [path.name for path, _ in paths.roots() if path.parent == tmp_path]
-    assert found == ["lasthop-service", "lasthop-service-erp"]
+    names = [path.name for path, _ in paths.roots() if path.parent == tmp_path]
+    assert names == ["lasthop-service", "lasthop-service-erp"]
 
 
 def test_a_second_unit_of_the_documentation_writes_only_where_it_may() -> None:
@@ -187,9 +187,9 @@ def test_another_users_files_for_a_folder_do_not_prevent_root_from_ending_its_ow
     name = paths.of_folder(root, root).name
     ours, other = (local.LocalGateway(root / who / name, uid, {}) for who, uid in (("us", os.geteuid()), ("them", 4099)))
     monkeypatch.setattr(local, "gateways", lambda: [ours, other])
-    monkeypatch.setattr(local, "state", lambda each: own if each.uid == ours.uid else theirs)
+    monkeypatch.setattr(local, "state", lambda run_dir: own if run_dir.uid == ours.uid else theirs)
     if ended:
-        assert [each.run_dir for each in local.chosen(root)] == [ours.run_dir]
+        assert [gateway.run_dir for gateway in local.chosen(root)] == [ours.run_dir]
     else:
         with pytest.raises(click.ClickException, match="is uid 4099's; end it as that user"):
             local.chosen(root)

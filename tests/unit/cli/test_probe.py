@@ -140,15 +140,15 @@ def test_each_gateway_has_its_own_wish(tmp_path: Path, serve: Callable[..., Back
         docs.profile("lenient", waivers="Allow"),
         **docs.with_profile("lenient"),
     )
-    found = {target["gateway"]: target for target in probed(folder, code=1)["targets"]}
+    by_gateway = {target["gateway"]: target for target in probed(folder, code=1)["targets"]}
     text = lasthop("probe", "api", "--dir", folder).stdout
     assert (
         text.splitlines()[-1] == "Gateway shop/web would connect, Gateway shop/strict would fail; 1 of 1 tried endpoints pass"
     )
-    assert found["shop/web"]["passes"]
-    assert "waived by VerificationWaiver shop/w" in json.dumps(found["shop/web"])
-    assert found["shop/strict"]["endpoints"] == []
-    assert "no GatewayProfile allows waivers" in found["shop/strict"]["refused"]
+    assert by_gateway["shop/web"]["passes"]
+    assert "waived by VerificationWaiver shop/w" in json.dumps(by_gateway["shop/web"])
+    assert by_gateway["shop/strict"]["endpoints"] == []
+    assert "no GatewayProfile allows waivers" in by_gateway["shop/strict"]["refused"]
     assert len(running.connections) == 2, "one for each probe"
 
 
@@ -201,7 +201,7 @@ SPELLINGS = (
 )
 
 
-@pytest.mark.parametrize("spelling", [*([each] for each in SPELLINGS), ["backendtlspolicy", "api"], ["svc", "shop/api"]])
+@pytest.mark.parametrize("spelling", [*([kind] for kind in SPELLINGS), ["backendtlspolicy", "api"], ["svc", "shop/api"]])
 def test_names_from_status_can_be_probed(tmp_path: Path, serve: Callable[..., Backend], spelling: list[str]) -> None:
     other = docs.hop("other", 9, docs.policy("other", "api.example", "ca"))
     folder = write(tmp_path, *docs.hop("api", serve(GOOD.server_context()).port, POLICY), *other)
@@ -214,11 +214,11 @@ def test_without_an_object_all_policies_are_tried(tmp_path: Path, serve: Callabl
     shadowed = docs.policy("late", "api.example", "ca", service="api")
     folder = write(tmp_path, *docs.hop("api", good.port, POLICY), shadowed, docs.namespace("far"), other)
     first, second = (lasthop("probe", "--dir", folder, *more, "-o", "json") for more in ((), ("-n", "shop")))
-    assert [each["object"] for each in json.loads(second.stdout)] == [
+    assert [report["object"] for report in json.loads(second.stdout)] == [
         "BackendTLSPolicy shop/api",
         "BackendTLSPolicy shop/late",
     ]
-    assert [each["passes"] for each in json.loads(second.stdout)] == [True, False]
+    assert [report["passes"] for report in json.loads(second.stdout)] == [True, False]
     assert second.exit_code == 0, "the other one is not used, so nothing fails because of it"
     assert (first.exit_code, len(json.loads(first.stdout))) == (1, 3), "the Service of far/api does not exist"
     assert "no BackendTLSPolicies" in lasthop("probe", "--dir", write(tmp_path / "none")).stdout
@@ -275,8 +275,8 @@ def test_a_silent_replica_is_distinct(tmp_path: Path, serve: Callable[..., Backe
     endpoints = probed(write(tmp_path, *hop), code=1)["targets"][0]["endpoints"]
     said = {e["address"]: [(c["name"], c["found"]) for c in e["checks"] if c["state"] == "fail"] for e in endpoints}
     assert "nothing listens" in said[f"127.0.0.1:{port}"][0][1]
-    ((name, found),) = said[f"127.0.0.1:{plaintext.port}"]
-    assert (name, found.startswith("it does not speak TLS on this port")) == ("tls", True)
+    ((name, finding),) = said[f"127.0.0.1:{plaintext.port}"]
+    assert (name, finding.startswith("it does not speak TLS on this port")) == ("tls", True)
     assert not plaintext.saw_plaintext
 
 

@@ -63,8 +63,8 @@ def test_the_exit_code_tells_when_asked(gateway: Lasthop) -> None:
 def test_one_object_as_yaml_and_a_kind_as_json(gateway: Lasthop) -> None:
     document = yaml.safe_load(gateway.command("status", "httproute/shop/api", "-o", "yaml").stdout)
     assert document["status"]["parents"][0]["conditions"][0]["type"] == "Accepted"
-    found = json.loads(gateway.command("status", "httproute", "-n", "shop", "-o", "json").stdout)
-    assert {d["metadata"]["name"] for d in found} >= {"api", "lost"}
+    listed = json.loads(gateway.command("status", "httproute", "-n", "shop", "-o", "json").stdout)
+    assert {d["metadata"]["name"] for d in listed} >= {"api", "lost"}
 
 
 def test_several_kinds_are_listed_with_commas_as_by_kubectl(gateway: Lasthop) -> None:
@@ -96,13 +96,13 @@ def test_existing_names_are_shown_and_each_missing_one_is_an_error(
     assert "there is no HTTPRoute nope; " in result.stderr
     match output:
         case "json":
-            names = [each["metadata"]["name"] for each in json.loads(result.stdout)]
+            names = [item["metadata"]["name"] for item in json.loads(result.stdout)]
         case "yaml":
             names = [document["metadata"]["name"] for document in yaml.safe_load_all(result.stdout)]
         case "name":
             names = [word.rpartition("/")[2] for word in result.stdout.split()]
         case _:
-            names = [each.rpartition("/")[2] for each in _rows(result.stdout)]
+            names = [name.rpartition("/")[2] for name in _rows(result.stdout)]
     assert sorted(names) == ["api", "lost"]
 
 
@@ -121,8 +121,8 @@ def test_several_objects_are_explained(gateway: Lasthop) -> None:
     assert result.returncode == 1
     assert "HTTPRoute shop/api" in result.stdout and "HTTPRoute shop/lost" in result.stdout
     assert "there is no HTTPRoute nope" in result.stderr
-    document = json.loads(gateway.command("explain", "hr/api", "btp/api", "-o", "json").stdout)
-    assert [each["object"]["kind"] for each in document] == ["HTTPRoute", "BackendTLSPolicy"]
+    facts = json.loads(gateway.command("explain", "hr/api", "btp/api", "-o", "json").stdout)
+    assert [fact["object"]["kind"] for fact in facts] == ["HTTPRoute", "BackendTLSPolicy"]
 
 
 def test_check_counts_the_same_objects_in_a_folder_and_in_the_gateway_that_runs_on_it(gateway: Lasthop) -> None:
@@ -281,7 +281,7 @@ def test_log_levels_change_while_it_runs_and_only_by_the_socket(gateway: Lasthop
     archive = gateway.root / "bundle.tar.gz"
     assert gateway.command("bundle", "-o", str(archive)).returncode == 0
     with tarfile.open(archive) as files:
-        texts = {each.name: files.extractfile(each) for each in files if each.isfile()}
+        texts = {member.name: files.extractfile(member) for member in files if member.isfile()}
         assert any("envoy-" in name and name.endswith(".log") for name in texts)
         assert [name for name, file in texts.items() if file and b"hunter2" in file.read()] == []
     assert levels("error") == ("error", "trace")

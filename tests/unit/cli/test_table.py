@@ -96,7 +96,7 @@ def test_objects_that_are_not_ready_are_first_and_a_cause_appears_once() -> None
     cause, policy = "shop/web: WaiverNotPermitted: GatewayProfile shop/prod allows none", "backendtlspolicy/shop/p"
     route = Row("httproute/shop/a", "False", "shop/web: InvalidBackendTLS: ...", because=(policy,))
     others = [Row("gateway/shop/web", "True", ""), route, Row("httproute/shop/b", "Unknown", "later")]
-    assert [each[:3] for each in arranged([*others, Row(policy, "False", cause)])] == [
+    assert [table_row[:3] for table_row in arranged([*others, Row(policy, "False", cause)])] == [
         (policy, "False", cause),
         ("httproute/shop/a", "False", f"because of {policy}"),
         ("httproute/shop/b", "Unknown", "later"),
@@ -109,7 +109,7 @@ def test_objects_that_are_not_ready_are_first_and_a_cause_appears_once() -> None
 def test_a_service_at_fault_has_a_line_of_its_own() -> None:
     routes = [Row(f"httproute/shop/{name}", "False", "no ready endpoint", because=("service/shop/api",)) for name in "ab"]
     assert failing_services([*routes, Row("gateway/shop/web", "True", "")]) == {"service/shop/api": "no ready endpoint"}
-    assert {each.why for each in arranged(routes)} == {"because of service/shop/api"}
+    assert {table_row.why for table_row in arranged(routes)} == {"because of service/shop/api"}
 
 
 def test_nothing_tried_yet_is_no_bad_news_and_shown_only_with_more_columns() -> None:

@@ -31,11 +31,11 @@ MARKED = ("explain", "explain request", "probe")
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Has an error, a plaintext hop, and a policy whose backend does not exist."""
-    found = tmp_path / "shop"
-    found.mkdir()
+    objects = tmp_path / "shop"
+    objects.mkdir()
     base = BASE.replace("10.0.0.1", "127.0.0.1").replace("8443", "1")
-    (found / "shop.yaml").write_text(f"{base}---\n{config_map()}---\n{policy()}---\n{policy('b', 'nothing')}")
-    return found
+    (objects / "shop.yaml").write_text(f"{base}---\n{config_map()}---\n{policy()}---\n{policy('b', 'nothing')}")
+    return objects
 
 
 def shown(folder: Path, command: str, **env: str) -> str:
@@ -46,15 +46,15 @@ def shown(folder: Path, command: str, **env: str) -> str:
     args = [part.format(folder=folder) for part in COMMANDS[command]]
     process = subprocess.Popen([*LASTHOP, *args], stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, env=settings)
     os.close(slave)
-    found = bytearray()
+    received = bytearray()
     try:
         while piece := os.read(master, 1 << 16):
-            found += piece
+            received += piece
     except OSError:
         pass  # the process has ended
     os.close(master)
     process.wait()
-    text = found.decode("latin-1" if "PYTHONIOENCODING" in env else "utf-8").replace("\r", "")
+    text = received.decode("latin-1" if "PYTHONIOENCODING" in env else "utf-8").replace("\r", "")
     assert "Traceback" not in text
     return text
 

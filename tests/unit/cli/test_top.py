@@ -64,9 +64,9 @@ def test_failures_are_first_then_the_most_requests() -> None:
     ],
 )
 def test_a_handshake_and_the_answers_to_requests_are_two_facts(handshakes: int, errors: float, said: str) -> None:
-    found = hop("shop/api", 4.0, handshakes=handshakes)
-    found["figures"]["errors_per_second"] = errors
-    assert text({"routes": [], "hops": [found]}, 1000.0).splitlines()[-1].endswith(f"  {said}")
+    document = hop("shop/api", 4.0, handshakes=handshakes)
+    document["figures"]["errors_per_second"] = errors
+    assert text({"routes": [], "hops": [document]}, 1000.0).splitlines()[-1].endswith(f"  {said}")
 
 
 def test_nothing_yet_is_said() -> None:

@@ -49,9 +49,9 @@ def test_missing_features_of_the_node_are_reported_before_the_pod_starts(images:
     pod = mk_pod(
         container, volumes=[{"name": "v", "hostPath": {}}], security={"sysctls": [{"name": "kernel.sem"}]}, hostNetwork=True
     )
-    found = "; ".join(unsupported(pod, images))
+    problems = "; ".join(unsupported(pod, images))
     for part in ("kernel.sem", "hostNetwork", "v: hostPath", "image nginx", "readinessProbe", "lifecycle"):
-        assert part in found
+        assert part in problems
     assert unsupported(mk_pod(), images) == []
 
 

@@ -135,9 +135,9 @@ def test_edits_while_nothing_ran_are_recorded_at_the_next_start(tmp_path: Path) 
     record.add(life(path, WORLD).verifications.edits(), 1000.0)
     assert not record.changes
     record.add(life(path, {key: obj for key, obj in WORLD.items() if key != POLICY}).verifications.edits(), 2000.0)
-    [found] = list(record.changes)
-    assert (found.before, found.after) == ("verified (CA) for api.example", "plaintext")
-    assert (found.because, found.weaker, found.gateways) == ("BackendTLSPolicy a/p was deleted", True, ("a/g",))
+    [change] = list(record.changes)
+    assert (change.before, change.after) == ("verified (CA) for api.example", "plaintext")
+    assert (change.because, change.weaker, change.gateways) == ("BackendTLSPolicy a/p was deleted", True, ("a/g",))
     memory.save(path, codec.Memory({}, record.record), codec.Encoder())
     assert saved(path).record == record.record
     assert path.stat().st_mode & 0o777 == 0o600
@@ -188,8 +188,8 @@ async def test_manipulations_of_the_record_just_before_the_end_are_noticed(
         await until(path.exists)
         await asyncio.sleep(0)
         spoil(path)
-    (found,) = saved(path).record.incidents
-    assert what in found.because
+    (incident,) = saved(path).record.incidents
+    assert what in incident.because
     assert not saved(path).record.faults()
 
 
@@ -218,7 +218,9 @@ async def test_a_record_that_is_deleted_damaged_or_replaced_is_noticed_each_time
 
             await until(noticed)
             assert saved(path).ports == whole
-    assert [what in each.because for each, what in zip(saved(path).record.incidents, expected, strict=True)] == [True] * 4
+    assert [what in incident.because for incident, what in zip(saved(path).record.incidents, expected, strict=True)] == [
+        True
+    ] * 4
 
 
 async def test_a_file_system_that_fails_for_a_while_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,8 +259,8 @@ async def test_a_damaged_record_at_the_start_is_kept_and_noted_in_the_new_one(
     path.write_bytes(b"{")
     async with keeping(path, monkeypatch):
         await until(lambda: path.exists() and isinstance(memory.load(path), codec.Memory))
-    (found,) = saved(path).record.incidents
-    assert "was damaged" in found.because and found.because.endswith("; it is kept as verification.damaged")
+    (incident,) = saved(path).record.incidents
+    assert "was damaged" in incident.because and incident.because.endswith("; it is kept as verification.damaged")
     assert (tmp_path / "verification.damaged").read_bytes() == b"{"
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "was damaged" in line]
     assert "what was lost is not known to this process" in line and "from memory" not in line

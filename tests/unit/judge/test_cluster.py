@@ -134,8 +134,8 @@ async def test_cases_that_could_not_be_created_are_not_run_with_the_reason(api: 
         api.rejects = "backendtlspolicies/names-exact-policy"
         await testbed.start(cases, lambda *_: None)
         verdicts = await judge(testbed, settings, choose(cases, None, settings), SHORT, lambda *_: None)
-    found = {verdict.case.id: (verdict.outcome, verdict.unserved) for verdict in verdicts}
-    assert found == {"names/exact": (Outcome.NOT_RUN, True), **dict.fromkeys(TCP, (Outcome.NOT_RUN, False))}
+    outcomes = {verdict.case.id: (verdict.outcome, verdict.unserved) for verdict in verdicts}
+    assert outcomes == {"names/exact": (Outcome.NOT_RUN, True), **dict.fromkeys(TCP, (Outcome.NOT_RUN, False))}
     assert {verdict.why for verdict in verdicts if verdict.case.id in TCP} == {ABSENT}
     assert report_of(JudgedGateway(""), verdicts).exit_code == 1
     only_absent = [verdict for verdict in verdicts if verdict.case.id in TCP]

@@ -69,7 +69,7 @@ def test_junit_counts_what_the_report_counts() -> None:
 @pytest.mark.parametrize(("severity", "code"), [("plaintext", 6), ("open", 5), ("closed", 4), ("status", 3)])
 def test_the_exit_code_is_that_of_the_worst_fault(severity: str, code: int) -> None:
     order = list(FaultSeverity)
-    faults = [Fault(each, "seen") for each in order[order.index(FaultSeverity(severity)) :]]
+    faults = [Fault(fault_severity, "seen") for fault_severity in order[order.index(FaultSeverity(severity)) :]]
     failed = [CaseVerdict(case, Outcome.FAIL, (fault,)) for case, fault in zip(ALL, faults, strict=False)]
     assert report_of(JudgedGateway(""), failed).exit_code == code
     assert passing().exit_code == 0

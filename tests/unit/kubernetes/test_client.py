@@ -65,8 +65,8 @@ async def test_an_untrusted_server_differs_from_an_absent_one(api: FakeApi) -> N
             with pytest.raises(ApiError) as untrusted:
                 await client.get(CA)
     assert (untrusted.value.status, untrusted.value.reason) == (0, UNTRUSTED)
-    found, question = explained(untrusted.value, "prod")
-    assert "certificate of the API server of prod is not trusted" in found and "certificate-authority" in question
+    message, question = explained(untrusted.value, "prod")
+    assert "certificate of the API server of prod is not trusted" in message and "certificate-authority" in question
 
 
 async def test_no_listener_and_a_blackhole_have_different_messages(api: FakeApi) -> None:

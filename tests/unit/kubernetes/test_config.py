@@ -417,11 +417,11 @@ def test_a_copy_for_another_event_loop_renews_by_itself(tmp_path: Path) -> None:
     assert (twin.url, twin.ssl, twin.namespace) == (access.url, access.ssl, access.namespace)
     mk_kubeconfig(tmp_path, {"token": "two"})
 
-    async def renewed(each: Access) -> dict[str, str]:
+    async def renewed(client: Access) -> dict[str, str]:
         """Renews twice at once, so that one waits for the other on the lock, which belongs to this event loop from then on."""
         clock.now += 100
-        assert await asyncio.gather(*(each.renew(bearer("one")) for _ in range(2))) == [True, True]
-        return dict(await each.headers())
+        assert await asyncio.gather(*(client.renew(bearer("one")) for _ in range(2))) == [True, True]
+        return dict(await client.headers())
 
     assert asyncio.run(renewed(twin)) == {"Authorization": "Bearer two"}
     assert dict(access._credentials.headers) == {"Authorization": "Bearer one"}

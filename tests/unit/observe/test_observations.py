@@ -565,7 +565,7 @@ def test_so_many_hops_are_judged_at_once_and_none_is_forgotten() -> None:
     seen = HopSeen(endpoints=(EndpointSeen(A, last_success=10.0),))
     hops = {HOP._replace(port=port): seen for port in range(1, 2 * AT_ONCE + 2)}
     observations.heard(ProxyReport(WEB, "p", 1.0, 10.0, hops), 10.0)
-    found = [len(observations.step(10.0))]
+    counts = [len(observations.step(10.0))]
     while observations.pending:
-        found.append(len(observations.step(10.0)))
-    assert found == [AT_ONCE, AT_ONCE, 1]
+        counts.append(len(observations.step(10.0)))
+    assert counts == [AT_ONCE, AT_ONCE, 1]

@@ -26,15 +26,15 @@ def report(proxy: str, good: int, bad: int = 0, *, since: float = 1.0, hop: Hop 
     return ProxyReport(GATEWAY, proxy, since, 0.0, {hop: seen}, {ROUTE: traffic(good, bad)})
 
 
-def take(found: Totals, each: ProxyReport) -> None:
-    for _ in found.heard(each):
+def take(sums: Totals, proxy_report: ProxyReport) -> None:
+    for _ in sums.heard(proxy_report):
         pass
 
 
 def totals(*reports: ProxyReport) -> Totals:
     sums = Totals()
-    for each in reports:
-        take(sums, each)
+    for proxy_report in reports:
+        take(sums, proxy_report)
     return sums
 
 
@@ -96,27 +96,27 @@ def test_the_names_of_silent_proxies_are_limited_for_each_gateway() -> None:
 
 
 def test_a_report_that_is_taken_in_halfway_is_not_counted_twice() -> None:
-    found, hops = Totals(), [HOP._replace(port=port) for port in (1, 2, 3)]
+    sums, hops = Totals(), [HOP._replace(port=port) for port in (1, 2, 3)]
     whole = report("a", 7)
     whole = ProxyReport(GATEWAY, "a", 1.0, 0.0, {hop: whole.hops[HOP] for hop in hops}, whole.routes)
-    steps = found.heard(whole)
+    steps = sums.heard(whole)
     next(steps), next(steps)
     steps.close()
-    take(found, whole)
-    assert {hop: found.hops[hop].traffic.requests for hop in hops} == dict.fromkeys(hops, 7)
-    take(found, ProxyReport(GATEWAY, "a", 1.0, 0.0))
-    assert not found._last[GATEWAY, "a"].hops and not found._last[GATEWAY, "a"].routes, "what it counts no more is let go"
+    take(sums, whole)
+    assert {hop: sums.hops[hop].traffic.requests for hop in hops} == dict.fromkeys(hops, 7)
+    take(sums, ProxyReport(GATEWAY, "a", 1.0, 0.0))
+    assert not sums._last[GATEWAY, "a"].hops and not sums._last[GATEWAY, "a"].routes, "what it counts no more is let go"
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 20), st.integers(0, 5), st.booleans()), max_size=30))
 def test_they_never_fall(steps: list[tuple[str, int, int, bool]]) -> None:
-    found, known = Totals(), dict.fromkeys("abc", (0, 0, 1.0))
+    sums, known = Totals(), dict.fromkeys("abc", (0, 0, 1.0))
     last = HopTotals()
     for proxy, good, bad, again in steps:
         was = known[proxy]
         known[proxy] = (good, bad, was[2] + 1) if again else (was[0] + good, was[1] + bad, was[2])
-        take(found, report(proxy, known[proxy][0], known[proxy][1], since=known[proxy][2]))
-        now = found.hops[HOP]
+        take(sums, report(proxy, known[proxy][0], known[proxy][1], since=known[proxy][2]))
+        now = sums.hops[HOP]
         assert now.handshakes >= last.handshakes and now.connect_failures >= last.connect_failures
         assert all(ours >= theirs for ours, theirs in zip(now.traffic.codes, last.traffic.codes, strict=True))
         last = now

@@ -26,10 +26,10 @@ def test_a_hop_that_no_grant_permits_is_a_line_that_fails_until_one_does() -> No
     grant = mk_grant("b/grant", "a")
     engine.apply(keyed(grant))
     engine.settle()
-    assert [each.manner for each in engine.hops()] == ["plaintext"]
+    assert [hop_report.manner for hop_report in engine.hops()] == ["plaintext"]
     engine.apply({key(grant): None})
     engine.settle()
-    assert [each.manner for each in engine.hops()] == ["failing closed"]
+    assert [hop_report.manner for hop_report in engine.hops()] == ["failing closed"]
 
 
 def test_the_existence_of_a_backend_stays_hidden_without_a_grant() -> None:

@@ -66,9 +66,9 @@ def _all(fact: Fact) -> Iterator[Fact]:
 
 def _said(fact: Fact, text: str) -> Fact:
     """The one line that says it."""
-    found = [each for each in _all(fact) if text in each.text]
-    assert found, "\n".join(each.text for each in _all(fact))
-    return found[0]
+    facts = [inner for inner in _all(fact) if text in inner.text]
+    assert facts, "\n".join(inner.text for inner in _all(fact))
+    return facts[0]
 
 
 def test_a_hop_is_tls_because_of_its_policy_verified_against_its_bundle_for_its_name() -> None:
@@ -264,30 +264,30 @@ def test_a_route_of_connections_says_what_is_spoken_on_each_listener_and_who_com
 
 def test_a_refused_policy_does_not_say_that_anything_is_verified() -> None:
     bad_name = mk_policy("shop/p", "api", "10.0.0.1", ["corp-ca"])
-    found = _explained(POLICY, bad_name)
-    assert not [fact.text for fact in _all(found) if "verified against" in fact.text]
-    assert _said(found, "refers to the bundle of ConfigMap shop/corp-ca").because
+    explanation = _explained(POLICY, bad_name)
+    assert not [fact.text for fact in _all(explanation) if "verified against" in fact.text]
+    assert _said(explanation, "refers to the bundle of ConfigMap shop/corp-ca").because
     assert not [fact.text for fact in _all(_explained(ROUTE, bad_name)) if "verified against" in fact.text]
 
 
 def test_a_policy_that_only_passthrough_reaches_is_not_used() -> None:
     world = (*_without("HTTPRoute", "Gateway"), mk_gateway("shop/web", STREAMS[:1]))
     through = mk_stream_route("TLSRoute", "shop/t", "shop/web", [{"name": "api", "port": 443}], ["a.p.example"])
-    found = _explained(POLICY, through, world=world)
-    assert _said(found, "target Service shop/api: not used").state is FactState.WARNING
-    assert _said(found, "only TLS Passthrough uses it")
+    fact = _explained(POLICY, through, world=world)
+    assert _said(fact, "target Service shop/api: not used").state is FactState.WARNING
+    assert _said(fact, "only TLS Passthrough uses it")
 
 
 def test_a_policy_whose_ports_all_have_policies_of_their_own_is_never_used() -> None:
-    found = _explained(POLICY, mk_policy("shop/q", "api", "api.internal", ["corp-ca"], section="https"))
-    assert _said(found, "target Service shop/api: never used").state is FactState.WARNING
-    assert _said(found, "other policies name each port (shop/q)")
+    fact = _explained(POLICY, mk_policy("shop/q", "api", "api.internal", ["corp-ca"], section="https"))
+    assert _said(fact, "target Service shop/api: never used").state is FactState.WARNING
+    assert _said(fact, "other policies name each port (shop/q)")
 
 
 def test_a_policy_for_a_missing_service_is_reported_at_the_probable_one() -> None:
-    found = _explained(ROUTE, mk_policy("shop/p", "apii", "api.internal", ["corp-ca"]))
-    assert _said(found, "plaintext: no BackendTLSPolicy targets this port").state is FactState.WARNING
-    assert _said(found, "BackendTLSPolicy shop/p names Service apii, which does not exist; it probably means this one")
+    fact = _explained(ROUTE, mk_policy("shop/p", "apii", "api.internal", ["corp-ca"]))
+    assert _said(fact, "plaintext: no BackendTLSPolicy targets this port").state is FactState.WARNING
+    assert _said(fact, "BackendTLSPolicy shop/p names Service apii, which does not exist; it probably means this one")
 
 
 def test_equal_ages_are_told_as_such() -> None:

@@ -138,22 +138,31 @@ def test_a_certificate_that_is_listed_twice_counts_once() -> None:
     one, other = valid().pem.encode(), pem(odd_ders()["extension-malformed"])
     certificates = parse.certificates(one + b"a remark\n" + other + one.replace(b"\n", b"\r\n"))
     assert not isinstance(certificates, Unreadable)
-    assert [each.pem for each in certificates] == [one, certificates[1].pem]
+    assert [certificate.pem for certificate in certificates] == [one, certificates[1].pem]
 
 
-ALSO_ODD = [with_extensions(*each) for each in ((NOTHING,), (TWO,), (SAN, NEVER_SIGNS), (SAN, NOTHING))] + [DUPLICATE]
+ALSO_ODD = [with_extensions(*extension) for extension in ((NOTHING,), (TWO,), (SAN, NEVER_SIGNS), (SAN, NOTHING))] + [
+    DUPLICATE
+]
 
 
 @settings(max_examples=300, deadline=None)
 @given(ODD_PEMS | st.lists(st.sampled_from(ALSO_ODD).map(pem), max_size=3).map(b"".join))
 def test_anchors_are_the_same_certificates_or_wrong_in_the_same_way(text: bytes) -> None:
-    found, anchors = parse.certificates(text), parse.anchors(text)
-    if isinstance(found, Unreadable):
-        assert anchors == found
+    certificates, anchors = parse.certificates(text), parse.anchors(text)
+    if isinstance(certificates, Unreadable):
+        assert anchors == certificates
     else:
         assert not isinstance(anchors, Unreadable)
         assert {pem: replace(anchor, leaf=False) for pem, anchor in anchors.items()} == {
-            each.pem: Anchor(each.common_name, each.not_before, each.not_after, each.sha256, each.weakness) for each in found
+            certificate.pem: Anchor(
+                certificate.common_name,
+                certificate.not_before,
+                certificate.not_after,
+                certificate.sha256,
+                certificate.weakness,
+            )
+            for certificate in certificates
         }
 
 
@@ -161,9 +170,9 @@ def test_anchors_are_the_same_certificates_or_wrong_in_the_same_way(text: bytes)
     ("extensions", "leaf"), [((), False), ((CA,), False), ((NO_CA,), True), ((NAMED,), True), ((NAMED, CA), False)]
 )
 def test_an_anchor_with_names_or_without_the_right_to_sign_is_a_leaf(extensions: tuple[Odd, ...], leaf: bool) -> None:
-    found = parse.anchors(pem(with_extensions(*extensions)))
-    assert not isinstance(found, Unreadable)
-    assert [anchor.leaf for anchor in found.values()] == [leaf]
+    anchors = parse.anchors(pem(with_extensions(*extensions)))
+    assert not isinstance(anchors, Unreadable)
+    assert [anchor.leaf for anchor in anchors.values()] == [leaf]
 
 
 @settings(max_examples=300, deadline=None)

@@ -22,7 +22,7 @@ POLICY = Key("BackendTLSPolicy", "a", "p")
 TRUSTS = (None, Anchors(b"pem"), SystemStore("/ca.pem", "d"))
 PINS = (Pins(), Pins(keys=frozenset({b"k"})), Pins(certificates=frozenset({b"c"})))
 WAIVED = (Strength.WAIVED_ALL, Strength.WAIVED_NAMES, Strength.WAIVED_EXPIRY)
-WAIVERS = (None, *(Waiver(Key("VerificationWaiver", "a", "w"), each, "why") for each in WAIVED))
+WAIVERS = (None, *(Waiver(Key("VerificationWaiver", "a", "w"), strength, "why") for strength in WAIVED))
 PLAN = ROOTS[0] / "engine" / "plan"
 LABELS = ("Plaintext", "TLS", "WaivedAll", "WaivedNames", "WaivedExpiry", "PinnedOnly", "Verified")
 """Users write them in profiles, annotations and alerts."""
@@ -124,7 +124,7 @@ def test_strengths_are_ordered_and_named_in_one_module() -> None:
 
 
 def test_a_state_in_the_report_of_an_import_is_a_strength_or_has_none() -> None:
-    states = [NewState(each) for each in (*Strength, *HopOutcome)]
+    states = [NewState(state) for state in (*Strength, *HopOutcome)]
     assert [state.strength for state in states] == [*Strength, *(None for _ in HopOutcome)]
     states += [NewState(Strength.VERIFIED, by) for by in ("name", "uri", "pinned")]
     assert len({str(state) for state in states}) == len(states), "no two states read alike"
@@ -143,8 +143,10 @@ def compares_text(node: ast.AST) -> bool:
     if not isinstance(node, ast.Compare):
         return False
     operands = [node.left, *node.comparators]
-    reads = any(isinstance(each, ast.Attribute) and each.attr in TEXTS for each in operands)
-    return reads and any(isinstance(each, ast.Constant) and isinstance(each.value, str) and each.value for each in operands)
+    reads = any(isinstance(operand, ast.Attribute) and operand.attr in TEXTS for operand in operands)
+    return reads and any(
+        isinstance(operand, ast.Constant) and isinstance(operand.value, str) and operand.value for operand in operands
+    )
 
 
 def test_no_module_compares_a_text_for_people_with_a_text_of_its_own() -> None:
@@ -152,5 +154,5 @@ def test_no_module_compares_a_text_for_people_with_a_text_of_its_own() -> None:
     assert compares_text(ast.parse("report.manner == 'plaintext'", mode="eval").body)
     assert compares_text(ast.parse("'x does not exist' in finding.message", mode="eval").body)
     assert not compares_text(ast.parse("report.detail == ''", mode="eval").body)
-    found = [(path, ast.unparse(node)) for path, nodes in modules(plan=True) for node in nodes if compares_text(node)]
-    assert not found
+    violations = [(path, ast.unparse(node)) for path, nodes in modules(plan=True) for node in nodes if compares_text(node)]
+    assert not violations

@@ -207,8 +207,8 @@ def test_records_of_an_older_version_are_compared_by_digest(digest: str, expecte
 
 def test_the_weakest_of_several_is_the_one_that_connects_with_least() -> None:
     closed, low, high = of(Strength.PLAINTEXT, refused="x"), of(Strength.PINNED_ONLY), of()
-    for found in itertools.permutations((closed, low, high)):
-        assert weakest(found) is low
+    for changes in itertools.permutations((closed, low, high)):
+        assert weakest(changes) is low
     assert weakest([of(versions=("1.3", "1.3")), old := of(versions=("1.2", "1.3"))]) is old
     assert weakest([of(client_certificate="Secret a/x"), bare := of()]) is bare
     said = msgspec.structs.replace(of(Strength.PLAINTEXT), acknowledged="by all")

@@ -131,10 +131,10 @@ def test_certificates_that_openssl_refuses_are_not_tried() -> None:
 @pytest.mark.parametrize(("http", "state"), [(True, "fail"), (False, "warn")])
 def test_a_server_that_closes_right_after_the_handshake_does_not_serve_http(http: bool, state: str) -> None:
     with server(GOOD.server_context(), lambda connection: None) as port:
-        found = check_endpoint(("127.0.0.1", port), Expectation(TLS, (), None, http), NOW.timestamp(), 5.0)
-    last = found.checks[-1]
+        report = check_endpoint(("127.0.0.1", port), Expectation(TLS, (), None, http), NOW.timestamp(), 5.0)
+    last = report.checks[-1]
     assert (last.name, last.state) == ("open", state) and "right after the handshake" in last.found
-    assert "backend's log" in last.remedy and found.passes is not http
+    assert "backend's log" in last.remedy and report.passes is not http
 
 
 def test_a_server_that_requests_a_client_certificate_and_closes_requires_one() -> None:

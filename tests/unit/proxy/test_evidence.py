@@ -113,9 +113,9 @@ def sample(**fields: Any) -> Sample:
         "dns_names": "a.example,b.example",
         "uris": "spiffe://x/y",
     }
-    found = parse_sample(msgspec.json.encode({**known, **fields}))
-    assert found
-    return found
+    parsed = parse_sample(msgspec.json.encode({**known, **fields}))
+    assert parsed
+    return parsed
 
 
 def test_a_sample_shows_the_certificate() -> None:
@@ -251,10 +251,10 @@ def test_counters_of_endpoints_are_read_by_address() -> None:
             ]
         }
     )
-    ((hop, found),) = endpoint_counts(body).items()
-    assert hop == CONNECTION and found.keys() == {"10.0.0.1:443", "10.0.0.2:443", "[fd00::1]:443", ":0"}
-    assert [address for address, counts in found.items() if counts.ejected] == ["10.0.0.2:443"]
-    one = found["10.0.0.1:443"]
+    ((hop, by_address),) = endpoint_counts(body).items()
+    assert hop == CONNECTION and by_address.keys() == {"10.0.0.1:443", "10.0.0.2:443", "[fd00::1]:443", ":0"}
+    assert [address for address, counts in by_address.items() if counts.ejected] == ["10.0.0.2:443"]
+    one = by_address["10.0.0.1:443"]
     assert (one.connections, one.connect_failures, one.answers) == (3, 1, 7)
 
 
@@ -322,7 +322,7 @@ FOR_LISTS = "certificate_revocation_check_against_provided_CRLs_failed"
 
 
 @pytest.mark.parametrize(
-    ("depth", "found", "why"),
+    ("depth", "detail", "why"),
     [
         (0, "certificate_revoked", "certificate revoked"),
         (1, "certificate_revoked", "certificate of the CA that signed the backend's is revoked"),
@@ -334,7 +334,7 @@ FOR_LISTS = "certificate_revocation_check_against_provided_CRLs_failed"
         (0, "CRL_has_expired", "certificate was not accepted: certificate revocation check against provided crls failed"),
     ],
 )
-def test_revoked_and_without_a_list_are_told_apart(depth: int, found: str, why: str) -> None:
+def test_revoked_and_without_a_list_are_told_apart(depth: int, detail: str, why: str) -> None:
     """As Envoy logged it in tests/proxy/test_revocation.py."""
-    failure = f"{CHECKED}_certificate_verification_error_at_depth_{depth}:_{FOR_LISTS}:_{found}:TLS_error_end"
+    failure = f"{CHECKED}_certificate_verification_error_at_depth_{depth}:_{FOR_LISTS}:_{detail}:TLS_error_end"
     assert explained(AccessLogEntry(status=503, flags="UF", tls_failure=failure, policy="shop/api")).why == why

@@ -176,14 +176,14 @@ def judged(chain: str, key: str) -> KeyPair | Problem:
 
 @pytest.mark.parametrize("name", CASES)
 def test_lasthop_and_envoy_accept_and_refuse_the_same_keys(taken: Taken, name: str) -> None:
-    found = judged(*CASES[name])
-    as_client = isinstance(found, KeyPair)
+    pair = judged(*CASES[name])
+    as_client = isinstance(pair, KeyPair)
     # Listeners have one more objection: see resolve/gateways/listeners.py.
-    as_server = isinstance(found, KeyPair) and not found.must_staple
+    as_server = isinstance(pair, KeyPair) and not pair.must_staple
     if name in STRICTER:
         assert (as_server, as_client) == (False, False)
     else:
-        assert (name in taken.listeners, name in taken.clusters) == (as_server, as_client), (found, taken.refused.get(name))
+        assert (name in taken.listeners, name in taken.clusters) == (as_server, as_client), (pair, taken.refused.get(name))
 
 
 def test_where_we_are_stricter_envoy_does_take_it(taken: Taken) -> None:

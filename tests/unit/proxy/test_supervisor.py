@@ -90,13 +90,13 @@ def supervisor(run_dir: Path, port: int) -> subprocess.Popen[str]:
 def heard(process: subprocess.Popen[str], *words: str) -> list[str]:
     """What follows each of the words that lines begin with, in whatever order these lines come."""
     assert process.stdout is not None
-    found: dict[str, str] = {}
+    by_word: dict[str, str] = {}
     for line in process.stdout:
         word, _, rest = line.strip().partition(" ")
-        found.setdefault(word, rest)
-        if found.keys() >= {*words}:
-            return [found[word] for word in words]
-    raise AssertionError(f"of {words} it said only {found}")
+        by_word.setdefault(word, rest)
+        if by_word.keys() >= {*words}:
+            return [by_word[word] for word in words]
+    raise AssertionError(f"of {words} it said only {by_word}")
 
 
 def alive(pid: int) -> bool:

@@ -42,15 +42,15 @@ def test_all_places_name_the_version_of_the_project() -> None:
 
 
 def test_each_place_with_another_version_is_reported() -> None:
-    found = disagreements(ROOT, "99.0.0")
-    places = {problem.partition(",")[0] for problem in found}
+    problems = disagreements(ROOT, "99.0.0")
+    places = {problem.partition(",")[0] for problem in problems}
     assert places == {"deploy/chart/Chart.yaml", "deploy/chart/values.yaml", *COPIED}
 
 
 def test_an_example_without_a_version_is_reported(copy: Path) -> None:
     (copy / "docs/how-to.md").write_text("nothing\n")
-    (found,) = disagreements(copy, project_version(copy))
-    assert found.startswith("docs/how-to.md: the version is none")
+    (problem,) = disagreements(copy, project_version(copy))
+    assert problem.startswith("docs/how-to.md: the version is none")
 
 
 def test_every_place_names_the_owner_of_the_repository(copy: Path) -> None:

@@ -161,9 +161,13 @@ def test_the_audit_has_requirements_and_observations() -> None:
     world = World().see(FAILING)
     (report,) = world.engine.hops()
     hop = Hop(GATEWAY, API, 443, Protocol.AUTO)
-    found = observed(world.engine.graph, report, {hop: HopSeen(3, 2, 2, last_failure=5.0)}.get).observed
-    assert found and found.health is Health.FAILING and (found.handshakes, found.handshake_failures) == (3, 2)
-    assert found.failures == FAILING.failures
+    observation = observed(world.engine.graph, report, {hop: HopSeen(3, 2, 2, last_failure=5.0)}.get).observed
+    assert (
+        observation
+        and observation.health is Health.FAILING
+        and (observation.handshakes, observation.handshake_failures) == (3, 2)
+    )
+    assert observation.failures == FAILING.failures
     assert observed(world.engine.graph, report, lambda _: None).observed is None
 
 
@@ -172,9 +176,9 @@ def shown(world: World, *endpoints: EndpointSeen) -> tuple[tuple[str, ...], tupl
     (report,) = world.engine.hops()
     of_now = tuple(msgspec.structs.replace(endpoint, config=endpoint.config or world.config) for endpoint in endpoints)
     seen = {Hop(GATEWAY, API, 443, Protocol.AUTO): HopSeen(3, 0, 0, endpoints=of_now)}
-    found = observed(world.engine.graph, report, seen.get).observed
-    assert found
-    return tuple(leaf.subject for leaf in found.certificates), found.tls_versions
+    observation = observed(world.engine.graph, report, seen.get).observed
+    assert observation
+    return tuple(leaf.subject for leaf in observation.certificates), observation.tls_versions
 
 
 def test_the_audit_has_no_certificate_of_an_endpoint_that_is_gone_and_none_of_a_plaintext_hop() -> None:
@@ -213,8 +217,8 @@ ROUTE = Key("HTTPRoute", "a", "r")
 def route_condition(world: World, route: Key = ROUTE) -> tuple[str, str, str] | None:
     status = world.snapshot.status[route]
     assert isinstance(status, RouteStatus)
-    found = (c for c in status.parents[0].conditions if c.type == "BackendConnected")
-    return next(((c.status, c.reason, c.message) for c in found), None)
+    conditions = (c for c in status.parents[0].conditions if c.type == "BackendConnected")
+    return next(((c.status, c.reason, c.message) for c in conditions), None)
 
 
 def test_a_route_says_that_its_backend_without_a_policy_fails_and_nothing_while_it_works() -> None:

@@ -77,9 +77,9 @@ def test_a_gateway_may_only_tighten_the_rules_of_its_class_for_waivers(
 def test_the_stricter_one_of_two_limits_applies() -> None:
     strict = {"backendTLS": {"maxWaiverDays": 7, "plaintextBackends": "Deny", "pinnedOnly": "Deny", "minTLSVersion": "1.3"}}
     lax = {"backendTLS": {"maxWaiverDays": 30, "plaintextBackends": "Allow", "pinnedOnly": "Allow", "minTLSVersion": "1.2"}}
-    for found in (rules(strict, lax), rules(lax, strict), rules(strict, {}), rules({}, strict)):
-        assert (found.max_waiver_days, found.plaintext, found.min_version) == (7, "Deny", "1.3")
-        assert not found.pinned_only
+    for merged in (rules(strict, lax), rules(lax, strict), rules(strict, {}), rules({}, strict)):
+        assert (merged.max_waiver_days, merged.plaintext, merged.min_version) == (7, "Deny", "1.3")
+        assert not merged.pinned_only
     assert rules(lax, None) == BackendRules(max_waiver_days=30, min_version="1.2", profiles=("ops/of-class",))
 
 
@@ -172,7 +172,7 @@ def test_where_pods_run_is_passed_on_as_it_is_written() -> None:
     toleration = {"operator": "Exists", "key": "edge"}
     written = {"pod": {"tolerations": [toleration], "affinity": {"a": [1, "b"]}}, "autoscaling": {"maxReplicas": 4}}
     first, second = (proxy_settings(engine({"proxy": written}, {"proxy": {"replicas": 2}}).graph, GATEWAY) for _ in range(2))
-    assert [each.value for each in first.pod.tolerations] == [toleration]
+    assert [toleration_of_pod.value for toleration_of_pod in first.pod.tolerations] == [toleration]
     assert first.pod.affinity is not None
     assert first.pod.affinity.value == {"a": [1, "b"]}
     assert first.autoscaling == Autoscaling(max_replicas=4)
@@ -201,6 +201,6 @@ def test_the_gateways_own_rules_for_failing_endpoints_apply_within_bounds() -> N
 
 
 def test_where_a_profile_is_missing_nothing_is_permitted() -> None:
-    found = engine({"backendTLS": {"waivers": "Allow"}}, {})
-    found.apply({Key("GatewayProfile", "a", "own"): None})
-    assert backend_rules(found.graph, GATEWAY) == NOTHING
+    built = engine({"backendTLS": {"waivers": "Allow"}}, {})
+    built.apply({Key("GatewayProfile", "a", "own"): None})
+    assert backend_rules(built.graph, GATEWAY) == NOTHING

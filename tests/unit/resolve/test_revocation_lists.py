@@ -57,9 +57,9 @@ def said(snapshot: Snapshot) -> dict[str, tuple[str, str, str]]:
 def test_a_list_is_used_until_the_next_one_is_due_and_fails_closed_from_then_on() -> None:
     engine, snapshot = running(crl_pem("good", 30))
     due = NOW.timestamp() + 30 * DAY
-    found = tls_context(snapshot.clusters()[GATEWAY, HOP])
-    assert found and found.common_tls_context.validation_context.crl.inline_bytes == crl_pem("good", 30).encode()
-    assert not found.common_tls_context.validation_context.only_verify_leaf_cert_crl
+    context = tls_context(snapshot.clusters()[GATEWAY, HOP])
+    assert context and context.common_tls_context.validation_context.crl.inline_bytes == crl_pem("good", 30).encode()
+    assert not context.common_tls_context.validation_context.only_verify_leaf_cert_crl
     assert "is out of date" not in said(snapshot)["Accepted"][2]
     engine.advance(due - DAY)
     settle(engine, snapshot)
@@ -112,7 +112,7 @@ def test_other_content_differs_from_a_truncated_list() -> None:
         (crl_pem("good")[:-20], "is cut off"),
         (crl_pem("good").replace("M", "N"), "no revocation list (PEM block 1 of 1)"),
     ):
-        found = revocation_lists(text.encode())
-        assert isinstance(found, Unreadable) and words in found.message
+        lists = revocation_lists(text.encode())
+        assert isinstance(lists, Unreadable) and words in lists.message
     twice = revocation_lists((crl_pem("good") * 2 + "text").encode())
     assert not isinstance(twice, Unreadable) and len(twice) == 1

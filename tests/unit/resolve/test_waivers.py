@@ -127,9 +127,9 @@ def test_every_hop_is_reported_as_it_is_spoken_to(engine: Engine) -> None:
         )
     )
     settle(engine, Snapshot())
-    found = {hop.backend.path: hop for hop in engine.hops()}
-    assert read(document(Audit(tuple(found.values()), ()))).hops == tuple(found.values())
-    assert {service: (hop.manner, hop.source) for service, hop in found.items()} == {
+    hops = {hop.backend.path: hop for hop in engine.hops()}
+    assert read(document(Audit(tuple(hops.values()), ()))).hops == tuple(hops.values())
+    assert {service: (hop.manner, hop.source) for service, hop in hops.items()} == {
         "a/s": ("waived", ""),
         "a/ca": ("verified", "CA"),
         "a/pinned": ("pinned only", ""),
@@ -138,13 +138,13 @@ def test_every_hop_is_reported_as_it_is_spoken_to(engine: Engine) -> None:
         "a/lost": ("failing closed", ""),
         "a/failing": ("failing closed", ""),
     }
-    waived = found["a/s"]
+    waived = hops["a/s"]
     waiver = Key("VerificationWaiver", "a", "w")
     assert (waived.waiver, waived.waives, waived.why, waived.until) == (waiver, "WaivedAll", "for now", END_TIME)
-    assert found["a/lost"].detail.startswith(
+    assert hops["a/lost"].detail.startswith(
         "BackendTLSPolicy a/lost does not match its target: Service a/lost has no port named nowhere"
     )
-    assert "nowhere does not exist" in found["a/failing"].detail
+    assert "nowhere does not exist" in hops["a/failing"].detail
 
 
 @pytest.mark.parametrize(

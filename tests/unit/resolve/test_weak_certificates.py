@@ -83,8 +83,8 @@ def test_a_weakness_is_a_key_or_a_signature_of_another_ca() -> None:
         (SIGNED_WEAKLY, "SHA-1 signature"),
         (ROOT_SIGNED_WEAKLY, ""),
     ):
-        (found,) = parsed(certificate)
-        assert found.weakness == weakness
+        (parsed_certificate,) = parsed(certificate)
+        assert parsed_certificate.weakness == weakness
 
 
 def parsed(certificate: Certificate) -> tuple[parse.Certificate, ...]:

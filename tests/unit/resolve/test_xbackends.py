@@ -105,8 +105,8 @@ def test_in_a_cluster_the_selector_is_for_pods_of_its_namespace_that_are_ready()
     ]
     engine.apply(keyed(mk_xbackend("a/x"), *pods))
     engine.settle()
-    found = endpoints(engine.graph, KEY, 443, "TCP").endpoints
-    assert [(each.address, each.port) for each in found] == [("10.0.0.1", 443), ("fd00::2", 443)]
+    addresses = endpoints(engine.graph, KEY, 443, "TCP").endpoints
+    assert [(address.address, address.port) for address in addresses] == [("10.0.0.1", 443), ("fd00::2", 443)]
 
 
 def test_a_name_is_looked_up_as_it_stands_where_pods_have_a_search_list() -> None:

@@ -210,8 +210,8 @@ def leaning(g: Graph, key: str) -> str:
 
 @query
 def steady(g: Graph, key: str) -> str:
-    found = brittle.attempt(g, key)
-    return "stand-in" if isinstance(found, Crash) else found
+    attempted = brittle.attempt(g, key)
+    return "stand-in" if isinstance(attempted, Crash) else attempted
 
 
 def test_a_crash_goes_as_far_as_those_who_call_and_not_past_those_who_attempt() -> None:

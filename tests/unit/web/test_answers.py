@@ -51,8 +51,8 @@ class World:
 
 async def test_equal_concurrent_requests_share_an_answer() -> None:
     world = World()
-    found = await asyncio.gather(*(world.answers.get(QUESTION, world.make) for _ in range(50)))
-    assert world.made <= 2 and set(found) <= {b"1", b"2"}
+    bodies = await asyncio.gather(*(world.answers.get(QUESTION, world.make) for _ in range(50)))
+    assert world.made <= 2 and set(bodies) <= {b"1", b"2"}
     assert not world.answers._asked, "and none is kept"
 
 

@@ -70,7 +70,7 @@ def test_what_proxies_report_is_shown_where_no_request_says_more() -> None:
         EndpointSeen("10.0.0.3:1", 2, "x", last_failure=9.0),
     )
     report = HopReport(GATEWAY, SERVICE, 443, Strength.VERIFIED, "", routes=(Key("HTTPRoute", "shop", "api"),))
-    found = line(report, HopSeen(endpoints=endpoints))
-    request = Failed(6.0, 3, "refused", found.id, "HTTPRoute shop/api", "10.0.0.1:1", "GET /")
-    shown = latest([request], observed_failures([found]))
-    assert [(each.endpoint, each.count) for each in shown] == [("10.0.0.3:1", 2), ("10.0.0.1:1", 3)]
+    shown_line = line(report, HopSeen(endpoints=endpoints))
+    request = Failed(6.0, 3, "refused", shown_line.id, "HTTPRoute shop/api", "10.0.0.1:1", "GET /")
+    shown = latest([request], observed_failures([shown_line]))
+    assert [(failure.endpoint, failure.count) for failure in shown] == [("10.0.0.3:1", 2), ("10.0.0.1:1", 3)]

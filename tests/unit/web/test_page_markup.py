@@ -39,8 +39,8 @@ async def test_a_page_without_a_script_shows_what_its_address_asks_for(tmp_path:
         (link,) = re.findall(r'<a id="h-\w+"[^>]*?href="(\?hop=\w+)"[^>]*>(?:(?!</a>).)*?shop/erp', whole, re.DOTALL)[-1:]
         opened = await (await page.get(f"/{link}")).text()
         assert 'class="panel"' in opened and "VerificationWaiver shop/legacy-erp" in opened
-        found = await (await page.get("/?q=erp&state=waived")).text()
-        assert re.findall(r'<b class="cut" title="([^"]+)"><bdi>', found) == ["shop/erp:443"]
+        text = await (await page.get("/?q=erp&state=waived")).text()
+        assert re.findall(r'<b class="cut" title="([^"]+)"><bdi>', text) == ["shop/erp:443"]
 
 
 @pytest.mark.parametrize(

@@ -213,8 +213,8 @@ def _rows(result: Result) -> dict[str, tuple[str, str]]:
 
 
 async def test_every_way_to_ask_has_the_same_answer(asked: Asked) -> None:
-    found = json.loads((await asked.command("-o", "json")).stdout)
-    judged = {Key(d["kind"], d["metadata"].get("namespace", ""), d["metadata"]["name"]).argument: d for d in found}
+    documents = json.loads((await asked.command("-o", "json")).stdout)
+    judged = {Key(d["kind"], d["metadata"].get("namespace", ""), d["metadata"]["name"]).argument: d for d in documents}
     answers = {name: (judged[name]["ready"]["ready"], tuple(judged[name]["ready"]["because"])) for name in EXPECTED}
     assert answers == EXPECTED
     every = await asked.command("--no-headers", "-o", "wide")
@@ -235,7 +235,7 @@ async def test_every_way_to_ask_has_the_same_answer(asked: Asked) -> None:
         assert services == {cause for cause in because if cause.startswith("service/")}, "lines of Services that concern it"
         document = judged[name]
         as_json = json.loads((await asked.command(kind, own, "-n", namespace, "-o", "json")).stdout)
-        assert [each["ready"] for each in as_json] == [document["ready"]], name
+        assert [item["ready"] for item in as_json] == [document["ready"]], name
         # As a reader of a cluster sees it, who has the object and its status alone.
         seen = {part: document[part] for part in ("kind", "metadata", "spec", "status") if part in document}
         assert summary(seen, OWNERS).ready == ready, name

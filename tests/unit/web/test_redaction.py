@@ -24,8 +24,8 @@ def test_matches_of_credentials_are_redacted_and_other_matches_stay() -> None:
     def match(name: str, text: str) -> dict[str, Any]:
         return {"name": name, "string_match": {"exact": text}}
 
-    found = redacted({"headers": [match("authorization", "Bearer 1"), match(":authority", "2"), match("x-version", "3")]})
-    assert [each["string_match"] for each in found["headers"]] == [REDACTED, {"exact": "2"}, {"exact": "3"}]
+    config = redacted({"headers": [match("authorization", "Bearer 1"), match(":authority", "2"), match("x-version", "3")]})
+    assert [header["string_match"] for header in config["headers"]] == [REDACTED, {"exact": "2"}, {"exact": "3"}]
 
 
 def test_every_header_that_envoy_adds_is_removed() -> None:

@@ -63,9 +63,13 @@ async def ask(reviews: Reviews, body: bytes, caller: str = "192.0.2.1") -> dict[
 
 
 async def answered(reviews: Reviews, body: bytes) -> dict[str, Any]:
-    found = await ask(reviews, body)
-    assert (found["apiVersion"], found["kind"], found["response"]["uid"]) == (module.API_VERSION, "AdmissionReview", "u-1")
-    response: dict[str, Any] = found["response"]
+    reviewed = await ask(reviews, body)
+    assert (reviewed["apiVersion"], reviewed["kind"], reviewed["response"]["uid"]) == (
+        module.API_VERSION,
+        "AdmissionReview",
+        "u-1",
+    )
+    response: dict[str, Any] = reviewed["response"]
     return response
 
 
@@ -168,9 +172,9 @@ async def test_a_slow_review_is_not_judged_and_the_next_one_is_correct(monkeypat
 async def test_more_than_a_few_of_one_caller_are_turned_away_and_all_others_are_answered() -> None:
     reviews, most = judges(*world()), module.WAITING + module.READ_EACH
     asked = [asyncio.ensure_future(ask(reviews, review(POLICY))) for _ in range(3 * most)]
-    found = await asyncio.gather(*asked, return_exceptions=True)
-    assert sum(isinstance(each, dict) for each in found) == most
-    assert sum(isinstance(each, NotJudged) for each in found) == 2 * most
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert sum(isinstance(answer, dict) for answer in answers) == most
+    assert sum(isinstance(answer, NotJudged) for answer in answers) == 2 * most
 
 
 class Bodies:
@@ -203,8 +207,8 @@ async def test_waiting_reviews_are_not_read_and_a_flood_leaves_room_for_others()
     many = [asyncio.ensure_future(reviews.answer(f"198.51.100.{number}", flood)) for number in range(24)]
     await settle()
     assert flood.read == module.READ, "whatever addresses they come from"
-    for each in (*asked, *many):
-        each.cancel()
+    for task in (*asked, *many):
+        task.cancel()
     await asyncio.gather(*asked, *many, return_exceptions=True)
     assert (await reviews.answer("192.0.2.1", legitimate))["response"]["allowed"], "they have left their places"
 
@@ -213,8 +217,8 @@ async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.M
     monkeypatch.setattr(module, "WITHIN", 0.05)
     reviews = judges(*world())
     asked = [asyncio.ensure_future(reviews.answer("192.0.2.66", Bodies(b""))) for _ in range(4)]
-    found = await asyncio.gather(*asked, return_exceptions=True)
-    assert [type(each) for each in found] == [NotJudged] * 4
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [NotJudged] * 4
     assert "0 working, 0 waiting" in repr(reviews._reading)
 
 

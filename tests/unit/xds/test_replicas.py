@@ -26,8 +26,8 @@ REPORT: AckReport = {WEB: GatewayAcks(True, {LISTENER: {"web/80": "1"}}, refused
 
 @pytest.fixture
 async def leader() -> AsyncIterator[Leader]:
-    async with leading() as found:
-        yield found
+    async with leading() as serving:
+        yield serving
 
 
 @contextlib.asynccontextmanager

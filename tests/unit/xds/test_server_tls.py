@@ -88,14 +88,14 @@ async def test_a_missing_gateway_gets_no_input(world: World) -> None:
 
 async def test_rejected_callers_are_read_to_the_end_but_only_a_few(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async def read(first: bytes | None) -> bool:
-        found: list[bytes] = []
+        received: list[bytes] = []
 
         async def messages() -> AsyncIterator[bytes]:
-            found.append(b"x")
+            received.append(b"x")
             yield b"x"
 
         await world.server._read_refused(first, messages())
-        return bool(found)
+        return bool(received)
 
     assert await read(None) and not await read(b"it has been read already")
     monkeypatch.setattr("lasthop.edge.xds.server.MAX_REFUSED_READS", 0)

@@ -37,7 +37,7 @@ class World:
             self.api,
             SITE,
             authority=lambda: self.authority,
-            changed=lambda key, found: self.heard.append((key, found)),
+            changed=lambda key, provided: self.heard.append((key, provided)),
             may_write=lambda: self.leads,
             clock=lambda: self.now,
             retry=0.0,

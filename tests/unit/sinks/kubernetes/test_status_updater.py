@@ -34,8 +34,8 @@ def mk_status(programmed: str, reason: str) -> GatewayStatus:
 
 def standing(api: FakeApi, gateway: Key = GATEWAY) -> str:
     conditions = api.get("gateways", gateway.name, "shop")["status"]["conditions"]
-    found: str = next(c["status"] for c in conditions if c["type"] == "Programmed")
-    return found
+    status: str = next(c["status"] for c in conditions if c["type"] == "Programmed")
+    return status
 
 
 @asynccontextmanager

@@ -76,8 +76,8 @@ async def writing(
     observed = ObservedStatuses()
     observed.versions["HTTPRoute"] = "v1"
     async with client or client_of(api) as used:
-        found = WriteLimits(**{"dispute": 0.05, **limits})
-        writer = StatusWriter(used, observed, guard=guard, limits=found, clock=clock, sleep=sleep)
+        write_limits = WriteLimits(**{"dispute": 0.05, **limits})
+        writer = StatusWriter(used, observed, guard=guard, limits=write_limits, clock=clock, sleep=sleep)
         observe(observed, api, *names)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(writer.run())
@@ -111,7 +111,7 @@ async def test_a_new_status_wakes_one_writer(api: FakeApi) -> None:
     async with writing(api, "a", sleep=sleep, calm=0.01) as (writer, _):
         writer.want({A: ACCEPTED})
         await until(lambda: count(writer.counts, "writes") == 1 and not writer.pending)
-    assert len([each for each in slept if each > 0]) == 1
+    assert len([pause for pause in slept if pause > 0]) == 1
 
 
 async def test_no_write_when_nothing_changed(api: FakeApi) -> None:

@@ -197,8 +197,8 @@ def test_edits_while_nothing_ran_are_known_at_the_next_start(tmp_path: Path) -> 
     write(files, changed=service("changed", 81), new=service("new") + "---\n" + service("moved"), both=service("kept"))
     (files / "ca.pem").write_text("two")
     again = Loader(files, StateDirectory(state))
-    found = {each.name: existed for each, existed in reload(again).edited.items()}
-    assert found == {"changed": True, "gone": True, "dropped": True, "new": False, "ca": True}
+    existed_before = {key.name: existed for key, existed in reload(again).edited.items()}
+    assert existed_before == {"changed": True, "gone": True, "dropped": True, "new": False, "ca": True}
     edited_in = {name: again.edited_in(Key("Service", "shop", name)) for name in ("changed", "gone", "new", "same", "moved")}
     expected = {name: files / f"{name}.yaml" for name in ("changed", "gone", "new")}
     assert edited_in == {**expected, "same": None, "moved": None}

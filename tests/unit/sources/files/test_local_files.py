@@ -39,9 +39,9 @@ def test_an_absolute_path_works_where_it_is_allowed_and_a_secret_takes_any_bytes
         a=f"apiVersion: v1\nkind: Secret\nmetadata:\n  name: tls\n  annotations:\n"
         f"    lasthop.dev/file.tls.crt: {tmp_path}/key\n    lasthop.dev/file.tls.key: ../key\ntype: kubernetes.io/tls\n",
     )
-    found = reload(Loader(files, None, [tmp_path / "key"])).changes[Key("Secret", "default", "tls")]
-    assert isinstance(found, Secret)
-    assert dict(found.data) == {"tls.crt": b"\xff\x00", "tls.key": b"\xff\x00"}
+    obj = reload(Loader(files, None, [tmp_path / "key"])).changes[Key("Secret", "default", "tls")]
+    assert isinstance(obj, Secret)
+    assert dict(obj.data) == {"tls.crt": b"\xff\x00", "tls.key": b"\xff\x00"}
 
 
 def test_a_changed_file_changes_the_object_and_its_generation(tmp_path: Path) -> None:
