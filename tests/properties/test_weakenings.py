@@ -25,7 +25,7 @@ def address(hop: HopReport) -> Address:
 
 
 class History:
-    """Computes the expected states from the audit only: the strongest state of each backend since routes refer to it."""
+    """Records from the audit only how each backend was verified since routes refer to it."""
 
     def __init__(self) -> None:
         self.verified: set[Address] = set()

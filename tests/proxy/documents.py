@@ -124,7 +124,7 @@ def to_import(name: str, port: int = 443) -> Document:
 def route(
     path: str, *backends: Document, gateway: str = "web", gateway_namespace: str = NAMESPACE, host: str = ""
 ) -> Document:
-    """For the host NAME.test, unless told otherwise."""
+    """Makes a route for the host NAME.test, unless `host` is given."""
     spec = {
         "parentRefs": [{"name": gateway, "namespace": gateway_namespace}],
         "hostnames": [host or f"{path.rpartition('/')[2]}.test"],
@@ -134,7 +134,7 @@ def route(
 
 
 def traffic_policy(path: str, *services: str, created: str = "", **spec: Any) -> Document:
-    """For these Services, or that of the same name."""
+    """Makes a policy for these Services, or for the Service of the same name."""
     targets = [ref(service, "Service") for service in services or (path.rpartition("/")[2],)]
     return obj(EXPERIMENTAL_API, "XBackendTrafficPolicy", path, created=created, spec={"targetRefs": targets, **spec})
 

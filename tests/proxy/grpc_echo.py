@@ -87,7 +87,7 @@ def channel(
 def call(
     gateway: Lasthop, host: str, method: str = "/echo.Echo/Say", *, headers: dict[str, str] | None = None, **to: Any
 ) -> Said:
-    """One call on a connection of its own."""
+    """Makes one call on a new connection."""
     with channel(gateway, host, **to) as opened:
         asked: grpc.UnaryUnaryMultiCallable[bytes, bytes] = opened.unary_unary(method)
         metadata = tuple((headers or {}).items())

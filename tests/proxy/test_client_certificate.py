@@ -29,7 +29,7 @@ def second_port() -> int:
 
 @pytest.fixture
 def two(own: Callable[..., Lasthop], second_port: int) -> Lasthop:
-    """Two Gateways, of which `web` has a client certificate."""
+    """Two Gateways; only `web` has a client certificate."""
     lasthop = own()
     lasthop.standard(tls=shown())
     lasthop.write("second.yaml", docs.gateway("second", docs.http(second_port)))

@@ -62,7 +62,7 @@ def site(module_own: Callable[..., Lasthop]) -> Iterator[Site]:
         yield lasthop, ports
 
 
-# The route has no backend, so that whoever is let in gets 500.
+# The route has no backend, so admitted clients get 500.
 @pytest.mark.parametrize(
     "port, let_in",
     [("default", {"alice"}), ("partners", {"bob"}), ("missing", set()), ("insecure", "all"), ("silent", "all")],

@@ -194,7 +194,7 @@ def test_where_all_are_bad_the_answer_comes_at_once(gateways: Gateways, serve: C
 
 
 def test_a_request_that_was_sent_is_not_sent_again(gateways: Gateways) -> None:
-    """Whatever its method, and although another endpoint would take it."""
+    """For any method, and although another endpoint would accept it."""
     with taker() as first, taker() as second:
         name = "sent-once"
         gateways.lasthop.load(f"{name}.yaml", *backend(name, first.port, second.port), docs.route(name, docs.to(name)))
@@ -220,7 +220,7 @@ def test_a_client_cannot_request_retries(gateways: Gateways) -> None:
 
 @pytest.mark.parametrize("size", [100, 60_000, 1_000_000])
 def test_a_body_is_sent_whole_or_not_at_all(gateways: Gateways, bad_ports: dict[str, int], size: int) -> None:
-    """What has outgrown Envoy's buffer by the time that a connection fails cannot be tried again."""
+    """A request that exceeds Envoy's buffer before the connection fails cannot be retried."""
     name = f"body-{size}"
     with echo(name, issued()) as good:
         documents = backend(name, good.port, bad_ports["nothing listens"])
@@ -236,7 +236,7 @@ def test_a_body_is_sent_whole_or_not_at_all(gateways: Gateways, bad_ports: dict[
 
 @pytest.mark.parametrize("way", ["http/1.1", "TCPRoute"])
 def test_a_backend_that_is_bad_as_a_whole_keeps_its_share(gateways: Gateways, serve: Callable[..., Backend], way: str) -> None:
-    """A retry stays with the backend that the weights have chosen: the other one is not asked for what is not its own."""
+    """A retry stays with the backend that the weights have chosen: the other one never gets requests of the first."""
     name = "weights" if way == "http/1.1" else "tcp-weights"
     good, bad = serve(issued(), name="good"), serve(issued("old.example"))
     documents = [*backend(f"{name}-good", good.port), *backend(f"{name}-bad", bad.port)]
@@ -311,7 +311,7 @@ def test_an_endpoint_that_keeps_failing_gets_no_requests_for_a_while(
 
 
 def test_an_endpoint_that_resets_requests_is_not_ejected(gateways: Gateways, serve: Callable[..., Backend]) -> None:
-    """Clients can ask for what a backend resets, and would have half of its endpoints ejected."""
+    """Clients can send requests that a backend resets, and would have half of its endpoints ejected."""
     name = "resetting"
     running = [serve(with_alpn(issued(), "h2"), resets=True) for _ in range(2)]
     gateways.lasthop.load(

@@ -38,7 +38,7 @@ def backend(gateway: Lasthop) -> Iterator[Echo]:
 
 @pytest.fixture(scope="module")
 def http_server(gateway: Lasthop, backend: Echo) -> Iterator[Echo]:
-    """Answers as `x-plan` asks, and says what it was told."""
+    """Answers as `x-plan` requests, with the received request in the body."""
     with echo("auth", issued()) as server:
         server.response_headers = ANSWER
         gateway.load("auth-http.yaml", *secured("auth-http", server.port))
@@ -95,7 +95,7 @@ def test_http_who_is_denied_hears_it_from_the_server(gateway: Lasthop, backend: 
     gateway.load("auth-moved.yaml", rules("http-moved", moved))
     assert ask(gateway, "http-moved.test", headers={"x-plan": "401"}).status == 401
     assert ask(gateway, "http-moved.test").status == 302
-    # Whatever is not a 200 is no permission, and a server's own failure is nobody's.
+    # Only a 200 permits a request, and a failure of the server permits none.
     assert ask(gateway, "http-no.test", headers={"x-plan": "302"}).status == 302
     assert ask(gateway, "http-no.test", headers={"x-plan": "500"}).status == 503
     assert backend.asked("http-no.test") == []

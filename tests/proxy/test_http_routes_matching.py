@@ -93,7 +93,7 @@ def running(module_own: Callable[..., Lasthop]) -> Iterator[Lasthop]:
 
 
 def _told(running: Lasthop, asked: Request, host: str) -> tuple[int, str]:
-    """What `explain request` says: its status and the name of the rule."""
+    """Returns the status and the rule's name from `explain request`."""
     url = f"http://127.0.0.1:{running.port}{asked.target}"
     answer = running.explained(asked.method, url, f"Host: {host}", *(f"{name}: {value}" for name, value in asked.headers))
     return answer.get("status", 0), answer.get("rule_name", "")

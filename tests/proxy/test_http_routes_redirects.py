@@ -17,7 +17,7 @@ from tests.proxy.lasthop import Lasthop
 
 HOST = "redirects.test"
 
-# path: what the rule wants, and the Location on an HTTP listener ("PORT": the listener's own)
+# path: the rule's redirect, and the Location on an HTTP listener ("PORT": the listener's own)
 WANTED: dict[str, tuple[Document, str]] = {
     "/nothing": ({}, f"http://{HOST}:PORT/nothing"),
     "/hostname": ({"hostname": "example.org"}, "http://example.org:PORT/hostname"),

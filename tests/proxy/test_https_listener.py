@@ -26,7 +26,7 @@ TRUSTING = ssl.create_default_context(cadata=CA.pem)
 
 
 def certificate_of(port: int, name: str = "api.test") -> str:
-    """The common name of what is shown to a client that verifies."""
+    """Returns the common name of the certificate that a verifying client gets."""
     with (
         socket.create_connection(("127.0.0.1", port), timeout=30) as connection,
         TRUSTING.wrap_socket(connection, server_hostname=name) as tls,

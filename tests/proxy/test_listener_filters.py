@@ -24,7 +24,7 @@ GUARDED = "guarded.test"
 
 
 class Site:
-    """A port with two listeners: `guarded.test`, which asks, and the rest of `*.test`, which does not."""
+    """A port with two listeners: `guarded.test`, which queries the servers, and the rest of `*.test`, which does not."""
 
     def __init__(self, lasthop: Lasthop, backend: Echo, http: Echo, grpc: AuthServer) -> None:
         self.lasthop, self.backend, self.http, self.grpc = lasthop, backend, http, grpc
@@ -69,7 +69,7 @@ def test_every_request_of_the_listener_is_asked_about_and_none_of_another(site: 
     asked = len(site.grpc.asked)
     assert ask(site.lasthop, "open.test", "/a").seen["backend"] == "main"
     assert len(site.grpc.asked) == asked
-    # Where no route fits, the server is asked all the same.
+    # Without a matching route, the server is queried all the same.
     assert ask(site.lasthop, GUARDED, "/nowhere").status == 402
     assert ask(site.lasthop, GUARDED, "/nowhere", headers=PASS).status == 404
     assert site.grpc.asked[-1].path == "/nowhere"

@@ -23,7 +23,8 @@ TRUSTING = ssl.create_default_context(cadata=CA.pem)
 
 @contextlib.contextmanager
 def connected(port: int, host: str, *, tls: bool) -> Iterator[Callable[[], int]]:
-    """One connection; what it yields asks on it again, and fails if the gateway has closed it or is about to."""
+    """Opens one connection. The yielded function sends another request on it, and fails if the gateway has closed it or is
+    about to."""
     connection = http.client.HTTPConnection(host, port)
     plain = socket.create_connection(("127.0.0.1", port), timeout=30)
     connection.sock = TRUSTING.wrap_socket(plain, server_hostname=host) if tls else plain

@@ -259,7 +259,7 @@ def test_an_edit_of_the_policy_makes_what_was_seen_before_meaningless(gateway: L
 
 
 def test_requests_are_counted_by_route_and_hop(own: Callable[..., Lasthop], serve: Callable[..., Backend]) -> None:
-    """At a gateway of its own: what many tests share may have so many requests that only a part is logged."""
+    """On a separate gateway: a shared one may have so many requests that only a part is logged."""
     served, gateway = serve(issued()), own()
     gateway.standard()
     gateway.start()

@@ -33,7 +33,8 @@ class Shop(NamedTuple):
 
 @pytest.fixture(scope="module")
 def shop(module_own: Callable[..., Lasthop]) -> Iterator[Shop]:
-    """`right` works, `wrong` shows another name, `plain` has no policy and nobody listens, `later` has had no traffic."""
+    """`right` works, `wrong` presents another name, `plain` has no policy and no listening backend, `later` has had no
+    traffic."""
     lasthop = module_own()
     with backend(issued()) as working, backend(issued("old.example")) as failing, backend(issued()) as later:
         lasthop.standard()

@@ -33,7 +33,7 @@ def made(module_own: Callable[..., Lasthop]) -> Lasthop:
 
 @pytest.fixture
 def lasthop(made: Lasthop, served: Backend) -> Lasthop:
-    """Running, whatever the test before has done to it."""
+    """A running gateway, independent of earlier tests."""
     (made.root / "err").write_text("")
     (made.folder / "more.yaml").unlink(missing_ok=True)
     made.standard()

@@ -209,7 +209,7 @@ def test_probe_says_what_each_gateway_does(world: World, monkeypatch: pytest.Mon
             if passes[f"shop/{gateway}"] != (world.lasthop.get(policy.name, port=port).status == 200)
         ]
 
-    # A handshake of TLS 1.3 waits for what the backend says of the client: side by side, they wait together.
+    # A handshake of TLS 1.3 waits for the backend's verdict on the client: in parallel, they wait together.
     with ThreadPoolExecutor(8) as threads:
         differences = dict(zip(ROWS, threads.map(differing, planned), strict=True))
     assert not {name: gateways for name, gateways in differences.items() if gateways}
@@ -222,7 +222,7 @@ def test_a_waiver_holds_only_where_the_operator_allows_it(world: World, name: st
     for gateway in ("denied", "silent"):
         assert world.lasthop.get(name, port=world.ports[gateway]).status == 500
     assert len(world.backends[name].connections) == before
-    # Of the three waivers only that of Expiry ends, and in time.
+    # Only the waiver of Expiry ends, and in time.
     in_time = EXPIRY in row.refs
     assert world.lasthop.get(name, port=world.ports["limited"]).status == (row.status if in_time else 500)
 

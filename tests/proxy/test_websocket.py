@@ -160,7 +160,7 @@ def test_a_stream_under_a_waiver_ends_soon_after_the_operator_denies_waivers(
 
 
 def ended(client: socket.socket) -> bool:
-    """Says something, and returns whether that finds no one any more."""
+    """Sends a message, and returns whether the connection is closed."""
     try:
         client.sendall(b"x")
         return client.recv(4096) == b""

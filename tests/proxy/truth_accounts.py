@@ -64,7 +64,7 @@ def _observed(fact: Document) -> Iterator[tuple[str, str]]:
 
 
 def disagreements(said: Accounts, name: str, row: Row, port: int, answers: dict[Fate, int]) -> Iterator[str]:
-    """Yields every report that differs from the client's result. `port` is that of the backend in its object."""
+    """Yields every report that differs from the client's result. `port` is the port of the backend in its object."""
     for place, difference in _places(said, name, row, port, answers):
         if difference:
             yield f"{name}: {place}: {difference}"
@@ -159,7 +159,7 @@ def _metrics(row: Row, scrape: Scrape, labels: dict[str, str], answers: dict[Fat
         yield f"failed handshakes: {counted}"
     if row.fate is Fate.FAILING and row.outcome in ("untrusted", "wrong_name", "not_pinned", "") and counted.get("success"):
         yield f"handshakes that succeeded: {counted}"
-    # Requests are sampled where there are many at once, so how many they were is not exact, but of which class they were is.
+    # Simultaneous requests are sampled, so their number is not exact, but their class is.
     name = "lasthop_backend_requests_total"
     classes = {code for code in ("1xx", "2xx", "4xx", "5xx") if scrape.value(name, **labels, code=code)}
     works = "5xx" if row.answers[0] == 503 else "1xx" if row.answers[0] == 101 else "2xx"

@@ -107,7 +107,7 @@ class Row:
         return docs.route(name, docs.to(name))
 
     def ask(self, lasthop: Lasthop, name: str, port: int) -> Fate:
-        """Sends one request, and returns its result. `port` is that of a stream's listener."""
+        """Sends one request, and returns its result. `port` is the port of a stream's listener."""
         match self.how:
             case How.HTTP:
                 status = lasthop.get(name).status
@@ -135,7 +135,7 @@ def upgraded(lasthop: Lasthop, name: str) -> int:
         return status
 
 
-# --- what is served --------------------------------------------------------------------------------------------------
+# --- served backends -------------------------------------------------------------------------------------------------
 
 
 def tls(make: Callable[[], ssl.SSLContext], **settings: Any) -> Serving:
@@ -260,7 +260,7 @@ ROWS = {
     "plaintext": Row(plain, outcome="", **PLAINTEXT),
     "own-errors": Row(failing_inside, answers=(503, 0)),
     "outside": Row(tls(issued), xbackend=True),
-    # HTTP: what does not.
+    # HTTP: failing backends.
     "wrong-ca": bad(tls(lambda: issued(issuer=OTHER_CA)), UNKNOWN_CA),
     "wrong-name": bad(tls(lambda: issued("old.example")), OLD_NAME, "wrong_name"),
     "expired": bad(tls(lambda: issued(valid=PAST)), EXPIRED),

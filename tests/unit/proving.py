@@ -91,7 +91,7 @@ class Site(Sink):
         return "tls" if Cluster.FromString(resource.body).HasField("transport_socket") else "plaintext"
 
     def message(self, name: str) -> str:
-        """Returns what is reported of a route."""
+        """Returns the reports about a route."""
         return " ".join(
             finding.message for finding in self.engine.findings() if finding.object and finding.object.name == name
         )

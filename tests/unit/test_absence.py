@@ -59,7 +59,7 @@ async def test_nothing_is_programmed_before_the_list_of_the_start_has_been_answe
     api.gates["list", POLICIES] = asyncio.Event()
     async with controlling(api) as site:
         await until(lambda: api.asked("list", POLICIES))
-        for number in range(3):  # whoever keeps making hops does not delay the start
+        for number in range(3):  # a tenant who keeps adding hops does not delay the start
             put_hop(api, f"new{number}")
             await asyncio.sleep(0.02)
         assert not site.controller.loaded.is_set()

@@ -287,7 +287,7 @@ def test_no_table_is_put_together_while_no_proxy_could_take_it(
     assert not controller.engine.unsettled_but(controller.busy())
     controller.dirty.clear()
     monkeypatch.undo()
-    controller.acked(GATEWAY, Acked(ROUTES, {table.name: table}))  # what it was busy with
+    controller.acked(GATEWAY, Acked(ROUTES, {table.name: table}))  # the task that it was busy with
     assert controller.dirty.is_set()
     controller.settle(SLICE)
     assert held(controller, ROUTES, "a/gw/80") != table
@@ -296,7 +296,7 @@ def test_no_table_is_put_together_while_no_proxy_could_take_it(
 def test_a_suspect_that_is_released_but_not_built_yet_does_not_count_as_gone(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Clusters are sent before tables; their update tells nothing of the routes that are on trial."""
+    """Clusters are sent before tables; their update is no evidence about the suspected routes."""
     empty = Resource(ROUTES, "a/gw/80", b"", "0")
     table = held(controller, ROUTES, "a/gw/80")
     controller.acked(GATEWAY, Acked(ROUTES, {table.name: empty}))
@@ -319,7 +319,7 @@ def test_a_part_that_another_replicas_proxy_refuses_is_found_and_removed(control
     assert clusters(controller)[HOP] == Withdrawal(urgent=True)
     assert [f.object for f in controller.findings() if f.reason == "RefusedByProxy"] == [Key("Service", "a", "api")]
 
-    # The follower ends, and with it what it has told; our own proxies may have it again.
+    # The follower ends, and its reports with it; our own proxies may have it again.
     controller.do(controller.fleet.expire(EXPIRES))
     controller.settle()
     assert held(controller, CLUSTER, HOP) == bad

@@ -55,7 +55,7 @@ class Folder:
         self.write(base=BASE)
 
     def write(self, **files: str | None) -> str:
-        """Texts by name, None for a file that goes; says what is behind the hop then."""
+        """Writes texts by name, None for a deleted file; returns the backend behind the hop then."""
         for name, text in files.items():
             file = self.path / f"{name}.yaml"
             file.unlink(missing_ok=True) if text is None else file.write_text(text)
@@ -117,7 +117,7 @@ def test_a_policy_that_nobody_looked_at_counts_too(folder: Folder) -> None:
 
 
 def test_a_cluster_never_goes_out_before_its_endpoints_however_little_time_there_is(folder: Folder) -> None:
-    """Envoy asks for the endpoints that a new cluster names; told that there are none, it serves without any."""
+    """Envoy requests the endpoints that a new cluster names; if the response has none, it serves without any."""
     names = [f"s{number:02}" for number in range(20)]
     sets = "\n---\n".join(_policed(name) for name in names)
     folder.write(sets=sets, ca=_config_map(Issued("a CA").pem.decode()))

@@ -406,7 +406,7 @@ def test_a_protocol_that_is_refused_does_not_hide_that_another_is_plaintext(spea
     assert engine.verified()[port] == HopVerification(Strength.PLAINTEXT)
 
 
-# --- who has acknowledged it ------------------------------------------------------------------------------------------
+# --- acknowledgements -------------------------------------------------------------------------------------------------
 
 MODES = ("Plaintext", "TLS", "WaivedAll", "WaivedNames", "WaivedExpiry", "PinnedOnly", "Verified", "yes", "")
 
@@ -475,7 +475,7 @@ def test_the_gate_does_not_take_an_authors_acknowledgement_for_permission() -> N
     assert rehearsed(world(STATES["verified"], plain), POLICY, None).refused
 
 
-# --- what was not compared --------------------------------------------------------------------------------------------
+# --- parts that were not compared -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [50, 250])
@@ -521,7 +521,7 @@ def test_a_hop_that_cannot_be_computed_is_not_judged(monkeypatch: pytest.MonkeyP
 
 
 def test_an_edit_whose_targets_cannot_be_computed_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What claims a port keeps what it listed when it crashes, so that nothing seems to change."""
+    """An indexer of claims keeps its entries when it crashes, so that nothing seems to change."""
     real = targets.service_of
 
     def crashing(policy: Key, target: Any) -> Key | None:

@@ -85,7 +85,7 @@ def test_a_policy_that_is_not_settled_yet_counts_when_policies_become_unknown(wo
 
 
 def test_a_bug_does_not_count_as_no_policy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether a policy named the port cannot be told, so the port does not stay plaintext."""
+    """It is unknown whether a policy named the port, so the port does not stay plaintext."""
 
     def crash(*args: object) -> None:
         raise RuntimeError("planted")
@@ -187,7 +187,7 @@ def test_the_unprovable_reason_decides_and_the_others_are_counted() -> None:
 @pytest.mark.parametrize(
     ("before", "overdue", "sent"),
     [
-        ("verified", None, True),  # whoever does not wait for proofs closes it at once
+        ("verified", None, True),  # without waiting for proofs it is closed at once
         ("verified", (), False),
         ("verified", ((S, 80),), True),
         ("plaintext", (), True),  # a policy came and went: plaintext must not go on without a proof

@@ -153,7 +153,7 @@ def test_entries_before_dropped_ones_cannot_be_changed_and_the_fault_outlives_la
 def test_a_removed_line_cannot_be_passed_off_as_dropped_without_saying_until_when(
     drawn: list[tuple[int, str, bool]], data: st.DataObject
 ) -> None:
-    """Whoever adds an entry that states the gap has to state a time as well, from which on the record is complete."""
+    """An added entry that states the gap must also state the time from which the record is complete."""
     record = mk_chain(sorted(drawn), MAX_ENTRIES)
     i = data.draw(st.integers(1, len(record.entries) - 1))
     entries = [*record.entries[:i], *record.entries[i + 1 :]]
@@ -284,7 +284,7 @@ def test_it_is_asked_by_time_and_by_namespace_of_backend_or_gateway() -> None:
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=12), st.integers(0, 20))
 def test_a_clock_that_is_set_back_hides_no_change(times: list[int], start: int) -> None:
-    """Whoever asks for what happened since a time gets all that was recorded after something of that time."""
+    """A query since a time returns all entries recorded after the first entry of that time."""
     record = mk_record([mk(at) for at in times])
     numbers = [entry.number for entry in record.entries_since(start)]
     first = next((number for number, at in enumerate(times, 1) if at >= start), len(times) + 1)

@@ -126,7 +126,7 @@ def test_the_live_engine_is_never_touched() -> None:
 
 
 def test_problems_of_another_namespace_stay_hidden() -> None:
-    """Its author is somebody else, and may not read here."""
+    """The author of the edit is another user, who may not read that namespace."""
     other = mk_route("blog/new", "shop/web", [{"name": "nobody", "port": 443}], parents=[{"name": "web", "namespace": "shop"}])
     opened = mk_gateway(
         "shop/web", [{"name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "All"}}}]

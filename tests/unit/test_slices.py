@@ -149,7 +149,7 @@ HELD = 0.05
 
 async def test_no_question_holds_the_event_loop_however_many_hops_there_are() -> None:
     """Measured by the time of the thread, because other processes may have the cores, and without the garbage collector, whose
-    time is that of all objects."""
+    time depends on all objects."""
     async with serving(FakeApi()) as api, client_of(api) as client:
         site = Site("lasthop", "x.svc", 1)
         runtime = ClusterRuntime(client, site, identity="a", namespace="n", xds_listen="", own_address="")

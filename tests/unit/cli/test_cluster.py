@@ -210,7 +210,7 @@ async def test_status_reads_only_what_has_a_status_and_writes_nothing(api: FakeA
     with_status |= {"grpcroutes", "tlsroutes", "tcproutes", "udproutes"}
     await run("status")
     assert {verb for verb, _, _ in api.requests} == {"list"}
-    # Of a policy without a word in its status it is asked whether its Service is there.
+    # For a policy without a status, the command reads whether its Service exists.
     assert {plural for _, plural, _ in api.requests} == {*with_status, "services"}
     api.requests.clear()
     ours = accepted(ancestorRef={"name": "web"}, controllerName="lasthop.dev/gateway-controller")
@@ -454,7 +454,7 @@ async def test_a_running_gateway_goes_before_a_kubeconfig(api: FakeApi, tmp_path
         as_plugin = await asyncio.to_thread(CliRunner().invoke, main, ["status"], prog_name="kubectl lasthop")
         assert "Reading the cluster" in as_plugin.stderr
     path.touch()
-    assert "Reading the cluster" in (await run("status")).stderr  # what a gateway that was killed leaves behind
+    assert "Reading the cluster" in (await run("status")).stderr  # files that a killed gateway leaves behind
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ def crd(name: str, release: str = "v1.7.0", channel: str = "standard") -> dict[s
 
 
 class Cluster:
-    """The few answers of an API server that doctor asks for."""
+    """The few responses of an API server that doctor needs."""
 
     def __init__(self) -> None:
         self.crds = [crd(name) for name in ROUTES]

@@ -183,7 +183,7 @@ def test_full_and_closed_streams_and_missing_folders_give_a_readable_error(comma
 
 
 def test_an_interrupt_while_modules_are_loaded_ends_a_command_quietly_and_concerns_no_other_program() -> None:
-    """A traceback of imports says nothing to whoever pressed Ctrl-C."""
+    """A traceback of imports does not help a user who pressed Ctrl-C."""
     script = """\
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)

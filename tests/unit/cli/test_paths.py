@@ -39,7 +39,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 def _serve(path: Path, uid: int) -> None:
-    """In a process of its own, whose it is before it listens."""
+    """Runs in a separate process, because it becomes the other user before it listens."""
     os.setuid(uid)
     socketserver.UnixStreamServer(str(path), _Handler).serve_forever()
 
@@ -54,7 +54,8 @@ def root() -> Iterator[Path]:
 
 @pytest.fixture
 def other(monkeypatch: pytest.MonkeyPatch) -> int:
-    """The uid of somebody else: a stranger's if this is root, who may act as one, else our own while we pose as a stranger."""
+    """Returns the uid of another user: an unrelated one if this is root, else our own while the test pretends to be another
+    user."""
     if os.geteuid() == 0:
         return STRANGER
     own = os.geteuid()
@@ -64,7 +65,7 @@ def other(monkeypatch: pytest.MonkeyPatch) -> int:
 
 @pytest.fixture
 def squatted(root: Path, other: int) -> Iterator[Path]:
-    """A runtime directory with a gateway for the folder `objects`, both of somebody else."""
+    """A runtime directory with a gateway for the folder `objects`, both owned by another user."""
     run_dir = root / "run"
     place = paths.of_folder(run_dir, root / "objects")
     place.mkdir(parents=True)
@@ -196,7 +197,7 @@ def test_another_users_files_for_a_folder_do_not_prevent_root_from_ending_its_ow
 
 
 def test_the_gateway_of_root_is_out_of_reach_with_a_readable_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As far as root can try it: what the kernel refuses others is refused here by hand."""
+    """The kernel refuses root nothing, so the test simulates the refusal."""
     run_dir, folder = root / "run", root / "objects"
     place = paths.of_folder(run_dir, folder)
     place.mkdir(parents=True)

@@ -43,7 +43,7 @@ ANSWERS = (
 
 
 class Foreign:
-    """A gateway of a user who writes and answers what they like."""
+    """A gateway of a user who may write and answer anything."""
 
     def __init__(self, run_dir: Path) -> None:
         self.run_dir, self.answer = run_dir, b"{}"

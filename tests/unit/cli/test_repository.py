@@ -259,7 +259,7 @@ def test_a_ca_beside_the_first_and_an_older_tls_fail_a_pipeline(folder: Path, tm
 
 
 def test_a_text_that_could_not_be_read_on_one_side_is_not_judged(folder: Path, tmp_path: Path) -> None:
-    """Its policy may be what the other side lacks."""
+    """The unread file may contain the policy that the other side lacks."""
     broken = edited(folder, tmp_path, {"policy.yaml": f"{policy()}  - x: [\n"})
     plain = edited(folder, tmp_path, {"policy.yaml": None})
     result = lasthop("check", plain, "--against", broken)
@@ -374,7 +374,7 @@ SCRIPT = next(
 
 @pytest.fixture
 def action(repository: Path, tmp_path: Path, git: Callable[..., None]) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """The last step of the action, in a clone of the repository, with what a runner sets."""
+    """Runs the last step of the action, in a clone of the repository, with the variables of a runner."""
     program = tmp_path / "temp" / "lasthop" / "bin" / "lasthop"
     program.parent.mkdir(parents=True)
     program.symlink_to(Path(sys.executable).parent / "lasthop")

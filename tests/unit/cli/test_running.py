@@ -169,7 +169,7 @@ def test_watch_shows_what_changes_and_ends_quietly(gateway: Lasthop) -> None:
             stdout=out,
             stderr=out,
             env=gateway.env,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever runs the tests may ignore it
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # the user who runs the tests may ignore it
         )
     try:
         rows = gateway.command("status", "httproute", "-o", "name").stdout.split()

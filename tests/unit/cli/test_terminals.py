@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def shown(folder: Path, command: str, **env: str) -> str:
-    """Returns what a command writes to a terminal, both outputs."""
+    """Returns the output of a command on a terminal, both streams."""
     master, slave = pty.openpty()
     settings = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM", "PYTHONIOENCODING")}
     settings |= {"TERM": "xterm-256color", "COLUMNS": "200", "PYTHONPATH": ":".join(sys.path), **env}
@@ -102,7 +102,7 @@ def test_progress_is_shown_where_a_line_can_be_erased(
 
 @pytest.fixture
 def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What the clock of the progress shows."""
+    """Replaces the clock of the progress line."""
     now = [0.0]
     monkeypatch.setattr("lasthop.cli.render.progress.time.monotonic", lambda: now[0])
     return now

@@ -165,7 +165,8 @@ def test_a_namespaced_install_writes_nothing_outside_its_namespaces() -> None:
 
 
 def test_teams_may_pin_and_only_look_at_waivers_and_profiles() -> None:
-    """What is added to Kubernetes' own `edit` and `view`; writing waivers is a role of its own that nobody has by itself."""
+    """The chart adds rights to Kubernetes' own `edit` and `view`; writing waivers is a separate role that is bound to no
+    user."""
     given: dict[str, Rules] = {"edit": {}, "view": {}}
     for role in of_kind("ClusterRole"):
         for name, rules_by_resource in given.items():

@@ -151,7 +151,8 @@ def test_the_more_there_is_to_write_the_seldomer_it_is_written_up_to_a_limit() -
 async def keeping(
     path: Path, monkeypatch: pytest.MonkeyPatch, pause: float = 0.0, asked: list[float] | None = None
 ) -> AsyncIterator[HostRuntime]:
-    """Keeps a record in a file, as `lasthop run` does, and looks at it without a pause. `asked` gets what each write took."""
+    """Keeps a record in a file, as `lasthop run` does, and reads it without a pause. `asked` gets the duration of each
+    write."""
 
     def paused(interval: float, took: float) -> float:
         if asked is not None:
@@ -239,7 +240,7 @@ async def test_a_file_system_that_fails_for_a_while_ends_nothing(tmp_path: Path,
 
 
 async def test_a_slow_disk_delays_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or what was recorded just before a crash would be known only as far as the next start can see it."""
+    """Otherwise entries recorded just before a crash would be known only as far as the next start can see them."""
     path, save, asked = tmp_path / "verification.json", memory.save, list[float]()
 
     def slow(*args: Any) -> memory.Stamp | None:

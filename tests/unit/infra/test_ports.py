@@ -22,7 +22,7 @@ KINDS = {"TCP": socket.SOCK_STREAM, "UDP": socket.SOCK_DGRAM}
 @pytest.fixture(params=KINDS)
 def taken(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
     with socket.socket(socket.AF_INET, KINDS[request.param]) as holder:
-        # As Envoy does: a second one that asks for the same would get it.
+        # As Envoy does: a second process that requests the same port would get it.
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         holder.bind(("127.0.0.1", free_port()))
         if request.param == "TCP":
@@ -74,7 +74,7 @@ def test_a_held_port_is_taken_for_all_but_those_who_share_it_as_envoy_does_and_g
 
 
 class Told:
-    """What the processes of one Lasthop have found out about their ports."""
+    """Records the port problems that the processes of one Lasthop report."""
 
     def __init__(self, run_dir: Path) -> None:
         self.problems: dict[str, str] = {}

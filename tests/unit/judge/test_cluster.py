@@ -125,7 +125,7 @@ async def test_policies_of_one_age_are_created_in_the_order_of_their_names(api: 
 
 
 async def test_cases_that_could_not_be_created_are_not_run_with_the_reason(api: Api) -> None:
-    """Those of an absent kind are no failure of the run; others are."""
+    """Objects of an absent kind do not fail the run; others do."""
     api.served = {name for name in api.served if name[2] != "tcproutes"}
     cases = [case for case in CASES if case.id in TCP or case.id == "names/exact"]
     settings = make_settings(cases)

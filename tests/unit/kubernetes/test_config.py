@@ -93,7 +93,7 @@ async def test_exec_credential_is_renewed_after_a_401(tmp_path: Path) -> None:
     clock.now += config.RENEW_INTERVAL + 1
     assert await access.renew(bearer("token-1"))
     assert await authorization(access) == "Bearer token-2"
-    assert await access.renew(bearer("token-1"))  # somebody else has done it
+    assert await access.renew(bearer("token-1"))  # another task has done it
     assert (tmp_path / "runs").read_text() == "run\n" * 2
 
 

@@ -84,7 +84,7 @@ TO_VICTIM = "/ -> a/gw/a/s/443/auto"
 
 
 def broken(monkeypatch: pytest.MonkeyPatch, path: str = "") -> None:
-    """Routes of the tenant, or those of one of its paths, can not be encoded."""
+    """Makes routes of the tenant, or routes of one of its paths, fail to encode."""
     real = route_messages.envoy_routes
 
     def fails(route: Any, listening: Any) -> Any:
@@ -115,7 +115,7 @@ def test_a_route_of_which_nothing_can_be_encoded_is_not_accepted(monkeypatch: py
 
 
 def test_a_number_that_envoy_has_no_room_for_ends_in_its_own_500() -> None:
-    """Security finding 2, below whatever limits there are above it."""
+    """Security finding 2, below the limits of other layers."""
     match = Match("/zzz", PathType.PREFIX)
     backend = WeightedBackend(1, Hop(GATEWAY, Key("Service", "evil", "s"), 443, Protocol.AUTO))
     action = Forward((backend,), retry=Retry(5_000_000_000))
@@ -262,7 +262,7 @@ def header(name: str) -> Any:
 
 
 def tree(paths: list[str], protocol: str) -> Any:
-    """A leaf lists what its key begins with, and the regular expression, which comes before all prefixes."""
+    """A leaf lists the prefixes of its key, and the regular expression, which comes before all prefixes."""
     matcher = matcher_pb2.Matcher()
     matcher.matcher_tree.input.CopyFrom(header(":path"))
     cluster = f"a/gw/evil/s/443/{protocol}"

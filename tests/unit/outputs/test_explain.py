@@ -65,7 +65,7 @@ def _all(fact: Fact) -> Iterator[Fact]:
 
 
 def _said(fact: Fact, text: str) -> Fact:
-    """The one line that says it."""
+    """Returns the one fact with this text."""
     facts = [inner for inner in _all(fact) if text in inner.text]
     assert facts, "\n".join(inner.text for inner in _all(fact))
     return facts[0]

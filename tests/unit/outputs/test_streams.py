@@ -102,7 +102,7 @@ def ages(world: World) -> dict[str, int]:
 
 
 def test_a_connection_under_a_waiver_that_ends_gets_no_older_than_a_day() -> None:
-    """Without a controller nobody else would end it. The limit does not follow the time that is left: the chain stays."""
+    """Without a controller nothing else would end it. The limit does not follow the remaining time: the chain stays."""
     world = World()
     chain = "8443/ends/one.example"
     assert set(ages(world).values()) == {0}

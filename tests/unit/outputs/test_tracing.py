@@ -51,7 +51,7 @@ def world(*objects: Object) -> tuple[Engine, Snapshot]:
 
 
 def touched(before: Snapshot, engine: Engine, *objects: Object) -> set[tuple[str, str]]:
-    """(type, name) of what an edit changes."""
+    """Returns (type, name) of each resource that an edit changes."""
     old = {key: resource.version for key, resource in before.xds.items()}
     engine.apply(keyed(*objects))
     settle(engine, before)

@@ -71,7 +71,7 @@ def edit(engine: Engine, changes: dict[Key, Object | None]) -> list[Finding]:
 @pytest.mark.parametrize("weaker", [False, True])
 @pytest.mark.parametrize("weight", [0, 1])
 def test_a_route_reports_failing_and_weakened_hops_independently(failing: bool, weaker: bool, weight: int) -> None:
-    """A backend of weight 0 gets nothing, so that it fails is not the route's concern; what its policy was is."""
+    """A backend of weight 0 gets no requests, so its failure does not concern the route; its earlier policy does."""
     route = mk_route("a/r", "a/g", [{"name": "backend", "port": 443, "weight": weight}])
     engine, snapshot = settled({**WORLD, **keyed(route, mk_slice("a/backend-1", "backend", ["10.0.0.1"]))})
     changes: dict[Key, Object | None] = {}
@@ -270,7 +270,7 @@ def test_another_ca_and_other_names_are_recorded_and_no_error(engine: Engine) ->
 
 
 def restarted(engine: Engine, objects: dict[Key, Object | None]) -> Engine:
-    """Another process that has read these objects, and what the one before remembered: no edit of them was seen."""
+    """Another process that has read these objects and the memory of the one before: it saw no edit of them."""
     made = Engine(now=NOW.timestamp())
     made.verifications.recall(engine.verifications.ports(), complete=True)
     made.apply(objects)

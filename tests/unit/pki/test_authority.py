@@ -88,7 +88,7 @@ def test_replacing_a_ca_rejects_no_client_of_either(first: Authority) -> None:
     for now in _steps(begin, NOW + CA_LIFE):
         before, authority = authority, ca.renewed(authority, now)
         signer = authority.signer(now)
-        # Who has not heard of this step yet must trust what is signed now, and the other way round.
+        # A peer that has not received this step yet must trust certificates signed now, and the other way round.
         assert signer.certificate in before.bundle or now == begin
         assert before.signer(now - HOUR).certificate in authority.bundle
         signers.add(signer.certificate)

@@ -37,7 +37,7 @@ TWO = (ExtensionOID.KEY_USAGE, bytes.fromhex("030201060500"))
 
 @functools.cache
 def with_extensions(*extensions: tuple[x509.ObjectIdentifier, bytes]) -> bytes:
-    """A certificate with these extensions, whatever is in them, in DER."""
+    """Makes a certificate with these extensions, of any content, in DER."""
     name = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "no, common\x07 name")])
     key = ec.derive_private_key(7, ec.SECP256R1())
     dates = datetime(2020, 1, 1, tzinfo=UTC), datetime(2120, 1, 1, tzinfo=UTC)

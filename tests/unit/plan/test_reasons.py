@@ -96,7 +96,7 @@ SEPARATORS = {": ", "; ", ". "}
 
 
 def test_no_sentence_of_ours_is_read_back() -> None:
-    """What a program needs later is a field. See `Finding.missing`, `AccessLogEntry.advice`, `BindProblem.remedy`."""
+    """Data that a program needs later is a field. See `Finding.missing`, `AccessLogEntry.advice`, `BindProblem.remedy`."""
     violations = [
         f"{name}: {ast.unparse(node)}"
         for path, nodes in source_nodes().items()

@@ -103,7 +103,7 @@ def test_no_function_outside_plan_derives_a_strength_from_trust_pins_or_a_waiver
 
 
 def test_no_module_outside_plan_asks_a_connection_whether_it_has_trust() -> None:
-    """The prober alone does: OpenSSL loads no CAs where there are none."""
+    """Only the prober does: OpenSSL loads no CAs where there are none."""
     for path, nodes in modules():
         for node in (node for node in nodes if isinstance(node, ast.Compare)):
             asks = isinstance(node.left, ast.Attribute) and node.left.attr == "trust" and isinstance(node.ops[0], ast.Is)
@@ -150,7 +150,7 @@ def compares_text(node: ast.AST) -> bool:
 
 
 def test_no_module_compares_a_text_for_people_with_a_text_of_its_own() -> None:
-    """What a machine must know later is a field."""
+    """Data that a program needs later is a field."""
     assert compares_text(ast.parse("report.manner == 'plaintext'", mode="eval").body)
     assert compares_text(ast.parse("'x does not exist' in finding.message", mode="eval").body)
     assert not compares_text(ast.parse("report.detail == ''", mode="eval").body)

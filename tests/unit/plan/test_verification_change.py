@@ -34,7 +34,7 @@ PAIRS = list(itertools.product(ORDER, ORDER))
 def of(
     strength: Strength = Strength.VERIFIED, *, names: tuple[str, ...] = ("a",), refused: str = "", **basis: Any
 ) -> HopVerification:
-    """A hop with one CA, unless told otherwise; of plaintext there is no more to say."""
+    """Makes a hop with one CA, unless others are given; plaintext has no further fields."""
     if strength is Strength.PLAINTEXT:
         return HopVerification(strength, refused=refused)
     return HopVerification(strength, POLICY, "CA", names, refused=refused, basis=Basis(**{"cas": (A,), **basis}))
@@ -68,7 +68,7 @@ def test_closing_is_never_weaker_and_opening_is_if_less_was_required(before: Str
 
 @pytest.mark.parametrize(("best", "after"), PAIRS)
 def test_opening_is_compared_with_how_it_was_at_best(best: Strength, after: Strength) -> None:
-    """Whatever is asked for in between: verified -> closed -> plaintext must not pass where verified -> plaintext does not."""
+    """For any states in between: verified -> closed -> plaintext must not pass where verified -> plaintext does not."""
     for asked in ORDER:
         strongest = max(best, asked, key=ORDER.index)
         expected = WEAKER if ORDER.index(after) < ORDER.index(strongest) else OPENED

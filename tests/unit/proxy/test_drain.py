@@ -87,7 +87,7 @@ async def test_an_idle_keep_alive_connection_does_not_hold_up_the_end(envoy: Sta
 
 
 def refuses(envoy: StaticEnvoy) -> bool:
-    """Whether nobody is let in any more."""
+    """Reports whether new connections are refused."""
     try:
         envoy.get("quick")
     except OSError as error:

@@ -69,8 +69,8 @@ class Taken(NamedTuple):
 
 @pytest.fixture(scope="module")
 def taken(module_folder: Path) -> Iterator[Taken]:
-    """Listeners and clusters are refused one by one, so one Envoy can be asked about all of them. Of what we take it is given
-    what Lasthop would give it, of what we refuse the text as it is written."""
+    """Listeners and clusters are refused one by one, so one Envoy can judge all of them. It gets accepted pairs as Lasthop
+    would send them, and refused pairs as they are written."""
     listeners = [_listener(module_folder / f"pipe-{n}", name, *pair) for n, (name, pair) in enumerate(CASES.items())]
     clusters = [_cluster(name, *pair) for name, pair in CASES.items()]
     clusters += [_trusting(name, anchor) for name, anchor in ANCHORS.items()]

@@ -23,5 +23,5 @@ def test_it_leaves_no_core_dump_and_has_all_descriptors() -> None:
 
 
 def test_it_does_not_walk_through_every_update_for_deprecated_fields(tmp_path: Path) -> None:
-    """It would log a line for each, at each edit of a route table; which fields are sent, `test_emitted_fields.py` says."""
+    """It would log a line for each, at each edit of a route table; `test_emitted_fields.py` tests the sent fields."""
     assert "--ignore-unknown-dynamic-fields" in command(find_envoy(), tmp_path / "bootstrap.json", 1)

@@ -181,7 +181,7 @@ async def test_sigterm_ends_readiness_first_and_lets_requests_finish(
             proxy.signal(signal.SIGTERM)
             await becomes((503, "stopping\n"), proxy.ready)
             slow.asked.clear()
-            late = tasks.create_task(get(controller.http))  # somebody who has not heard of it yet
+            late = tasks.create_task(get(controller.http))  # a client that has not noticed it yet
             await asyncio.to_thread(slow.asked.wait)
             assert not in_flight.done()
             slow.told.set()

@@ -17,7 +17,7 @@ FILES = ("pyproject.toml", "CHANGELOG.md", "deploy/chart/Chart.yaml", "deploy/ch
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A repository of its own, with a commit."""
+    """Makes a new repository with a commit."""
     for name in FILES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, tmp_path / name)

@@ -73,7 +73,7 @@ def test_a_status_full_of_other_entries_serves_no_gateway() -> None:
 
 
 def full(snapshot: Snapshot, gateway: Key) -> list[str]:
-    """What a Gateway says of policies that have no room for it."""
+    """Returns the Gateway's condition about policies without room for its entry."""
     status = snapshot.status[gateway]
     assert isinstance(status, GatewayStatus)
     return [c.message for c in status.conditions if c.type == "PolicyStatusFull"]

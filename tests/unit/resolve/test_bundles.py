@@ -36,7 +36,7 @@ PARENTS = [{"name": "strict"}, {"name": "usual"}]
 
 
 def running(limits: dict[str, int], *objects: Any) -> tuple[Engine, Snapshot]:
-    """A hop from two Gateways, of which one has these limits."""
+    """A hop from two Gateways; one has these limits."""
     listener = {"name": "http", "port": 81, "protocol": "HTTP"}
     return settled(
         keyed(

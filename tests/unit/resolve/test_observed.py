@@ -172,7 +172,7 @@ def test_the_audit_has_requirements_and_observations() -> None:
 
 
 def shown(world: World, *endpoints: EndpointSeen) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the subjects of the certificates, and the TLS versions, that the audit says were seen."""
+    """Returns the certificates' subjects and the TLS versions that the audit reports as seen."""
     (report,) = world.engine.hops()
     of_now = tuple(msgspec.structs.replace(endpoint, config=endpoint.config or world.config) for endpoint in endpoints)
     seen = {Hop(GATEWAY, API, 443, Protocol.AUTO): HopSeen(3, 0, 0, endpoints=of_now)}

@@ -15,7 +15,7 @@ POLICY = Key("BackendTLSPolicy", "a", "p")
 
 
 def served(hostname: str, sans: list[dict[str, Any]]) -> tuple[bool, str]:
-    """Whether there is a cluster, and what the policy's status says."""
+    """Returns whether there is a cluster, and the policy's status."""
     policy = mk_policy("a/p", "s", hostname, ["ca"], validation={"subjectAltNames": sans})
     hop = (mk_service("a/s"), mk_slice("a/s-1", "s", ["10.0.0.1"]), mk_route("a/r", "a/g", [{"name": "s", "port": 443}]))
     engine, snapshot = settled(keyed(mk_class(), mk_gateway("a/g"), *hop, mk_config_map("a/ca", ca_pem("good")), policy))

@@ -39,7 +39,7 @@ GATEWAY = Key("Gateway", "a", "g")
 
 
 def engine(of_class: dict[str, Any] | None, own: dict[str, Any] | None) -> Engine:
-    """A Gateway with a class's profile and one of its own, where there is one."""
+    """Makes a Gateway with a class's profile and its own profile, if given."""
     built = Engine()
     more: dict[str, Any] = {"infrastructure": {"parametersRef": profile_ref("own")}} if own is not None else {}
     gateway_class = mk(

@@ -58,7 +58,7 @@ def conditions(snapshot: Snapshot, route: Key = ODD) -> dict[str, tuple[str, str
 
 
 def served(snapshot: Snapshot) -> dict[str, list[tuple[str, str]]]:
-    """Hostname -> (origin, what is done), in order."""
+    """Hostname -> (origin, action), in order."""
     table = route_pb2.RouteConfiguration.FromString(snapshot.xds[GATEWAY, ROUTES, "edge/web/80"].body)
     return {
         host.name: [(route.name, str(route.WhichOneof("action"))) for route in host.routes] for host in table.virtual_hosts

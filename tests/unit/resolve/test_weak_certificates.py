@@ -35,7 +35,7 @@ ROOT_SIGNED_WEAKLY = Certificate("root", ca=True, sha1=True)
 
 
 def running(pem: str, word: str, *refs: Any) -> tuple[str, str, str]:
-    """What the policy says at a Gateway whose operator has this word."""
+    """Returns the policy's condition at a Gateway with this setting of the operator."""
     engine, snapshot = settled(
         keyed(
             mk_class(),

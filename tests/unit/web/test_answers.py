@@ -29,7 +29,7 @@ QUESTION = (False, "/api/explain?kind=Gateway")
 
 
 class World:
-    """Answers by a clock of its own, on which making one takes a second and nothing else any time."""
+    """Answers with a simulated clock: making one takes a second, and nothing else takes any time."""
 
     def __init__(self) -> None:
         self.now = self.working = 0.0

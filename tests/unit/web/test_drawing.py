@@ -63,7 +63,7 @@ def known(
 
 
 def drawn(lines: list[Line], known_objects: KnownObjects, *, whole: bool = True) -> tuple[Group, ...]:
-    return draw(choose(sorted(lines, key=lambda each: each.order), Filter()), known_objects, whole=whole)
+    return draw(choose(sorted(lines, key=lambda placed: placed.order), Filter()), known_objects, whole=whole)
 
 
 def test_lines_go_from_the_listener_over_the_route_to_the_backend() -> None:

@@ -51,7 +51,7 @@ def backend(port: int) -> list[Any]:
 
 
 class Page:
-    """Somebody who has opened the page and the one line in it."""
+    """A user who has opened the page and the one line in it."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self.session, self.url = session, url

@@ -163,7 +163,7 @@ OBJECTS = keyed(
 
 
 class Asked:
-    """What one running controller answers, in every way to ask it."""
+    """The answers of one running controller, for every way to query it."""
 
     def __init__(self, view: ControllerView, address: str) -> None:
         self.view, self._address = view, address
@@ -236,7 +236,7 @@ async def test_every_way_to_ask_has_the_same_answer(asked: Asked) -> None:
         document = judged[name]
         as_json = json.loads((await asked.command(kind, own, "-n", namespace, "-o", "json")).stdout)
         assert [item["ready"] for item in as_json] == [document["ready"]], name
-        # As a reader of a cluster sees it, who has the object and its status alone.
+        # As a reader of a cluster sees it, from the object and its status alone.
         seen = {part: document[part] for part in ("kind", "metadata", "spec", "status") if part in document}
         assert summary(seen, OWNERS).ready == ready, name
         key = Key(document["kind"], namespace, own)

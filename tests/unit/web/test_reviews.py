@@ -85,7 +85,8 @@ async def test_a_missing_ca_is_a_warning() -> None:
 
 
 async def test_an_object_written_just_before_is_not_reported_as_missing() -> None:
-    """`kubectl apply -f` of a file: the watch brings the Service, the API server asks about the route before that."""
+    """`kubectl apply -f` of a file: the watch delivers the Service, and the API server sends the review of the route before
+    that."""
     rehearsal = Rehearsal(IN_CLUSTER, NOW.timestamp())
     rehearsal.changed(keyed(*world()))
     reviews = Reviews(rehearsal, Engine(IN_CLUSTER, NOW.timestamp()).graph, (), NOW.timestamp)
@@ -178,7 +179,7 @@ async def test_more_than_a_few_of_one_caller_are_turned_away_and_all_others_are_
 
 
 class Bodies:
-    """Bodies that come to their end when the test says so."""
+    """Bodies that end on the test's signal."""
 
     def __init__(self, content: bytes) -> None:
         self.read = 0
@@ -223,7 +224,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.M
 
 
 class Counting(Rehearsal):
-    """Counts what it is asked to do."""
+    """Counts its calls."""
 
     followed = 0
 

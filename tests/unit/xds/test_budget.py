@@ -234,7 +234,7 @@ async def test_unknown_names_are_counted_over_all_streams_of_a_gateway(socket: P
 
 
 class Counting(Allotment):
-    """Says how long requests would have to wait, by a clock that stands still, and has them wait a moment."""
+    """Records how long requests would have to wait, by a stopped clock, and lets them wait a moment."""
 
     def __init__(self) -> None:
         super().__init__(burst=30.0)

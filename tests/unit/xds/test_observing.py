@@ -311,7 +311,7 @@ async def test_what_is_reported_faster_than_the_rate_is_left_out_and_another_gat
 
 
 async def test_reports_wait_unread_and_a_few_at_a_time_are_read(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy that begins reports and does not finish them holds the places of its own Gateway, for a time."""
+    """A proxy with unfinished reports occupies the places of its own Gateway, for a time."""
     monkeypatch.setattr(observing, "QUEUE", 3)
     credentials = grpc.ssl_channel_credentials(leader.authority.bundle, *keys(leader.proxy()))
     options = (("grpc.ssl_target_name_override", NAME),)

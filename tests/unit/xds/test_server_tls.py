@@ -41,7 +41,7 @@ class World:
         return ca.client_secret(authority or self.authority, uid, self.now)
 
     async def clusters(self, shown: dict[str, bytes] | None, trusted: bytes = b"", node: str = "shop/api") -> list[str]:
-        """What a client is sent that shows this certificate, or the status that it is turned away with."""
+        """Returns the resources for a client with this certificate, or the status with which it is refused."""
         certificate = (shown["tls.key"], shown["tls.crt"]) if shown else (None, None)
         credentials = grpc.ssl_channel_credentials(trusted or self.credentials.trusted, *certificate)
         options = [("grpc.ssl_target_name_override", NAME), ("grpc.use_local_subchannel_pool", 1)]

@@ -39,7 +39,7 @@ def test_first_request_without_names_is_a_wildcard() -> None:
 
 
 def test_a_wildcard_is_answered_even_if_there_is_nothing() -> None:
-    """Envoy would wait 15 s for its clusters before it asks for listeners."""
+    """Envoy would wait 15 s for its clusters before it requests listeners."""
     (
         Playbook()
         >> subscribe(CLUSTER)
@@ -229,9 +229,9 @@ def test_synced_means_that_the_client_has_confirmed_everything() -> None:
     play = Playbook() >> update(clusters("a=1"))
     assert not play.session.synced
     play >> subscribe(CLUSTER) << sends(CLUSTER, "a=1") >> ack(CLUSTER)
-    assert not play.session.synced  # it has not asked for listeners yet
+    assert not play.session.synced  # it has not requested listeners yet
     play >> subscribe(LISTENER)
-    assert not play.session.synced  # it has not been told that there are none
+    assert not play.session.synced  # it has not received an empty response
     play << sends(LISTENER) >> ack(LISTENER)
     assert play.session.synced
     play >> update(clusters("a=2"))

@@ -63,7 +63,7 @@ class Replica(VerificationConfigMap):
 
 
 async def stored(api: FakeApi) -> Memory:
-    """Returns what a new process would find, without the number of writes."""
+    """Returns the memory that a new process would load, without the number of writes."""
     memory = await Replica(api, Memory()).load()
     return msgspec.structs.replace(memory, record=msgspec.structs.replace(memory.record, revision=0))
 
@@ -224,7 +224,7 @@ async def test_a_record_from_which_a_line_was_removed_is_noticed_and_loses_nothi
 
 
 async def test_replicas_take_turns_and_keep_one_chain() -> None:
-    """Each adopts what it has written, so that the next write continues it."""
+    """Each adopts its own write, so that the next write continues it."""
     api = FakeApi()
     replicas = [Replica(api, known({}, since=float(number))) for number in (1, 2)]
     recorded = list[float]()

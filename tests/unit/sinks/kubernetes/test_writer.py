@@ -31,7 +31,7 @@ REFUSED = RouteStatus((mk_parent("gw", mk_condition(status="False")),))
 
 
 def observe(observed: ObservedStatuses, api: FakeApi, *names: str) -> None:
-    """What the watch would show now."""
+    """Returns the object as the watch would show it now."""
     for name in names:
         obj = api.get("httproutes", name, "shop")
         status = msgspec.json.encode(obj["status"]) if obj.get("status") else b""
@@ -40,13 +40,13 @@ def observe(observed: ObservedStatuses, api: FakeApi, *names: str) -> None:
 
 
 def touch(api: FakeApi, name: str, **changes: Any) -> None:
-    """Somebody else writes."""
+    """Writes as another client."""
     obj = copy.deepcopy(api.get("httproutes", name, "shop"))
     api.put("httproutes", {**obj, **changes})
 
 
 class WatchedClient(Client):
-    """Says when a write begins, and when it is done but not yet answered."""
+    """Signals when a write begins, and when it is done but not yet answered."""
 
     before_put: Callable[[], None] = staticmethod(lambda: None)
     after_put: Callable[[], None] = staticmethod(lambda: None)
@@ -101,7 +101,7 @@ async def test_a_status_is_written_with_one_request(api: FakeApi) -> None:
 
 
 async def test_a_new_status_wakes_one_writer(api: FakeApi) -> None:
-    """The others do not wait for the same calm: most of what a write cost was their waking up."""
+    """The others do not wait for the same calm: waking them was most of the cost of a write."""
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -227,7 +227,7 @@ async def test_at_most_n_writes_in_flight_and_a_rate(api: FakeApi) -> None:
 async def test_nothing_is_written_without_the_lead_and_everything_with_it(api: FakeApi) -> None:
     async with writing(api, "a", "b", lead=False) as (writer, _), client_of(api) as other:
         writer.want({A: ACCEPTED, Key("HTTPRoute", "shop", "b"): ACCEPTED})
-        await other.get("/api/v1/namespaces")  # asked after it, and answered
+        await other.get("/api/v1/namespaces")  # requested after it, and answered
         assert [verb for verb, _, _ in api.requests] == ["list"]
         writer.lead(True)
         await until(lambda: count(writer.counts, "writes") == 2)

@@ -175,7 +175,7 @@ def test_places_in_a_file_of_many_documents_are_found_by_reading_only_one_of_the
     assert len(read) == 1 and read[0] < 200
 
 
-# -- nobody waits for another's file
+# -- no team waits for another's file
 
 
 async def test_an_edit_takes_effect_while_another_file_is_still_being_read(
@@ -198,7 +198,7 @@ async def test_an_edit_takes_effect_while_another_file_is_still_being_read(
         write(tmp_path, large=padding + service("large", 1))
         edit = asyncio.ensure_future(anext(batches))
         assert await asyncio.to_thread(examined.wait, 10)
-        for number in (81, 82):  # also the second time, and whatever becomes of the large file meanwhile
+        for number in (81, 82):  # also the second time, independent of the large file's state meanwhile
             write(tmp_path, small=service("web", number))
             while not (changes := (await asyncio.wait_for(edit, 10)).changes):
                 edit = asyncio.ensure_future(anext(batches))

@@ -31,11 +31,11 @@ def last_good(batch: Batch) -> list[str]:
     return [target.name for target in obj.last_good.spec.target_refs] if obj.last_good else []
 
 
-# -- what is read
+# -- read files
 
 
 def test_yaml_json_lists_and_sub_folders_are_read_and_hidden_files_are_not(tmp_path: Path) -> None:
-    (tmp_path / "sub.yaml").mkdir()  # a folder, whatever its name
+    (tmp_path / "sub.yaml").mkdir()  # a folder of any name
     (tmp_path / ".git").mkdir()
     write(tmp_path, a=service("a") + "---\n" + service("b"), **{".hidden": service("h"), ".git/x": service("g")})
     (tmp_path / "sub.yaml" / "c.yml").write_text(service("c"))
@@ -94,7 +94,7 @@ def test_an_object_and_its_fields_are_located(tmp_path: Path) -> None:
     assert loader.locate(Key("Service", "shop", "nowhere")) is None
 
 
-# -- what is broken
+# -- broken files
 
 
 def test_every_problem_has_file_line_object_and_field(tmp_path: Path) -> None:

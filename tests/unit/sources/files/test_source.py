@@ -31,8 +31,8 @@ class Watched:
         self._next: asyncio.Future[Batch] | None = None
 
     async def start(self) -> Batch:
-        """The first batch comes before anything is watched. What the second of two edits changes was seen as an event: between
-        them the folder and what it names outside are watched."""
+        """The first batch comes before any watch exists. Between the two edits the watch of the folder and of its outside
+        files begins, so the second edit is seen as an event."""
         first = await self.batch()
         await self.nothing_but_a_marker()
         await self.nothing_but_a_marker()
@@ -47,7 +47,7 @@ class Watched:
         return batch
 
     async def nothing_but_a_marker(self) -> None:
-        """Makes an edit of its own, and finds that and nothing else in the next batch."""
+        """Makes an edit, and expects only that edit in the next batch."""
         self._markers += 1
         write(self._files, marker=service("marker", self._markers))
         assert list((await self.batch()).changes) == [Key("Service", "shop", "marker")]

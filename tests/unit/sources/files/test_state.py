@@ -98,7 +98,7 @@ def test_a_database_behind_a_link_is_not_used(tmp_path: Path, files: Path) -> No
 
 
 def test_a_database_of_another_user_is_replaced(tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = StateDirectory(tmp_path / "state")  # while it is open, what was saved is in its journal
+    first = StateDirectory(tmp_path / "state")  # while it is open, saved data is in its journal
     reload(Loader(files, first))
     asked = iter([os.geteuid() + 1])
     monkeypatch.setattr(os, "geteuid", lambda: next(asked, os.getuid()))

@@ -15,7 +15,7 @@ from tests.file_texts import reload, service, write
 
 
 def _pieces(files: Loader) -> Iterator[Batch]:
-    """As the source applies them: what is left for later may hold a policy."""
+    """Applies files like the source: files left for later may contain a policy."""
     later: frozenset[str] | None = None
     while later is None or later:
         readings = files.look(later, leave_large=True)

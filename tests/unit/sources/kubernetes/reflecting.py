@@ -19,7 +19,7 @@ FAST = WatchTiming(idle=2.0, first_pause=0.001, longest_pause=0.02)
 
 
 class Memory:
-    """A sink that keeps what it is told."""
+    """A sink that keeps its calls."""
 
     def __init__(self) -> None:
         self.objects: dict[Key, Object] = {}
