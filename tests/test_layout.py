@@ -29,7 +29,7 @@ def test_no_module_imports_a_test_module() -> None:
     assert {(path, name) for path, name in imports if tests & {name, name.rpartition(".")[0]}} == set()
 
 
-def test_the_program_imports_only_what_an_installation_has() -> None:
+def test_the_program_imports_only_installed_packages() -> None:
     """A development tool such as rich is there in every test, and missing in a wheel."""
     project = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]
     declared = {re.split(r"[<>=\[]", requirement)[0].lower().replace("_", "-") for requirement in project["dependencies"]}

@@ -153,7 +153,7 @@ def drawn(chance: random.Random, names: list[str], texts: list[str], depth: int 
     return chance.choice(texts)
 
 
-def test_every_rule_says_what_googles_cel_says() -> None:
+def test_every_rule_evaluates_as_in_googles_cel() -> None:
     """Whether it holds: an object is refused likewise where it does not and where it cannot be evaluated."""
     rules, decided = all_rules(), 0
     assert len(rules) > 120

@@ -146,7 +146,7 @@ def test_an_odd_certificate_harms_nobody_else(odd: str) -> None:
 
 @slow(60)
 @given(ODD_PEMS, odd_keys(), st.booleans())
-def test_odd_bytes_harm_nobody_else(certificate: bytes, key: bytes, edited: bool) -> None:
+def test_odd_bytes_harm_no_other_tenant(certificate: bytes, key: bytes, edited: bool) -> None:
     check(certificate, key, edited=edited)
 
 

@@ -24,7 +24,7 @@ MEANT = {pattern: _meant(pattern) for pattern in PATTERNS}
 PAIRS = list(itertools.product(PATTERNS, repeat=2))
 
 
-def test_a_pattern_covers_what_it_contains() -> None:
+def test_a_pattern_covers_exactly_its_names() -> None:
     assert [(a, b) for a, b in PAIRS if covers(a, b) != (MEANT[b] <= MEANT[a])] == []
 
 
@@ -32,7 +32,7 @@ def test_the_fitting_patterns_are_those_that_cover_it() -> None:
     assert [(a, b) for a, b in PAIRS if (a in fitting(b)) != (MEANT[b] <= MEANT[a])] == []
 
 
-def test_an_intersection_stands_for_what_both_stand_for() -> None:
+def test_an_intersection_matches_exactly_the_names_of_both() -> None:
     for one, other in PAIRS:
         common = intersection(one, other)
         assert (MEANT[common] if common is not None else frozenset()) == MEANT[one] & MEANT[other], (one, other)
@@ -53,5 +53,5 @@ def test_the_most_specific_pattern_is_the_one_with_the_fewest_names() -> None:
             )
 
 
-def test_what_is_contained_comes_first() -> None:
+def test_contained_patterns_come_first() -> None:
     assert [(a, b) for a, b in PAIRS if MEANT[a] < MEANT[b] and not specificity(a) < specificity(b)] == []

@@ -152,7 +152,7 @@ def test_valid_and_permitted_objects_are_served(edits: list[Edit]) -> None:
     assert unserved(objects, snapshot)[1] == []
 
 
-def test_the_oracle_knows_what_to_expect() -> None:
+def test_the_oracle_finds_served_hops() -> None:
     objects, _, snapshot = walk([])
     known, missing = unserved(objects, snapshot)
     assert (known >= 10, missing) == (True, [])

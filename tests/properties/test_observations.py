@@ -36,7 +36,7 @@ def play(events: list[tuple[object, ...]]) -> World:
 
 
 @given(st.lists(EVENTS, max_size=40))
-def test_a_history_that_has_settled_is_judged_as_by_one_who_was_not_there(events: list[tuple[object, ...]]) -> None:
+def test_a_settled_history_is_judged_as_by_a_later_observer(events: list[tuple[object, ...]]) -> None:
     """Except for single failures beside successes, whose order only the observer of the whole history knows."""
     world = play([*events, ("wait", LONGEST_RECOVERY + 10.0)])
     fresh = Observations()

@@ -116,7 +116,7 @@ def _logged(event: str) -> str:
 
 
 @given(st.text(st.characters(codec="utf-8")))
-def test_what_is_printable_has_only_glyphs_and_what_already_was_is_left_alone(text: str) -> None:
+def test_printable_text_has_only_glyphs_and_printable_input_is_unchanged(text: str) -> None:
     assert printable(text).isprintable()
     assert printable(text) == text or not text.isprintable() or len(text) > LIMIT
     assert len(printable(text)) <= 12 * LIMIT

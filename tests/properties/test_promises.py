@@ -126,7 +126,7 @@ def test_collectors_and_servers_that_listeners_ask_are_verified_like_every_backe
     check(objects, snapshot)
 
 
-def test_the_world_without_routes_has_a_collector_and_a_server_that_a_listener_asks() -> None:
+def test_the_world_without_routes_has_a_collector_and_an_authorization_server_of_a_listener() -> None:
     _, _, snapshot = walk([], _BESIDE_ROUTES)
     assert {(name, tls_context(cluster) is not None) for (_, name), cluster in snapshot.clusters().items()} == {
         ("b/g1/a/s0/443/h2", True),

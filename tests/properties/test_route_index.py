@@ -133,7 +133,7 @@ def plain(document: Document) -> Match:
 
 @slow(100)
 @given(st.lists(match_documents(), max_size=60), st.lists(requests(), min_size=10, max_size=10))
-def test_the_tree_chooses_as_the_list_does_in_whatever_order_it_is(documents: list[Document], sent: list[Request]) -> None:
+def test_the_tree_chooses_as_the_list_does_in_any_order(documents: list[Document], sent: list[Request]) -> None:
     listed = [plain(document) for document in documents]
     for request in sent:
         assert by_the_tree(listed, request) == scan(listed, list(range(len(listed))), request)

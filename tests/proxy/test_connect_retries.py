@@ -279,7 +279,7 @@ def test_a_profile_turns_it_off(own: Callable[..., Lasthop], serve: Callable[...
     assert statuses.keys() == {200, 503}
 
 
-def test_retries_do_not_multiply_what_a_failing_backend_is_asked(gateways: Gateways, serve: Callable[..., Backend]) -> None:
+def test_retries_do_not_multiply_the_requests_to_a_failing_backend(gateways: Gateways, serve: Callable[..., Backend]) -> None:
     """Two connections for a request at most, and beyond the budget one."""
     bad = [serve(issued("old.example")) for _ in range(2)]
     name = "budget"

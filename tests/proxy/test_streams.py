@@ -166,7 +166,7 @@ def test_a_new_policy_ends_plaintext_on_tcp(streams: Streams, serve: Callable[..
         until(lambda: closed(before), "the old connection is drained")
 
 
-def test_a_renewed_certificate_of_the_listener_drops_nobody(streams: Streams, serve: Callable[..., Backend]) -> None:
+def test_a_renewed_certificate_of_the_listener_drops_no_connection(streams: Streams, serve: Callable[..., Backend]) -> None:
     served = serve(None, name="renewed")
     streams.backend("renewed", served.port)
     streams.route("TLSRoute", "renewed", docs.to("renewed"), listener="ends", hosts=("api.test",))

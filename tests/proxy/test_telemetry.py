@@ -143,7 +143,7 @@ def test_a_share_of_the_traces_that_clients_sample_is_kept_trace_by_trace(traced
         assert 20 <= len(server.of("two-3.traced")) <= 80
 
 
-def test_a_collector_is_verified_as_its_policy_asks_and_gets_nothing_otherwise(traced: Lasthop) -> None:
+def test_a_collector_is_verified_by_its_policy_and_gets_nothing_otherwise(traced: Lasthop) -> None:
     good, bad = (Certificate("otel", ca, sans=dns(HOSTNAME)) for ca in (CA, OTHER_CA))
     secured = docs.policy("otel", HOSTNAME, "ca")
     with collector(good) as server, collector(bad) as impostor:

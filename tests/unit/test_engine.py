@@ -107,7 +107,7 @@ def test_a_port_that_a_policy_has_named_stays_out_of_plaintext_until_everything_
     assert folder.write(broken=None) == "plaintext"
 
 
-def test_a_policy_that_nobody_looked_at_counts_too(folder: Folder) -> None:
+def test_an_applied_policy_counts_before_it_is_settled(folder: Folder) -> None:
     folder.write(broken=TYPO)
     (folder.path / "policy.yaml").write_text(POLICY)
     batch = folder.loader.apply(folder.loader.look())

@@ -54,7 +54,7 @@ def test_a_proxy_may_report_only_parts_of_its_gateway(two_gateways: Engine) -> N
     assert not two_gateways.serves(web, Key("HTTPRoute", "c", "r")), "no listener lets it attach"
 
 
-def test_asking_for_what_does_not_exist_leaves_nothing_in_the_graph(two_gateways: Engine) -> None:
+def test_queries_for_missing_objects_leave_nothing_in_the_graph(two_gateways: Engine) -> None:
     web, nodes = Key("Gateway", "a", "web"), len(two_gateways.graph.nodes)
     for number in range(100):
         assert not two_gateways.serves(web, Key("HTTPRoute", "a", f"made-up-{number}"))

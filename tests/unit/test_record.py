@@ -43,7 +43,7 @@ def told(record: Record) -> list[tuple[float, str]]:
     return [(change.at, change.backend) for change in record.changes]
 
 
-def test_many_changes_of_one_owner_push_nobody_elses_out() -> None:
+def test_many_changes_of_one_owner_drop_only_its_own() -> None:
     quiet = [mk(at, "quiet/api") for at in range(5)]
     loud = [mk(100 + at, f"loud/{at % 7}") for at in range(5 * MAX_ENTRIES)]
     record = mk_record((*quiet, *loud), 0.0)
@@ -252,7 +252,7 @@ def test_a_record_without_a_beginning_covers_nothing() -> None:
     assert joined(mk_record((), 2.0), mk_record((), 5.0), continued=False).covered() == 5.0, "unless it had not been read"
 
 
-def test_incidents_are_part_of_the_chain_and_push_nobody_elses_changes_out() -> None:
+def test_incidents_are_part_of_the_chain_and_drop_no_other_changes() -> None:
     record = ChangeRecord()
     record.begin("no hops", 0.0)
     edit = Edit(Key("Service", "quiet", "b"), 1, None, HopVerification(Strength.PLAINTEXT), "x", compare(*[PLAIN] * 2), ())
@@ -270,7 +270,7 @@ def test_incidents_are_part_of_the_chain_and_push_nobody_elses_changes_out() -> 
 PLAIN = HopVerification(Strength.PLAINTEXT)
 
 
-def test_it_is_asked_by_time_and_by_namespace_of_backend_or_gateway() -> None:
+def test_it_is_queried_by_time_and_by_namespace_of_backend_or_gateway() -> None:
     entries = [
         Entry(at, "Service", f"{ns}/api", 443, "a", "b", "c", gateways=("edge/web",)) for at, ns in ((1, "a"), (2, "b"))
     ]

@@ -32,7 +32,7 @@ def test_lines_are_printed_in_order_and_the_last_ones_before_the_end() -> None:
         assert [json.loads(line) for line in output] == [{"path": f"/{number}", "status": 503} for number in range(100)]
 
 
-def test_a_reader_that_stops_holds_nobody_up_and_what_it_misses_is_counted() -> None:
+def test_a_stopped_reader_blocks_nothing_and_missed_lines_are_counted() -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with contextlib.suppress(BlockingIOError):

@@ -108,7 +108,7 @@ def test_without_a_record_the_error_explains_its_origin(tmp_path: Path) -> None:
     assert lasthop("audit", str(tmp_path), "--since", "1h", "--fail-on", "waived").exit_code == 2
 
 
-def test_nothing_new_is_said_in_words(folder: Path) -> None:
+def test_no_change_is_reported_in_words(folder: Path) -> None:
     assert "no change of how a backend is verified since" in lasthop("audit", str(folder), "--since", "1m").stdout
 
 
@@ -129,7 +129,7 @@ def test_no_change_is_claimed_only_for_the_time_that_the_record_covers(folder: P
     assert document["completeSince"] == rfc3339(begun)
 
 
-def test_without_a_beginning_no_change_is_never_said(folder: Path) -> None:
+def test_without_a_beginning_no_change_is_never_claimed(folder: Path) -> None:
     keep(folder, mk_record())
     output = lasthop("audit", str(folder), "--since", "2h").stdout
     assert "The beginning of the record is unknown" in output and "since 2" not in output

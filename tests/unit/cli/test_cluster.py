@@ -338,7 +338,7 @@ async def test_a_user_without_rights_gets_an_error_and_never_an_empty_list(api: 
         assert "does not let you read this" in result.stderr and "request permission to list it (RBAC)" in result.stderr
 
 
-async def test_a_kind_that_may_not_be_listed_is_not_said_to_have_no_objects(api: FakeApi) -> None:
+async def test_a_kind_without_list_permission_is_not_reported_as_empty(api: FakeApi) -> None:
     api.fail("list", "configmaps", "*", forbidden("configmaps"))
     explained = await run("explain", "configmap", "corp-ca")
     assert (explained.exit_code, explained.stdout) == (1, "")

@@ -245,7 +245,7 @@ def test_an_xbackend_is_tried_with_its_own_tls(tmp_path: Path, serve: Callable[.
         assert (target["service"], target["policy"]) == ("XBackend shop/far", "XBackend shop/far")
 
 
-def test_a_backend_that_nothing_asks_tls_of_has_nothing_to_try(tmp_path: Path) -> None:
+def test_a_backend_without_required_tls_has_nothing_to_try(tmp_path: Path) -> None:
     folder = write(tmp_path, *docs.hop("api", 9))
     (target,) = probed(folder, "svc/api", code=1)["targets"]
     assert "plaintext" in target["unused"]

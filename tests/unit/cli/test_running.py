@@ -54,7 +54,7 @@ def test_the_table_says_what_is_ready_and_why_not(gateway: Lasthop) -> None:
     assert (ready, "Service shop/nowhere does not exist" in why) == ("False", True)
 
 
-def test_the_exit_code_tells_when_asked(gateway: Lasthop) -> None:
+def test_the_exit_code_reports_readiness_on_request(gateway: Lasthop) -> None:
     assert gateway.command("status").returncode == 0
     assert gateway.command("status", "--exit-code").returncode == 1
     assert gateway.command("status", "httproute", "api", "--exit-code").returncode == 0

@@ -219,7 +219,7 @@ def test_the_controller_has_as_few_rights_in_its_pod_as_a_proxy() -> None:
     assert deployment["spec"]["replicas"] == 3
 
 
-def test_proxies_and_the_other_replicas_reach_the_xds_port_and_nobody_else_does() -> None:
+def test_only_proxies_and_the_other_replicas_reach_the_xds_port() -> None:
     (policy,) = of_kind("NetworkPolicy")
     xds = [rule for rule in policy["spec"]["ingress"] if {"protocol": "TCP", "port": "xds"} in rule["ports"]]
     assert [rule["from"] for rule in xds] == [
@@ -259,7 +259,7 @@ def test_the_profile_has_a_structural_schema() -> None:
     assert schema(KINDS["Gateway"], "v1")  # the loader still finds upstream's
 
 
-def test_an_install_for_fewer_namespaces_takes_back_what_the_one_before_gave() -> None:
+def test_an_install_for_fewer_namespaces_revokes_earlier_rights() -> None:
     applied = {
         f"{kind.lower()}s": [document for options in (ALL, SOME) for document in of_kind(kind, options)]
         for kind in ("ClusterRoleBinding", "ClusterRole", "RoleBinding", "Role")
@@ -281,7 +281,7 @@ def test_rights_of_another_install_are_not_taken() -> None:
     assert surplus(SOME, others) == []
 
 
-def test_the_image_holds_what_is_tested_and_no_tools() -> None:
+def test_the_image_contains_only_tested_packages_and_no_tools() -> None:
     tested, shipped = (_pins(path) for path in (DEPLOY.parent / "requirements.lock", DEPLOY / "requirements.lock"))
     assert shipped < tested
     names = {pin.partition("==")[0] for pin in shipped}

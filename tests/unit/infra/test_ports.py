@@ -40,7 +40,7 @@ def test_a_taken_port_has_a_holder_and_is_free_for_the_other_transport(taken: tu
     assert ports.problem("127.0.0.1", port, "UDP" if transport == "TCP" else "TCP") is None
 
 
-def test_a_holder_is_found_whatever_else_it_closes_meanwhile() -> None:
+def test_a_holder_is_identified_while_it_closes_other_files() -> None:
     spare = os.open("/", os.O_RDONLY)
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", free_port()))

@@ -88,7 +88,7 @@ def test_every_case_that_an_adapter_can_spell_has_objects(adapter: str) -> None:
     assert left_out == (set() if adapter == "lasthop" else {Area.GEP_4152})
 
 
-def test_every_port_that_is_asked_is_served() -> None:
+def test_every_requested_port_is_served() -> None:
     served = servings(ALL)
     for case in ALL:
         steps = [(step.expect, step.service) for step in case.steps]

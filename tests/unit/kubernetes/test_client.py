@@ -46,7 +46,7 @@ async def test_create_read_replace_apply_and_delete(api: FakeApi) -> None:
     assert asked == {"fieldManager": "lasthop", "force": "true"}
 
 
-async def test_an_error_says_status_reason_and_message(api: FakeApi) -> None:
+async def test_an_error_has_status_reason_and_message(api: FakeApi) -> None:
     api.fail("get", "configmaps", Refusal(403, "Forbidden", "no"), Refusal(429, "TooManyRequests"))
     async with client_of(api) as client:
         with pytest.raises(ApiError) as forbidden:

@@ -248,7 +248,7 @@ async def test_another_current_context_does_not_move_what_is_running(tmp_path: P
     assert access.url == "https://127.0.0.1:6443"
 
 
-async def test_the_first_file_that_says_something_is_right_and_missing_ones_are_none(tmp_path: Path) -> None:
+async def test_the_first_file_with_a_value_wins_and_missing_files_are_ignored(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "token").write_text(name)
@@ -300,7 +300,7 @@ async def test_a_ca_with_a_comment_is_read_and_an_empty_one_is_not_the_systems(t
         from_kubeconfig(path)
 
 
-async def test_only_what_says_so_is_not_verified(tmp_path: Path) -> None:
+async def test_only_an_explicit_setting_disables_verification(tmp_path: Path) -> None:
     unverified: dict[str, Any] = {"insecure-skip-tls-verify": True}
     access = from_kubeconfig(mk_kubeconfig(tmp_path, {"token": "x"}, **unverified))
     assert access.ssl is not None and access.ssl.verify_mode is ssl.CERT_NONE
@@ -326,7 +326,7 @@ def test_errors_in_a_kubeconfig_are_named(tmp_path: Path, user: dict[str, Any], 
         from_kubeconfig(mk_kubeconfig(tmp_path, user, **cluster))
 
 
-def test_an_encrypted_key_is_refused_and_nobody_is_asked(tmp_path: Path) -> None:
+def test_an_encrypted_key_is_refused_without_a_prompt(tmp_path: Path) -> None:
     leaf = trustme.CA().issue_cert("admin")
     key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
     form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"secret"))

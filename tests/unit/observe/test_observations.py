@@ -148,7 +148,7 @@ def test_long_silence_makes_it_untried_again() -> None:
     assert world.healths == ["untried", "failing", "untried"]
 
 
-def test_a_connection_that_lasts_is_no_silence() -> None:
+def test_a_long_connection_is_not_silence() -> None:
     world = World()
     world.succeeds()
     world.active = 1
@@ -171,7 +171,7 @@ def test_two_of_three_endpoints_fail() -> None:
     assert world.state.working == (C,)
 
 
-def test_reasons_that_differ_are_told_apart_and_the_most_common_comes_first() -> None:
+def test_different_reasons_are_listed_with_the_most_common_first() -> None:
     world = World()
     for _ in range(10):
         world.fails(A, REFUSED)
@@ -431,7 +431,7 @@ def test_obsolete_deadlines_do_not_pile_up() -> None:
     assert len(world.observations._due) < 50
 
 
-def test_a_name_that_is_no_hops_is_none() -> None:
+def test_an_unknown_name_is_not_a_hop() -> None:
     assert Hop.parse(HOP.name) == HOP
     xbackend = HOP._replace(backend=HOP.backend._replace(kind="XBackend"))
     assert Hop.parse(xbackend.name) == xbackend
@@ -522,7 +522,7 @@ def test_a_burst_whose_failures_retries_have_hidden_is_enough() -> None:
     assert world.health == "partly failing" and [failure.endpoints for failure in world.state.failures] == [(B,)]
 
 
-def test_an_endpoint_that_is_ejected_has_failed_also_where_nobody_saw_it() -> None:
+def test_an_ejected_endpoint_has_failed_also_without_an_observed_failure() -> None:
     world = World()
     for _ in range(8):
         world.succeeds(A)

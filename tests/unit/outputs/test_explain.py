@@ -98,7 +98,7 @@ def test_a_refused_hop_names_the_policy_and_what_it_misses() -> None:
     assert hop.because[0].object == Key("ConfigMap", "shop", "corp-ca")
 
 
-def test_plaintext_tells_of_a_policy_that_misses_the_port() -> None:
+def test_plaintext_mentions_a_policy_that_misses_the_port() -> None:
     missed = mk_policy("shop/p", "api", "api.internal", ["corp-ca"], section="htps")
     fact = _explained(ROUTE, missed, world=_without("BackendTLSPolicy"))
     assert _said(fact, "it names port htps, which the Service does not have").state is FactState.BAD
@@ -220,7 +220,7 @@ def test_a_mirror_is_a_hop_too() -> None:
     assert _said(fact, "Service shop/gone port 80: refused").state is FactState.BAD
 
 
-def test_a_server_that_is_asked_is_a_hop_too() -> None:
+def test_an_authorization_server_is_a_hop_too() -> None:
     rules = [
         {
             "filters": [mk_external_auth("GRPC", {"name": "api", "port": 443})],
@@ -290,7 +290,7 @@ def test_a_policy_for_a_missing_service_is_reported_at_the_probable_one() -> Non
     assert _said(fact, "BackendTLSPolicy shop/p names Service apii, which does not exist; it probably means this one")
 
 
-def test_equal_ages_are_told_as_such() -> None:
+def test_equal_ages_are_reported() -> None:
     rival = mk_policy("shop/q", "api", "other.internal", ["corp-ca"], created="2026-01-01T00:00:00Z")
     assert _said(_explained(ROUTE, rival), "shop/p has the same target and is as old and comes first by name")
 

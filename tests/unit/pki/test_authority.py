@@ -107,7 +107,7 @@ def test_the_successor_signs_only_when_everybody_knows_it(first: Authority) -> N
     assert ca.client_secret_due(both, "1f0c", secret, begin + SETTLE + 60), "signed by the CA that is on its way out"
 
 
-def test_an_authority_that_nobody_renewed_in_time_is_replaced(first: Authority) -> None:
+def test_an_authority_that_was_not_renewed_in_time_is_replaced(first: Authority) -> None:
     later = ca.renewed(first, NOW + CA_LIFE + DAY)
     assert len(later.issuers) == 1 and later != first
 

@@ -53,7 +53,7 @@ DUPLICATE = with_extensions(UNKNOWN, STAPLE, (x509.ObjectIdentifier("1.2.4"), b"
 )
 
 
-def test_everything_that_is_asked_of_a_certificate_is_read_at_once() -> None:
+def test_all_fields_of_a_certificate_are_read_at_once() -> None:
     (certificate,) = parse.certificates(valid().pem.encode())  # type: ignore[misc]
     assert (certificate.common_name, certificate.subject, certificate.issuer, certificate.self_issued) == (
         "odd",

@@ -102,7 +102,7 @@ def test_no_function_outside_plan_derives_a_strength_from_trust_pins_or_a_waiver
             assert not (read and made(function)), f"{path}:{function.lineno} classifies by {read}; use BackendTLS.strength"
 
 
-def test_no_module_outside_plan_asks_a_connection_whether_it_has_trust() -> None:
+def test_no_module_outside_plan_reads_the_trust_of_a_connection() -> None:
     """Only the prober does: OpenSSL loads no CAs where there are none."""
     for path, nodes in modules():
         for node in (node for node in nodes if isinstance(node, ast.Compare)):

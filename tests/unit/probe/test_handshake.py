@@ -61,13 +61,13 @@ def showing(*certificates: bytes) -> Handler:
 
 
 @pytest.mark.parametrize("odd", ["", *odd_ders()])
-def test_what_is_no_certificate_fails_the_chain_or_is_read(odd: str) -> None:
+def test_a_malformed_certificate_fails_the_chain_or_is_read(odd: str) -> None:
     with server(None, showing(odd_ders()[odd] if odd else b"nonsense")) as port:
         result = checked(port)
     assert "chain" in failing(result) or (odd, failing(result)) == ("huge", ["tls"])
 
 
-def test_what_is_no_certificate_above_the_backends_own_fails_the_chain() -> None:
+def test_a_malformed_certificate_above_the_backends_own_fails_the_chain() -> None:
     with server(None, showing(DER, b"nonsense")) as port:
         result = checked(port)
     assert failing(result) == ["chain"]

@@ -259,7 +259,7 @@ def test_counters_of_endpoints_are_read_by_address() -> None:
 
 
 @pytest.mark.parametrize("odd", ["", "odd].example,_"])
-def test_how_many_names_there_are_is_not_said_of_a_text_that_was_cut(odd: str) -> None:
+def test_a_truncated_text_gives_no_number_of_names(odd: str) -> None:
     names = odd + ",_".join(f"n{n}.example" for n in range(3000))
     line = msgspec.json.encode(
         {"status": 503, "flags": "UF", "tls_failure": f"verify_cert_failed:_SAN_matcher,_certificate_SANs_are_[{names}]"}
@@ -334,7 +334,7 @@ FOR_LISTS = "certificate_revocation_check_against_provided_CRLs_failed"
         (0, "CRL_has_expired", "certificate was not accepted: certificate revocation check against provided crls failed"),
     ],
 )
-def test_revoked_and_without_a_list_are_told_apart(depth: int, detail: str, why: str) -> None:
+def test_revoked_and_missing_lists_have_different_reasons(depth: int, detail: str, why: str) -> None:
     """As Envoy logged it in tests/proxy/test_revocation.py."""
     failure = f"{CHECKED}_certificate_verification_error_at_depth_{depth}:_{FOR_LISTS}:_{detail}:TLS_error_end"
     assert explained(AccessLogEntry(status=503, flags="UF", tls_failure=failure, policy="shop/api")).why == why

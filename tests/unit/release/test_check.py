@@ -71,7 +71,7 @@ def test_a_clean_commit_with_a_dated_section_is_ready(copy: Path) -> None:
     assert unready(copy, "7.0.0") == []
 
 
-def test_a_section_without_a_date_a_change_and_a_taken_tag_are_told(copy: Path) -> None:
+def test_a_section_without_a_date_a_change_and_a_taken_tag_are_reported(copy: Path) -> None:
     git(copy, "tag", "v7.0.0")
     (copy / "CHANGELOG.md").write_text("## [Unreleased]\n")
     assert [problem.partition(":")[0] for problem in unready(copy, "7.0.0")] == [

@@ -56,7 +56,7 @@ def shown(engine: Engine) -> list[tuple[str, str]]:
         ([{}, CLUSTER], ("0.0.0.0",), [("0.0.0.0", ""), ("127.0.0.1", "Cluster")]),
     ],
 )
-def test_on_a_host_what_is_for_the_cluster_is_for_this_host(
+def test_on_a_host_cluster_addresses_are_addresses_of_this_host(
     addresses: list[dict[str, str]], bound: tuple[str, ...], status: list[tuple[str, str]]
 ) -> None:
     engine, gateway_plan = settled(Settings(), *addresses)
@@ -92,19 +92,19 @@ def test_in_a_cluster_it_is_for_the_services_to_give_them() -> None:
         ({}, "NotAssigned", []),
     ],
 )
-def test_in_a_cluster_the_status_says_what_was_given(around: dict[str, Any], assigned: str, status: list[Any]) -> None:
+def test_in_a_cluster_the_status_has_the_assigned_addresses(around: dict[str, Any], assigned: str, status: list[Any]) -> None:
     engine, gateway_plan = settled(IN_CLUSTER, CLUSTER, around=Infrastructure(**around))
     assert said(engine, gateway_plan)["AddressesAssigned"] == assigned
     assert shown(engine) == status
 
 
-def test_in_a_cluster_what_is_still_to_come_is_lacking() -> None:
+def test_in_a_cluster_pending_addresses_are_reported() -> None:
     given = Infrastructure((("IPAddress", "10.96.0.9"),), inside=("10.96.0.9",))
     engine, gateway_plan = settled(IN_CLUSTER, CLUSTER, {}, around=given)
     assert said(engine, gateway_plan)["AddressesAssigned"] == "PartiallyAssigned"
 
 
-def test_without_a_routability_nothing_is_said_of_it() -> None:
+def test_without_a_routability_there_is_no_condition_about_it() -> None:
     engine, gateway_plan = settled(Settings(), {"value": "10.0.0.1"})
     assert gateway_plan.requested == RequestedAddresses(("10.0.0.1",))
     assert "AddressesAssigned" not in said(engine, gateway_plan)

@@ -145,7 +145,7 @@ def test_that_there_was_no_endpoint_is_over_when_there_is_one() -> None:
     assert World().see(state(Health.FAILING, Failure("backend has no ready endpoint", ()))).condition[0] == "Unknown"
 
 
-def test_protocols_of_a_port_are_joined_and_told_apart_only_where_they_differ() -> None:
+def test_protocols_of_a_port_are_joined_unless_they_differ() -> None:
     world = World().see(state(Health.WORKING, working=(A,))).see(FAILING, Protocol.H1_UPGRADE)
     assert world.condition[2] == f"Service a/api:443 ({A}): {NAME} (only upgrades (WebSocket))"
     world.see(FAILING)
@@ -195,7 +195,7 @@ def test_successful_plaintext_is_not_evidence_of_a_handshake_under_a_later_polic
     assert world.condition[:2] == ("Unknown", "NotTried") and world.failing == []
 
 
-def test_a_policy_does_not_inherit_what_another_of_its_name_has_shown() -> None:
+def test_a_policy_does_not_inherit_observations_of_an_earlier_one_of_its_name() -> None:
     world = World().see(FAILING)
     assert world.condition[:2] == ("False", "HandshakeFailed")
     world.apply(mk_policy("a/p", "api", "other.example", ["ca"]))
@@ -221,7 +221,7 @@ def route_condition(world: World, route: Key = ROUTE) -> tuple[str, str, str] | 
     return next(((c.status, c.reason, c.message) for c in conditions), None)
 
 
-def test_a_route_says_that_its_backend_without_a_policy_fails_and_nothing_while_it_works() -> None:
+def test_a_route_reports_a_failing_backend_without_a_policy_and_nothing_while_it_works() -> None:
     world = World(PLAINTEXT)
     assert route_condition(world) is None
     world.see(state(Health.FAILING, Failure("connection refused", (A,))))
@@ -230,7 +230,7 @@ def test_a_route_says_that_its_backend_without_a_policy_fails_and_nothing_while_
     assert route_condition(world) is None
 
 
-def test_a_route_says_itself_that_connections_under_its_policy_fail() -> None:
+def test_a_route_reports_that_connections_under_its_policy_fail() -> None:
     """A reader of a cluster may see the route alone."""
     assert route_condition(World().see(FAILING)) == ("False", "HandshakeFailed", f"Service a/api:443 ({A}): {NAME}")
 

@@ -162,7 +162,7 @@ def test_the_crd_has_every_limit_with_its_bounds_and_default() -> None:
     assert [f.encode_name for f in msgspec.structs.fields(LimitsProfile)] == [f.encode_name for f in FIELDS.values()]
 
 
-def test_external_names_are_as_the_way_of_running_has_it_unless_somebody_says() -> None:
+def test_external_names_default_by_the_way_of_running() -> None:
     assert rules({}, {}).external_names is None
     assert rules({"externalNameServices": "Allow"}, {}).external_names is True
     assert rules({"externalNameServices": "Allow"}, {"externalNameServices": "Deny"}).external_names is False

@@ -318,7 +318,7 @@ def test_an_expression_is_compiled_once_however_often_its_route_is_looked_at() -
     assert program_size.cache_info().misses == 3
 
 
-def test_a_profile_raises_a_limit_and_what_was_refused_is_served() -> None:
+def test_a_raised_limit_of_a_profile_serves_refused_routes() -> None:
     rules = [{"retry": {"attempts": 500}, "backendRefs": API}]
     _, snapshot = serve(mk_route("team/odd", "edge/web", [], [HOST], rules=rules, created="2026-01-01T00:00:00Z"))
     assert conditions(snapshot)["Accepted"][:2] == ("False", "UnsupportedValue")

@@ -87,7 +87,7 @@ def test_one_port_of_two_is_enough_to_serve() -> None:
 
 @pytest.mark.parametrize("section", ["", "http", "other"])
 @pytest.mark.parametrize("problems", [{}, {80: "taken"}, {8080: "taken"}, {80: "taken", 8080: "taken"}])
-def test_a_route_says_that_a_port_of_exactly_its_listeners_cannot_be_served(section: str, problems: dict[int, str]) -> None:
+def test_a_route_reports_an_unserved_port_of_exactly_its_listeners(section: str, problems: dict[int, str]) -> None:
     two = [HTTP_AND_HTTPS[0], {**HTTP_AND_HTTPS[0], "name": "other", "port": 8080}]
     parent = {"name": "g", **({"sectionName": section} if section else {})}
     route = mk_route("a/r", "a/g", [{"name": "api", "port": 443}], parents=[parent])

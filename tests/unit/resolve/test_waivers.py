@@ -103,7 +103,7 @@ def test_a_waiver_that_is_prolonged_reaches_the_proxy_and_changes_nothing_else(e
     assert update.xds[GATEWAY].keys() == {CLUSTER}
 
 
-def test_an_operator_who_changes_his_mind_is_obeyed_at_once(engine: Engine) -> None:
+def test_a_changed_setting_of_the_operator_takes_effect_at_once(engine: Engine) -> None:
     settle(engine, Snapshot())
     engine.apply(keyed(mk_profile("a/f", backendTLS={"waivers": "Deny"})))
     assert engine.settle().xds[GATEWAY][CLUSTER][HOP] == Withdrawal(urgent=True)

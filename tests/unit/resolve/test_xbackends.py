@@ -53,7 +53,7 @@ def refused(
     return tls.problem.reason if isinstance(tls, Refused) else ""
 
 
-def test_in_a_cluster_a_name_outside_needs_tls_unless_the_operator_says_otherwise() -> None:
+def test_in_a_cluster_an_external_name_needs_tls_unless_the_operator_permits_plaintext() -> None:
     assert refused() == "ExternalHostnameNotPermitted"
     assert refused("ServerOnly") == ""
     assert refused(said="Allow") == ""

@@ -115,7 +115,7 @@ def test_in_ci_a_program_that_cannot_be_installed_ends_make_test(
     ("value", "ci"),
     [("true", True), ("1", True), ("", False), ("false", False), ("False", False), ("0", False)],
 )
-def test_ci_is_what_the_variable_says(value: str, ci: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_decides_whether_it_is_ci(value: str, ci: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", value)
     assert programs.in_ci() is ci
 

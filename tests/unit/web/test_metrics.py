@@ -31,7 +31,7 @@ def sample(text: str, name: str) -> float:
     return float(value)
 
 
-async def test_metrics_of_a_cluster_tell_what_an_operator_wants_to_know() -> None:
+async def test_metrics_of_a_cluster_cover_the_questions_of_an_operator() -> None:
     async with serving(FakeApi()) as api, client_of(api) as client:
         runtime = ClusterRuntime(
             client, Site("lasthop", "x.svc", 1), identity="a", namespace="n", xds_listen="", own_address=""

@@ -272,7 +272,7 @@ async def test_reviews_of_all_callers_take_turns_before_they_are_decoded(monkeyp
     assert decoded == [review(POLICY)]
 
 
-async def test_a_review_that_says_that_it_is_too_large_is_not_waited_for() -> None:
+async def test_a_review_with_too_large_a_declared_length_is_refused_at_once() -> None:
     async with TestServer(application(judges(*world()))) as server:
         assert server.port
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -304,7 +304,7 @@ async def test_an_object_larger_than_the_api_server_takes_is_a_bad_review() -> N
             await ask(judges(*world()), review(POLICY, **{field: "x" * 254}))
 
 
-async def test_an_edit_without_a_namespace_tells_nothing_of_those_that_have_one() -> None:
+async def test_an_edit_without_a_namespace_reveals_nothing_about_namespaced_objects() -> None:
     """Anybody who reaches the port may ask what would follow if the GatewayClass were deleted."""
     response = await answered(judges(*world()), review(mk_class(), "DELETE"))
     assert response["allowed"]

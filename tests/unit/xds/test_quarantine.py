@@ -80,7 +80,7 @@ def test_if_it_named_the_wrong_one_the_next_refusal_finds_the_right_one() -> Non
     assert vhost("b=2", CLUSTER) in quarantine.quarantined
 
 
-def test_a_port_that_is_taken_puts_nobody_into_quarantine() -> None:
+def test_a_taken_port_quarantines_nothing() -> None:
     quarantine = Quarantine()
     text = "Error adding/updating listener(s) l: cannot bind '0.0.0.0:80': Address already in use"
     sent = named(table("chain=1", name="l", type_url=LISTENER), table("chain=2", name="m", type_url=LISTENER))

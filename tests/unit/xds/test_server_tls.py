@@ -76,7 +76,7 @@ async def world() -> AsyncIterator[World]:
         yield world
 
 
-async def test_the_certificate_decides_and_not_what_the_client_says_of_itself(world: World) -> None:
+async def test_the_certificate_decides_and_not_the_clients_node_id(world: World) -> None:
     assert await world.clusters(world.client("uid-of-web"), node="shop/api") == ["of-web"]
     assert await world.clusters(world.client("uid-of-api"), node="shop/web") == ["of-api"]
 

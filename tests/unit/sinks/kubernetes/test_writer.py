@@ -258,7 +258,7 @@ async def test_the_first_status_waits_until_edits_pause_and_not_for_long_if_they
         assert waited == [0.05, 0.01]
 
 
-async def test_losing_the_lead_stops_what_is_queued_at_once(api: FakeApi) -> None:
+async def test_losing_the_lead_drops_queued_writes_at_once(api: FakeApi) -> None:
     names = [f"r{n}" for n in range(20)]
     led: list[bool] = []
     woken: list[float] = []

@@ -69,7 +69,7 @@ def test_a_link_to_the_whole_machine_ends_at_a_limit_and_leaves_what_is_in_force
     assert len(files.folders) <= 51
 
 
-def test_a_team_with_many_folders_uses_up_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_team_with_many_folders_uses_only_its_own_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder, "MAX_FOLDERS", 30)
     for number in range(100):
         (tmp_path / "a-noisy" / str(number)).mkdir(parents=True)

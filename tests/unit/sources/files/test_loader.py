@@ -170,7 +170,7 @@ def test_a_broken_file_that_is_deleted_takes_its_last_good_content_along(tmp_pat
     assert not batch.policies_known
 
 
-def test_a_file_deleted_while_nobody_looked_is_forgotten_at_the_next_start(tmp_path: Path) -> None:
+def test_a_file_deleted_while_stopped_is_forgotten_at_the_next_start(tmp_path: Path) -> None:
     files, state = tmp_path / "files", tmp_path / "state"
     files.mkdir()
     write(files, a=service(), b=service("b"))

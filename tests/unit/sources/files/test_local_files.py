@@ -87,7 +87,7 @@ def test_a_file_that_goes_or_is_emptied_keeps_its_last_content_also_after_a_rest
     assert data(reload(Loader(files, StateDirectory(state), [tmp_path]))) == {"ca.crt": "PEM"}
 
 
-def test_a_file_that_nobody_names_any_more_is_forgotten(tmp_path: Path) -> None:
+def test_a_file_without_references_is_forgotten(tmp_path: Path) -> None:
     files, state = tmp_path / "files", tmp_path / "state"
     files.mkdir()
     (tmp_path / "ca.pem").write_text("PEM")
