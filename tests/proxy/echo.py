@@ -228,8 +228,8 @@ def external_auth(protocol: str, name: str, *, namespace: str = "", body: int = 
     """Makes a filter that queries a Service's port 443; `config` is the configuration of the protocol."""
     where: Document = {"namespace": namespace} if namespace else {}
     to = docs.to(name, **where)
-    asked = {"protocol": protocol, "backendRef": to, protocol.lower(): config}
-    return {"type": "ExternalAuth", "externalAuth": {**asked, **({"forwardBody": {"maxSize": body}} if body else {})}}
+    fields = {"protocol": protocol, "backendRef": to, protocol.lower(): config}
+    return {"type": "ExternalAuth", "externalAuth": {**fields, **({"forwardBody": {"maxSize": body}} if body else {})}}
 
 
 # request path, matched prefix, replacement, what comes of it: the table of HTTPPathModifier, and its edges

@@ -201,8 +201,8 @@ class Lasthop:
 
     def explained(self, method: str, url: str, *headers: str, sni: str = "") -> Document:
         """Returns the output of `lasthop explain request` for a request at the only Gateway."""
-        asked = msgspec.json.encode(read_request(method, url, headers, sni)).decode()
-        status, body = self.ask(f"/api/explain-request?{urlencode({'request': asked})}")
+        request = msgspec.json.encode(read_request(method, url, headers, sni)).decode()
+        status, body = self.ask(f"/api/explain-request?{urlencode({'request': request})}")
         assert status == 200, body
         (document,) = json.loads(body)
         return dict(document)

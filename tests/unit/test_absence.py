@@ -186,7 +186,7 @@ async def test_a_deleted_policy_closes_the_port_if_absence_cannot_be_proven(api:
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         (FORBIDDEN, "403 Forbidden"),
         (Refusal(401, "Unauthorized"), "401 Unauthorized"),
@@ -196,7 +196,7 @@ async def test_a_deleted_policy_closes_the_port_if_absence_cannot_be_proven(api:
     ],
 )
 async def test_while_policies_cannot_be_listed_new_hops_are_closed_and_the_rest_stays(
-    api: FakeApi, fault: Refusal | str, said: str
+    api: FakeApi, fault: Refusal | str, message: str
 ) -> None:
     """C1."""
     shop(api)
@@ -206,7 +206,7 @@ async def test_while_policies_cannot_be_listed_new_hops_are_closed_and_the_rest_
             api.fail(verb, POLICIES, "*", fault)
         api.end(POLICIES)
         put_hop(api, "new")
-        await until(lambda: said in site.message("new"))
+        await until(lambda: message in site.message("new"))
         assert "BackendTLSPolicies cannot be listed" in site.message("new")
         assert (site.mode("plain"), site.mode("safe")) == ("plaintext", "tls") and site.mode("new") in ("none", "closed")
         assert any(finding.reason == "PoliciesUnknown" for finding in site.controller.findings())

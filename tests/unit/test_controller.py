@@ -237,9 +237,9 @@ def test_a_lost_policy_is_the_routes_problem_and_a_missed_target_the_policys(con
     missing = "Service a/apii does not exist"
     assert shown(controller, "BackendTLSPolicy", "p") == ("False", f"TargetNotFound: {missing}; did you mean api?")
     because = "BackendTLSPolicy a/p names Service a/apii, which does not exist"
-    said = f"a/gw: NoLongerVerified: backend a/api:443 is plaintext now, because {because}. Restore the policy; or"
+    prefix = f"a/gw: NoLongerVerified: backend a/api:443 is plaintext now, because {because}. Restore the policy; or"
     ready, why = shown(controller, "HTTPRoute", "r")
-    assert ready == "False" and why.startswith(said)
+    assert ready == "False" and why.startswith(prefix)
     gateway = controller.statuses.get(GATEWAY)
     assert isinstance(gateway, GatewayStatus)
     assert [c.reason for c in gateway.conditions if c.type == "BackendsWeakened"] == ["NoLongerVerified"]

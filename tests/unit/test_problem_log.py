@@ -49,14 +49,14 @@ def findings() -> tuple[Finding, ...]:
 def test_each_has_its_place_and_a_consequence_names_its_cause(findings: tuple[Finding, ...]) -> None:
     log = Log()
     ProblemLog(log, lambda key, field: PLACES.get(key)).findings(FindingChanges(new=findings))
-    said = {fields["object"]: (level, fields) for level, _, fields in log.lines}
-    assert len(said) == len(log.lines) == len(findings)
+    by_object = {fields["object"]: (level, fields) for level, _, fields in log.lines}
+    assert len(by_object) == len(log.lines) == len(findings)
     for key, place in PLACES.items():
-        level, fields = said[str(key)]
+        level, fields = by_object[str(key)]
         assert (fields["file"], fields["line"]) == place
         assert level == ("error" if key == POLICY else "info")
         assert ("because" in fields) == (key == ROUTE)
-    assert str(POLICY) in said[str(ROUTE)][1]["because"]
+    assert str(POLICY) in by_object[str(ROUTE)][1]["because"]
 
 
 def test_a_consequence_that_comes_later_names_the_cause_that_is_known(findings: tuple[Finding, ...]) -> None:

@@ -49,16 +49,16 @@ def test_writing_what_is_there_already_changes_nothing(rehearsal: Rehearsal) -> 
 
 def test_a_missing_ca_is_reported_once_without_its_consequences(rehearsal: Rehearsal) -> None:
     verdict = done(rehearsal.edit(key(POLICY), mk_policy("shop/api", "api", "api.example", ["no-ca"])))
-    (told,) = texts(verdict)
-    assert told.startswith("BackendTLSPolicy shop/api: ") and "ConfigMap shop/no-ca does not exist" in told
+    (text,) = texts(verdict)
+    assert text.startswith("BackendTLSPolicy shop/api: ") and "ConfigMap shop/no-ca does not exist" in text
     assert not verdict.weaker, "it fails closed"
     assert not verdict.refused
 
 
 def test_a_conflict_with_an_older_policy_is_reported(rehearsal: Rehearsal) -> None:
     younger = mk_policy("shop/second", "api", "other.example", ["ca"], created="2026-06-01T00:00:00Z")
-    (told,) = texts(done(rehearsal.edit(key(younger), younger)))
-    assert told.startswith("BackendTLSPolicy shop/second: ") and "shop/api" in told
+    (text,) = texts(done(rehearsal.edit(key(younger), younger)))
+    assert text.startswith("BackendTLSPolicy shop/second: ") and "shop/api" in text
 
 
 def test_deleting_the_policy_turns_a_verified_hop_into_plaintext(rehearsal: Rehearsal) -> None:
@@ -86,8 +86,8 @@ def test_plaintext_to_a_service_that_was_missing_is_no_less_than_before() -> Non
 
 def test_a_route_to_a_missing_backend_is_reported(rehearsal: Rehearsal) -> None:
     route = mk_route("shop/new", "shop/web", [{"name": "nobody", "port": 443}])
-    (told,) = texts(done(rehearsal.edit(key(route), route)))
-    assert "Service shop/nobody does not exist" in told
+    (text,) = texts(done(rehearsal.edit(key(route), route)))
+    assert "Service shop/nobody does not exist" in text
 
 
 def test_every_rehearsal_leaves_the_copy_as_it_was(rehearsal: Rehearsal) -> None:
@@ -132,8 +132,8 @@ def test_problems_of_another_namespace_stay_hidden() -> None:
         "shop/web", [{"name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "All"}}}]
     )
     rehearsal = of(*world(), mk("Namespace", "blog"), opened, other)
-    told = texts(done(rehearsal.edit(key(opened), None)))
-    assert [text.partition(":")[0] for text in told] == ["BackendTLSPolicy shop/api", "HTTPRoute shop/api"]
+    messages = texts(done(rehearsal.edit(key(opened), None)))
+    assert [text.partition(":")[0] for text in messages] == ["BackendTLSPolicy shop/api", "HTTPRoute shop/api"]
 
 
 # --- what operators refuse -------------------------------------------------------------------------------------------

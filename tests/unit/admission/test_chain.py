@@ -224,5 +224,5 @@ def test_the_value_of_a_header_is_not_quoted(place: str) -> None:
         "{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: r, namespace: shop}, spec: {rules: "
         f"[{{filters: [{{type: RequestHeaderModifier, {place.replace('ITEM', item)}}}]}}]}}}}"
     )
-    told = refused(text)
-    assert told and "PLANTED" not in str(told)
+    problems = refused(text)
+    assert problems and "PLANTED" not in str(problems)

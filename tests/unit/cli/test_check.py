@@ -67,8 +67,8 @@ def test_twelve_mistakes_in_twelve_files_are_twelve_errors(twelve: Path) -> None
     errors = {Path(f["file"]).stem: f for f in report["findings"] if f["severity"] == "error"}
     assert sorted(errors) == sorted(TWELVE)
     assert report["errors"] == 12
-    for name, (_, line, said) in TWELVE.items():
-        assert said in errors[name]["message"], name
+    for name, (_, line, message) in TWELVE.items():
+        assert message in errors[name]["message"], name
         assert errors[name]["line"] >= line, name
 
 
@@ -214,7 +214,7 @@ def test_an_empty_folder_serves_nothing_and_that_is_an_error(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("written", "mistyped", "said"),
+    ("written", "mistyped", "message"),
     [
         ("service-name: api}", "service-name: apy}", "EndpointSlice shop/api-1 has the label apy, but no such Service exists"),
         ("service-name: api}", "other: api}", "has the label kubernetes.io/service-name: api."),
@@ -223,17 +223,19 @@ def test_an_empty_folder_serves_nothing_and_that_is_an_error(tmp_path: Path) -> 
         ("[{addresses: [10.0.0.1]}]", "[]", "its EndpointSlices have no endpoints"),
     ],
 )
-def test_a_service_without_endpoints_is_an_error_and_explained(tmp_path: Path, written: str, mistyped: str, said: str) -> None:
+def test_a_service_without_endpoints_is_an_error_and_explained(
+    tmp_path: Path, written: str, mistyped: str, message: str
+) -> None:
     assert written in BASE
     folder = write(tmp_path / "objects", base=BASE.replace(written, mistyped), policy=policy(), ca=config_map())
     errors = [error for error in _errors(folder) if "port 443" in error]
-    assert len(errors) == 1 and said in errors[0] and "requests get 503" in errors[0]
+    assert len(errors) == 1 and message in errors[0] and "requests get 503" in errors[0]
     explained = lasthop("explain", "httproute", "api", "--dir", folder).stdout
-    assert explained.startswith("✗ HTTPRoute shop/api") and said.rstrip(".") in explained
+    assert explained.startswith("✗ HTTPRoute shop/api") and message.rstrip(".") in explained
 
 
 @pytest.mark.parametrize(
-    ("written", "mistyped", "said"),
+    ("written", "mistyped", "message"),
     [
         ("parentRefs: [{name: web}]", "parentRefs: [{name: wbe}]", "Gateway shop/wbe does not exist. Did you mean web?"),
         ("parentRefs: [{name: web}]", "parentRefs: [{name: web}, {name: wbe}]", "Gateway shop/wbe does not exist"),
@@ -248,11 +250,11 @@ def test_a_service_without_endpoints_is_an_error_and_explained(tmp_path: Path, w
     ],
 )
 def test_a_reference_that_leads_nowhere_is_an_error_that_names_what_is_near(
-    tmp_path: Path, written: str, mistyped: str, said: str
+    tmp_path: Path, written: str, mistyped: str, message: str
 ) -> None:
     assert written in BASE
     errors = _errors(write(tmp_path / "objects", base=BASE.replace(written, mistyped, 1)))
-    assert any(said in error for error in errors), errors
+    assert any(message in error for error in errors), errors
 
 
 def test_a_mistyped_kind_is_one_error_and_its_consequences_stand_beneath(tmp_path: Path) -> None:

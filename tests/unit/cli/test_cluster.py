@@ -136,8 +136,8 @@ async def test_a_route_whose_own_condition_says_that_a_backend_fails_is_not_read
     entry["conditions"].append({**failing, "message": "; ".join(sentences)})
     say(api, "httproutes", "api", {"parents": [entry]})
     why = f"shop/web: ConnectionFailed: {'; '.join(sentences)}"
-    for asked in (["status"], ["status", "httproute"], ["status", "httproute", "api"]):
-        result = await run(*asked, "--exit-code", "-o", "wide", "--no-headers")
+    for command in (["status"], ["status", "httproute"], ["status", "httproute", "api"]):
+        result = await run(*command, "--exit-code", "-o", "wide", "--no-headers")
         (line,) = (line for line in result.stdout.splitlines() if line.startswith("httproute/shop/api"))
         assert line.split()[1] == "False" and line.endswith(why) and result.exit_code == 1
         assert not any(line.startswith("service/") for line in result.stdout.splitlines()), "messages quote what backends say"
@@ -198,8 +198,8 @@ async def test_a_policy_whose_service_does_not_exist_is_not_ready(api: FakeApi) 
     put(api, policy("typo", service="apii"), policy("none", service="elsewhere"))
     table = rows(await run("status", "backendtlspolicy"))
     assert table["backendtlspolicy/shop/api"] == ("Unknown", "no Gateway of this controller uses it")
-    said = "TargetNotFound: Service shop/apii does not exist; did you mean api?"
-    assert table["backendtlspolicy/shop/typo"] == ("False", said)
+    reason = "TargetNotFound: Service shop/apii does not exist; did you mean api?"
+    assert table["backendtlspolicy/shop/typo"] == ("False", reason)
     assert table["backendtlspolicy/shop/none"] == ("False", "TargetNotFound: Service shop/elsewhere does not exist")
     api.fail("list", "services", forbidden("services"))
     assert rows(await run("status", "backendtlspolicy"))["backendtlspolicy/shop/typo"][0] == "Unknown"
@@ -437,8 +437,8 @@ async def test_a_folder_goes_before_a_kubeconfig(api: FakeApi, tmp_path: Path) -
 
 async def test_a_running_gateway_goes_before_a_kubeconfig(api: FakeApi, tmp_path: Path) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if asked := await reader.readline():
-            body = b'{"objects": 0}' if b"/api/count" in asked else b"[]"
+        if request_line := await reader.readline():
+            body = b'{"objects": 0}' if b"/api/count" in request_line else b"[]"
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
         writer.close()
 

@@ -108,23 +108,23 @@ async def test_a_connection_that_fails_later_is_reported_once(tmp_path: Path, ca
     ):
         pods.listening["a", PORT] = port
         running = tasks.create_task(forward(client, "lasthop-system", 0, browser=False))
-        said = ""
+        output = ""
 
         def shown() -> bool:
-            nonlocal said
-            said += "".join(capsys.readouterr())
-            return "http://127.0.0.1:" in said
+            nonlocal output
+            output += "".join(capsys.readouterr())
+            return "http://127.0.0.1:" in output
 
         await until(shown)
-        url = said[said.index("http://127.0.0.1:") :].split()[0]
+        url = output[output.index("http://127.0.0.1:") :].split()[0]
         pods.denied.add("portforward")
         async with aiohttp.ClientSession() as session:
             for _ in range(3):
                 with pytest.raises(aiohttp.ClientError):
                     await session.get(url)
-        said += "".join(capsys.readouterr())
+        output += "".join(capsys.readouterr())
         running.cancel()
-    assert " ".join(said.split()).count("request get and create on pods/portforward") == 1
+    assert " ".join(output.split()).count("request get and create on pods/portforward") == 1
 
 
 async def test_a_taken_port_is_reported() -> None:

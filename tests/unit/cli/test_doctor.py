@@ -138,9 +138,9 @@ class Cluster:
         if status := self.statuses.get(path):
             return web.json_response({"kind": "Status", "code": status, "reason": "Why", "message": "as said"}, status=status)
         if path.startswith("/apis/authorization.k8s.io"):
-            asked = (await request.json())["spec"]["resourceAttributes"]
-            self.asked.append(asked)
-            return web.json_response({"status": {"allowed": asked["resource"] not in self.denied}})
+            attributes = (await request.json())["spec"]["resourceAttributes"]
+            self.asked.append(attributes)
+            return web.json_response({"status": {"allowed": attributes["resource"] not in self.denied}})
         if path == "/version":
             return web.json_response({"gitVersion": "v1.35.0"})
         if path.endswith("/customresourcedefinitions"):
@@ -221,10 +221,10 @@ async def test_an_api_server_that_does_not_let_us_in_is_a_finding(
     cluster: Cluster, tmp_path: Path, status: int, text: str, remedy: str
 ) -> None:
     cluster.statuses["/version"] = status
-    told = await of(cluster, tmp_path)
-    assert list(told) == ["API server"]
-    assert (told["API server"]["verdict"], told["API server"]["remedy"]) == ("failed", remedy)
-    assert text in told["API server"]["found"]
+    by_name = await of(cluster, tmp_path)
+    assert list(by_name) == ["API server"]
+    assert (by_name["API server"]["verdict"], by_name["API server"]["remedy"]) == ("failed", remedy)
+    assert text in by_name["API server"]["found"]
 
 
 async def test_only_a_missing_right_is_called_one(cluster: Cluster, tmp_path: Path) -> None:
@@ -263,8 +263,8 @@ async def test_a_namespace_that_the_controller_does_not_watch_is_reported(cluste
     assert check["verdict"] == "warning"
     assert check["found"] == "it watches only shop, blog; edits in namespace team have no effect"
     assert check["remedy"] == "If it should: lasthop install --watch shop --watch blog --watch team"
-    for asked in (("-n", "blog"), ("-A",)):
-        assert (await of(cluster, tmp_path, *asked))["controller in lasthop-system"]["verdict"] == "ok"
+    for options in (("-n", "blog"), ("-A",)):
+        assert (await of(cluster, tmp_path, *options))["controller in lasthop-system"]["verdict"] == "ok"
 
 
 def test_as_a_plugin_of_kubectl_it_looks_at_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

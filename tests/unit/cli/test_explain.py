@@ -48,7 +48,7 @@ def test_json_is_the_same_tree(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("httprout", "api"), "did you mean httproute?"),
         (("httproute", "apy"), "did you mean shop/api?"),
@@ -58,10 +58,10 @@ def test_json_is_the_same_tree(folder: Path) -> None:
         (("httproute", "a/api", "-n", "b"), "two namespaces"),
     ],
 )
-def test_missing_objects_are_reported_with_a_hint(folder: Path, args: tuple[str, ...], said: str) -> None:
+def test_missing_objects_are_reported_with_a_hint(folder: Path, args: tuple[str, ...], message: str) -> None:
     result = lasthop("explain", *args, "--dir", folder)
     assert result.exit_code != 0
-    assert said in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.output
 
 

@@ -165,7 +165,7 @@ def _shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.program("bash")
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "message"),
     [
         ("lasthop check DIR > /dev/full", "Error: the output cannot be written: No space left on device\n"),
         ("lasthop --help > /dev/full", "Error: the output cannot be written: No space left on device\n"),
@@ -177,9 +177,9 @@ def _shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         ),
     ],
 )
-def test_full_and_closed_streams_and_missing_folders_give_a_readable_error(command: str, told: str, tmp_path: Path) -> None:
+def test_full_and_closed_streams_and_missing_folders_give_a_readable_error(command: str, message: str, tmp_path: Path) -> None:
     result = _shell(command, good_folder(tmp_path / "objects"))
-    assert (result.returncode, result.stderr) == (1, told)
+    assert (result.returncode, result.stderr) == (1, message)
 
 
 def test_an_interrupt_while_modules_are_loaded_ends_a_command_quietly_and_concerns_no_other_program() -> None:
@@ -196,8 +196,8 @@ print(signal.getsignal(signal.SIGINT) == signal.SIG_DFL)
 """
     for program, quiet in (("/usr/bin/lasthop", True), ("/usr/bin/pytest", False)):
         command = [sys.executable, "-c", script.format(program)]
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        assert told == f"{quiet} False\nTrue\n", "loading, running, ending"
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert output == f"{quiet} False\nTrue\n", "loading, running, ending"
 
 
 @pytest.mark.parametrize(

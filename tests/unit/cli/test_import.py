@@ -105,7 +105,7 @@ def test_a_folder_with_other_files_is_left_alone(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("backends:\n- port: nonsense\n", "decisions.yaml:2: port: write namespace/service:port"),
         ("backends:\n- port: obs/grafana:443\n  waive: All\n", "decisions.yaml:3: waive: needs a reason"),
@@ -121,10 +121,10 @@ def test_a_folder_with_other_files_is_left_alone(folder: Path) -> None:
         ("{", "decisions.yaml:"),
     ],
 )
-def test_a_wrong_decision_is_named_with_its_line(folder: Path, tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_decision_is_named_with_its_line(folder: Path, tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "decisions.yaml").write_text(text)
     result = lasthop("import", SYSTEM, folder, "--decisions", tmp_path / "decisions.yaml")
-    assert (result.exit_code, said in result.stderr) == (1, True), result.stderr
+    assert (result.exit_code, message in result.stderr) == (1, True), result.stderr
 
 
 def test_lost_access_control_is_3_unless_it_is_accepted_by_name(tmp_path: Path) -> None:
@@ -293,8 +293,8 @@ async def test_a_cluster_is_read_with_only_the_secrets_that_are_referred_to(api:
     document = json.loads(result.stdout)
     assert document["summary"] == {"unverified -> TODO": 1}
     assert "secret-without-ca" in {note["reason"] for note in document["notes"]}
-    asked = [(verb, plural) for verb, plural, _ in api.requests if plural == "secrets"]
-    assert asked == [("get", "secrets")]
+    requested = [(verb, plural) for verb, plural, _ in api.requests if plural == "secrets"]
+    assert requested == [("get", "secrets")]
     assert "Service obs/grafana" not in document["objects"]
 
 

@@ -164,9 +164,9 @@ def test_a_user_without_a_session_finds_its_gateway_and_gets_a_note_about_those_
     assert (own, uid) in paths.roots()
     assert theirs not in dict(paths.roots())
     if os.getuid() == 0:
-        told = lasthop("ps", env={"LASTHOP_RUN_DIR": ""})
-        assert told.stdout == "No gateway runs on this machine\n"
-        assert "all: sudo lasthop ps" in told.stderr
+        result = lasthop("ps", env={"LASTHOP_RUN_DIR": ""})
+        assert result.stdout == "No gateway runs on this machine\n"
+        assert "all: sudo lasthop ps" in result.stderr
         assert "sudo lasthop ps" in lasthop("status", "--dir", root, env={"LASTHOP_RUN_DIR": ""}).stderr
 
 
@@ -174,9 +174,9 @@ def test_root_gets_the_command_for_a_gateway_that_it_does_not_end(monkeypatch: p
     theirs = local.LocalGateway(Path("/run/user/4099/lasthop/a"), 4099, {"folder": "/home/them/objects"})
     monkeypatch.setattr(local, "gateways", lambda: [theirs])
     monkeypatch.setattr(local, "state", lambda _: "running")
-    told = lasthop("stop").stdout
-    assert "No gateway of this user runs on this machine" in told
-    assert "That on /home/them/objects is uid 4099's: sudo -u uid 4099 lasthop stop" in told
+    output = lasthop("stop").stdout
+    assert "No gateway of this user runs on this machine" in output
+    assert "That on /home/them/objects is uid 4099's: sudo -u uid 4099 lasthop stop" in output
 
 
 @pytest.mark.parametrize(

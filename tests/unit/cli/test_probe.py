@@ -273,9 +273,9 @@ def test_a_silent_replica_is_distinct(tmp_path: Path, serve: Callable[..., Backe
     port, plaintext = free_port(), serve(None)
     hop = [docs.service("api"), *docs.endpoints("api", port, plaintext.port), docs.route("api", docs.to("api")), POLICY]
     endpoints = probed(write(tmp_path, *hop), code=1)["targets"][0]["endpoints"]
-    said = {e["address"]: [(c["name"], c["found"]) for c in e["checks"] if c["state"] == "fail"] for e in endpoints}
-    assert "nothing listens" in said[f"127.0.0.1:{port}"][0][1]
-    ((name, finding),) = said[f"127.0.0.1:{plaintext.port}"]
+    failed = {e["address"]: [(c["name"], c["found"]) for c in e["checks"] if c["state"] == "fail"] for e in endpoints}
+    assert "nothing listens" in failed[f"127.0.0.1:{port}"][0][1]
+    ((name, finding),) = failed[f"127.0.0.1:{plaintext.port}"]
     assert (name, finding.startswith("it does not speak TLS on this port")) == ("tls", True)
     assert not plaintext.saw_plaintext
 
@@ -309,7 +309,7 @@ def test_an_unreadable_certificate_is_reported(tmp_path: Path, serve: Callable[.
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("apo",), "did you mean shop/api?"),
         (("shop/api", "-n", "blog"), "two namespaces"),
@@ -318,8 +318,8 @@ def test_an_unreadable_certificate_is_reported(tmp_path: Path, serve: Callable[.
         (("api", "nonsense"), "is not HOST:PORT"),
     ],
 )
-def test_bad_input_gives_a_readable_error(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
+def test_bad_input_gives_a_readable_error(tmp_path: Path, args: tuple[str, ...], message: str) -> None:
     folder = write(tmp_path, *docs.hop("api", 9, POLICY))
     result = lasthop("probe", *args, "--dir", folder)
     assert result.exit_code in (1, 2)
-    assert said in result.stderr
+    assert message in result.stderr

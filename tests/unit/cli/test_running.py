@@ -256,11 +256,11 @@ def test_commands_on_the_folder_say_that_the_gateway_has_an_older_text_in_force(
     try:
         file.write_text(good.replace("hostname: api.internal", "hostname: not a host"))
         until(lambda: json.loads(gateway.ask("/api/not-applied")[1]))
-        (told,) = json.loads(gateway.ask("/api/not-applied")[1])
-        assert (told["file"], "BackendTLSPolicy shop/api" in told["objects"]) == (str(file), True)
+        (older,) = json.loads(gateway.ask("/api/not-applied")[1])
+        assert (older["file"], "BackendTLSPolicy shop/api" in older["objects"]) == (str(file), True)
         for command in commands:
-            said = gateway.command(*command, str(gateway.folder))
-            assert f"has an older text in force, of {told['since']}, because of {file}:{told['line']}" in said.stderr
+            result = gateway.command(*command, str(gateway.folder))
+            assert f"has an older text in force, of {older['since']}, because of {file}:{older['line']}" in result.stderr
     finally:
         file.write_text(good)
     until(lambda: not json.loads(gateway.ask("/api/not-applied")[1]))
@@ -297,8 +297,8 @@ def test_log_levels_change_while_it_runs_and_only_by_the_socket(gateway: Lasthop
 
 def test_the_admin_address_neither_shows_nor_sets_log_levels(gateway: Lasthop) -> None:
     for method in ("GET", "POST"):
-        asked = urllib.request.Request(f"http://127.0.0.1:{gateway.admin}/api/log-level?lasthop=debug", method=method)
+        request = urllib.request.Request(f"http://127.0.0.1:{gateway.admin}/api/log-level?lasthop=debug", method=method)
         with pytest.raises(urllib.error.HTTPError) as error:
-            urllib.request.urlopen(asked, timeout=10)
+            urllib.request.urlopen(request, timeout=10)
         assert error.value.code == 403
     assert gateway.command("log-level").stdout.startswith("Lasthop  info\n")

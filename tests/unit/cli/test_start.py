@@ -171,7 +171,7 @@ def test_names_complete_to_nothing_where_no_gateway_runs(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("status",), "no gateway runs on this machine"),
         (("config", "clusters"), "in a cluster, Envoy's admin API is a socket inside the proxy's Pod"),
@@ -191,11 +191,11 @@ def test_names_complete_to_nothing_where_no_gateway_runs(tmp_path: Path) -> None
         (("doctor", "/a", "--dir", "/b"), "two folders: /a and /b"),
     ],
 )
-def test_bad_input_gives_a_readable_error(args: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_bad_input_gives_a_readable_error(args: tuple[str, ...], message: str, tmp_path: Path) -> None:
     env = {"LASTHOP_RUN_DIR": str(tmp_path / "r"), "LASTHOP_STATE_DIR": str(tmp_path / "s")}
     result = lasthop(*args, env=env)
     assert result.exit_code in (1, 2)
-    assert said in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.output
 
 

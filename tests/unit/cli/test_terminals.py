@@ -110,18 +110,18 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_a_folder_that_is_read_at_once_is_not_worth_a_word(seconds: list[float]) -> None:
     with captured() as logs:
-        told = FolderProgress(LOG)
+        progress = FolderProgress(LOG)
         for read in range(1, 11):
-            told(read, 10)
+            progress(read, 10)
     assert logs == []
 
 
 def test_a_log_says_every_few_seconds_how_much_of_a_folder_is_read(seconds: list[float]) -> None:
     with captured() as logs:
-        told = FolderProgress(LOG)
+        progress = FolderProgress(LOG)
         for read in range(1, 13):
             seconds[0] += 1
-            told(read, 12)
+            progress(read, 12)
     assert [(line["event"], line.get("files_read"), line["files"]) for line in logs] == [
         ("reading the folder", 1, 12),
         ("reading the folder", 6, 12),
@@ -136,9 +136,9 @@ def test_a_terminal_shows_how_much_of_a_folder_is_read_in_one_line(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     with captured() as logs:
-        told = FolderProgress(LOG)
+        progress = FolderProgress(LOG)
         for read in range(1, 5):
             seconds[0] += 1
-            told(read, 4)
+            progress(read, 4)
     assert [line.partition(" [")[0] for line in capsys.readouterr().err.split("\r\x1b[K")] == ["", *["reading files"] * 3, ""]
     assert [line["event"] for line in logs] == ["folder read"]

@@ -64,9 +64,9 @@ def test_a_policy_that_was_deleted_while_nothing_ran_is_missed(tmp_path: Path) -
     assert lost(life(path, WORLD)) == []
     assert [hop.now.source for known in saved(path).ports.values() for hop in known.hops] == [POLICY]
     without = {key: obj for key, obj in WORLD.items() if key != POLICY}
-    said = "backend a/api:443 is plaintext now, because BackendTLSPolicy a/p was deleted."
-    assert lost(life(path, without)) == [said]
-    assert lost(life(path, without)) == [said]
+    message = "backend a/api:443 is plaintext now, because BackendTLSPolicy a/p was deleted."
+    assert lost(life(path, without)) == [message]
+    assert lost(life(path, without)) == [message]
     assert lost(life(path, {key: obj for key, obj in without.items() if key != ROUTE})) == []
     assert saved(path) == codec.Memory()
 

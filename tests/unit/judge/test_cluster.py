@@ -145,11 +145,11 @@ async def test_cases_that_could_not_be_created_are_not_run_with_the_reason(api: 
 
 
 async def test_a_namespace_that_cannot_be_deleted_costs_no_result(api: Api) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     api.fail("delete", "namespaces", "*", Refusal(403, "Forbidden"))
-    async with serving(api), client_of(api) as client, cluster.namespace(client, "judge-2", False, said.append):
+    async with serving(api), client_of(api) as client, cluster.namespace(client, "judge-2", False, messages.append):
         pass
-    assert "kubectl delete namespace judge-2" in said[-1]
+    assert "kubectl delete namespace judge-2" in messages[-1]
 
 
 async def test_an_interrupted_run_deletes_its_namespace(api: Api) -> None:

@@ -120,7 +120,7 @@ def test_the_list_names_every_case_and_where_its_sentence_stands() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--cases", "("], "not a regular expression"),
         (["--cases", "nothing-like-that"], "no case matches"),
@@ -130,6 +130,6 @@ def test_the_list_names_every_case_and_where_its_sentence_stands() -> None:
         (["--gateway-class", "x", "--report", "not-there/x.json"], "no folder not-there"),
     ],
 )
-def test_a_wrong_call_says_what_is_wrong(arguments: list[str], told: str) -> None:
+def test_a_wrong_call_says_what_is_wrong(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(main, ["judge", *arguments])
-    assert result.exit_code == 2 and told in result.output
+    assert result.exit_code == 2 and message in result.output

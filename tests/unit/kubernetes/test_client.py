@@ -42,8 +42,8 @@ async def test_create_read_replace_apply_and_delete(api: FakeApi) -> None:
         with pytest.raises(ApiError) as missing:
             await client.get(CA)
         assert missing.value.not_found
-    [asked] = api.asked("patch", "configmaps")
-    assert asked == {"fieldManager": "lasthop", "force": "true"}
+    [query] = api.asked("patch", "configmaps")
+    assert query == {"fieldManager": "lasthop", "force": "true"}
 
 
 async def test_an_error_has_status_reason_and_message(api: FakeApi) -> None:

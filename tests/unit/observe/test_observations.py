@@ -478,7 +478,7 @@ def test_an_endpoint_is_ejected_again_and_again_without_news() -> None:
         world.succeeds(A)
         world.fails(B)
         world.wait()
-    told = 0
+    changes = 0
     for _ in range(5):
         world.ejected = {B}
         world.wait(30)
@@ -486,8 +486,8 @@ def test_an_endpoint_is_ejected_again_and_again_without_news() -> None:
         world.succeeds(A)
         world.fails(B)
         world.wait(2)
-        told = told or len(world.states)
-    assert len(world.states) == told
+        changes = changes or len(world.states)
+    assert len(world.states) == changes
 
 
 def test_what_the_counters_know_of_an_endpoint_is_completed_once_they_know_more() -> None:

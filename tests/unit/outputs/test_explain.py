@@ -228,8 +228,8 @@ def test_an_authorization_server_is_a_hop_too() -> None:
         }
     ]
     route = mk_route("shop/r", "shop/web", [], rules=rules)
-    asked = "authorizes each request by GRPC at Service shop/api port 443"
-    assert _said(_explained(ROUTE, route), asked).state is FactState.GOOD
+    fact = "authorizes each request by GRPC at Service shop/api port 443"
+    assert _said(_explained(ROUTE, route), fact).state is FactState.GOOD
     assert _said(_explained(Key("Gateway", "shop", "web"), route), "hop to Service shop/api port 443").state is FactState.GOOD
 
 

@@ -315,8 +315,8 @@ def test_the_systems_cas_in_place_of_an_own_one_are_recorded_and_no_error() -> N
     engine, _ = settled(WORLD, store=STORE)
     assert edit(engine, keyed(mk_policy("a/p", "backend", "api.example", section="https"))) == []
     because = "BackendTLSPolicy a/p now verifies against the system's CAs, no longer against ConfigMap a/c"
-    said = "verified (CA) for api.example", "verified (System) for api.example", because, False, ""
-    assert edits(engine) == [said]
+    edit_line = "verified (CA) for api.example", "verified (System) for api.example", because, False, ""
+    assert edits(engine) == [edit_line]
 
 
 def test_failing_closed_is_recorded_and_weakens_nothing(engine: Engine) -> None:

@@ -69,10 +69,10 @@ def test_closing_is_never_weaker_and_opening_is_if_less_was_required(before: Str
 @pytest.mark.parametrize(("best", "after"), PAIRS)
 def test_opening_is_compared_with_how_it_was_at_best(best: Strength, after: Strength) -> None:
     """For any states in between: verified -> closed -> plaintext must not pass where verified -> plaintext does not."""
-    for asked in ORDER:
-        strongest = max(best, asked, key=ORDER.index)
+    for between in ORDER:
+        strongest = max(best, between, key=ORDER.index)
         expected = WEAKER if ORDER.index(after) < ORDER.index(strongest) else OPENED
-        assert compare(of(asked, refused="no CA"), of(after), of(best)).kind is expected
+        assert compare(of(between, refused="no CA"), of(after), of(best)).kind is expected
 
 
 def test_opening_with_other_trust_than_at_best_is_other_trust_and_with_more_is_weaker() -> None:
@@ -211,5 +211,5 @@ def test_the_weakest_of_several_is_the_one_that_connects_with_least() -> None:
         assert weakest(changes) is low
     assert weakest([of(versions=("1.3", "1.3")), old := of(versions=("1.2", "1.3"))]) is old
     assert weakest([of(client_certificate="Secret a/x"), bare := of()]) is bare
-    said = msgspec.structs.replace(of(Strength.PLAINTEXT), acknowledged="by all")
-    assert weakest([said, unsaid := of(Strength.PLAINTEXT)]) is unsaid
+    acknowledged = msgspec.structs.replace(of(Strength.PLAINTEXT), acknowledged="by all")
+    assert weakest([acknowledged, unsaid := of(Strength.PLAINTEXT)]) is unsaid

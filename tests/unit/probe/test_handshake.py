@@ -157,11 +157,11 @@ def test_a_request_with_a_waiting_caller_has_priority(version: ssl.TLSVersion) -
 
 @pytest.mark.parametrize("name", ["api.example", f"{'l' * 64}.example"])
 def test_the_name_of_a_policy_is_sent_as_envoy_sends_it(name: str) -> None:
-    context, asked = GOOD.server_context(), []
-    context.sni_callback = lambda connection, name, _: asked.append(name)
+    context, names = GOOD.server_context(), []
+    context.sni_callback = lambda connection, name, _: names.append(name)
     with server(context, say_nothing) as port:
         seen = glance("127.0.0.1", port, name)
-    assert (seen.version, asked) == ("TLSv1.3", [name])
+    assert (seen.version, names) == ("TLSv1.3", [name])
 
 
 def test_a_server_name_that_is_not_a_name_is_refused() -> None:

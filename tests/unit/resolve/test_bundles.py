@@ -114,13 +114,13 @@ def test_a_bundle_that_is_written_as_one_in_use_is_that_one() -> None:
 
 def test_time_decides_the_findings_of_each_certificate() -> None:
     engine, snapshot = running({}, mk_config_map("a/ca", ca_pem("first", 100) + ca_pem("second", 400, 20)))
-    said = {}
+    by_days = {}
     for days in (0, 30, 75, 110, 375, 410):
         engine.advance(NOW.timestamp() + days * DAY)
         settle(engine, snapshot)
-        said[days] = accepted(snapshot)["usual"]
+        by_days[days] = accepted(snapshot)["usual"]
     place = "in ConfigMap ca"
-    assert said == {
+    assert by_days == {
         0: ("True", "Accepted", f"CA second {place} is not valid before {minute(NOW.timestamp() + 20 * DAY)}"),
         30: ("True", "Accepted", ""),
         75: ("True", "Accepted", f"CA first {place} expires on {day(NOW.timestamp() + 100 * DAY)}"),
@@ -131,7 +131,7 @@ def test_time_decides_the_findings_of_each_certificate() -> None:
             f"CA first {place} expired on {day(NOW.timestamp() + 100 * DAY)}; "
             f"CA second {place} expires on {day(NOW.timestamp() + 400 * DAY)}",
         ),
-        410: ("False", "NoValidCACertificate", said[410][2]),
+        410: ("False", "NoValidCACertificate", by_days[410][2]),
     }
 
 

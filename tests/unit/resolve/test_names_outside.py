@@ -103,7 +103,7 @@ def test_no_waiver_is_in_effect_at_an_unserved_gateway(away: Object) -> None:
         assert bool(snapshot.clusters()) == degraded
         policy: Any = snapshot.status[Key("BackendTLSPolicy", "a", "p")]
         gateway: Any = snapshot.status[GATEWAY]
-        told = {condition.type for entry in policy.ancestors for condition in entry.conditions}
-        assert (reasons.VERIFICATION_DEGRADED in told) == degraded
-        told = {condition.type for condition in gateway.conditions}
-        assert (reasons.INSECURE_BACKEND_VERIFICATION in told) == degraded
+        types = {condition.type for entry in policy.ancestors for condition in entry.conditions}
+        assert (reasons.VERIFICATION_DEGRADED in types) == degraded
+        types = {condition.type for condition in gateway.conditions}
+        assert (reasons.INSECURE_BACKEND_VERIFICATION in types) == degraded

@@ -39,8 +39,8 @@ def served(hostname: str, sans: list[dict[str, Any]]) -> tuple[bool, str]:
     ],
 )
 def test_a_name_that_cannot_be_checked_fails_the_policy(hostname: str, sans: list[dict[str, Any]], words: str) -> None:
-    there, said = served(hostname, sans)
-    assert not there and words in said
+    there, message = served(hostname, sans)
+    assert not there and words in message
 
 
 def test_names_as_they_should_be_are_served() -> None:

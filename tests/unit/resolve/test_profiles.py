@@ -144,8 +144,8 @@ def test_the_crd_has_the_words_for_how_requests_are_read_and_their_defaults() ->
 
 
 def test_a_profile_that_nothing_has_validated_cannot_leave_the_bounds_of_a_limit() -> None:
-    said = {"regexProgramSize": 1 << 40, "matchesPerHostname": -3}
-    assert limits(engine(None, {"limits": said}).graph, GATEWAY) == Limits(
+    written = {"regexProgramSize": 1 << 40, "matchesPerHostname": -3}
+    assert limits(engine(None, {"limits": written}).graph, GATEWAY) == Limits(
         regex_program_size=REGEX_CEILING, matches_per_hostname=1
     )
 

@@ -56,7 +56,7 @@ def test_at_a_gateway_that_serves_there_is_no_such_condition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gateway", "problem", "said"),
+    ("gateway", "problem", "message"),
     [
         (mk_gateway("a/g", infrastructure={"parametersRef": profile_ref("nowhere")}), "", "Gateway a/g is not accepted: "),
         (mk_gateway("a/g", HTTP_AND_HTTPS[1:]), "", "Gateway a/g is not accepted: not valid: https"),
@@ -64,15 +64,15 @@ def test_at_a_gateway_that_serves_there_is_no_such_condition() -> None:
     ],
 )
 def test_a_gateway_that_serves_nothing_is_named_in_the_entry_and_its_hops_are_not_verified(
-    gateway: Object, problem: str, said: str
+    gateway: Object, problem: str, message: str
 ) -> None:
     conditions, engine = outcome(gateway, problem)
     assert conditions["Accepted"][0] == "True"
     assert conditions["Programmed"][:2] == ("False", "ParentNotProgrammed")
-    assert conditions["Programmed"][2].startswith(said)
+    assert conditions["Programmed"][2].startswith(message)
     (hop,) = engine.hops()
     assert hop.manner == "failing closed" and not hop.recorded, "the record knows the verdict, and not since when this is so"
-    assert hop.detail.startswith(said)
+    assert hop.detail.startswith(message)
     tree = explain(engine.graph, POLICY)
     assert tree is not None and tree.state == "bad"
 

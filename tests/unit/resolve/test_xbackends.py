@@ -127,14 +127,14 @@ def test_names_are_no_addresses(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         (IN_CLUSTER, "XBackend a/x does not exist, or has a field that this version does not know"),
         (None, "XBackend a/x does not exist"),
     ],
 )
-def test_in_a_cluster_one_that_is_not_there_may_be_one_that_cannot_be_decoded(settings: Settings | None, said: str) -> None:
+def test_in_a_cluster_one_that_is_not_there_may_be_one_that_cannot_be_decoded(settings: Settings | None, message: str) -> None:
     engine = Engine(settings)
     engine.apply(keyed(mk_class(), mk_gateway("a/g")))
     tls = hop_tls(engine.graph, Key("Gateway", "a", "g"), KEY, 443, Protocol.AUTO)
-    assert isinstance(tls, Refused) and tls.problem.message == said
+    assert isinstance(tls, Refused) and tls.problem.message == message

@@ -75,14 +75,14 @@ def test_root_on_debian_installs_each_missing_package_once_and_prints_it(
         f"{INSTALL} server",
         "systemctl disable --quiet --now server",
     ]
-    said = capfd.readouterr()
-    assert said.out.splitlines() == [
+    output = capfd.readouterr()
+    assert output.out.splitlines() == [
         "Installing browser, for `make test` (pages)",
         "E: no package browser",
         "",
         "Installing server, for `make test` (requests)",
     ]
-    assert said.err == ""
+    assert output.err == ""
 
 
 def test_nothing_is_done_where_everything_is_there(debian: Debian, capfd: pytest.CaptureFixture[str]) -> None:

@@ -343,12 +343,12 @@ async def test_a_large_report_is_taken_in_slices(leader: Leader, monkeypatch: py
     """Counts turns of the event loop: with no time for a slice, others have one after each hop."""
     monkeypatch.setattr(slices, "SLICE", -1.0)
     report = msgspec.structs.replace(mk_report(), hops={mk_hop(name=f"h{number}"): HopSeen() for number in range(300)})
-    asked = asyncio.ensure_future(leader.call(keys(leader.proxy()), CALL, encode(report)))
+    call = asyncio.ensure_future(leader.call(keys(leader.proxy()), CALL, encode(report)))
     turns = 0
-    while not asked.done():
+    while not call.done():
         turns += leader.reports._turn.locked()
         await asyncio.sleep(0)
-    assert await asked == "OK" and turns >= 300
+    assert await call == "OK" and turns >= 300
 
 
 def test_a_proxy_sends_no_more_than_is_taken_and_what_fails_first() -> None:

@@ -146,10 +146,10 @@ def test_a_refused_text_is_reported_with_its_place_and_the_time_of_the_older_one
     assert reload(loader).not_applied == (never,)
     write(files, a=service("web", 0))
     older = NotApplied(f"{files}/a.yaml", 6, "0 is less than 1", "1970-01-02T00:00:00Z", (SERVICE,))
-    for told in (reload(loader), reload(Loader(files, StateDirectory(state)))):
-        assert told.not_applied == (older, never)
-        assert [older.reason, never.reason] == [r for r in reasons(told) if r != "Invalid"]
-        assert "its last good content, of 1970-01-02T00:00:00Z, stays in force" in told.findings[1].message
+    for batch in (reload(loader), reload(Loader(files, StateDirectory(state)))):
+        assert batch.not_applied == (older, never)
+        assert [older.reason, never.reason] == [r for r in reasons(batch) if r != "Invalid"]
+        assert "its last good content, of 1970-01-02T00:00:00Z, stays in force" in batch.findings[1].message
     write(files, a=service("web", 81), b=service("b"))
     assert reload(loader).not_applied == ()
 

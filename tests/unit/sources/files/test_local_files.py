@@ -179,11 +179,11 @@ def test_a_file_outside_the_folder_is_not_read_unless_it_is_allowed(tmp_path: Pa
 def test_the_existence_of_an_outside_file_stays_hidden(tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "there").write_text("x")
-    said = []
+    messages = []
     for name in ("there", "gone!"):
         write(tmp_path / "files", a=config_map(f"../{name}"))
-        said.append(reload(Loader(tmp_path / "files")).findings[0].message.replace(name, ""))
-    assert said[0] == said[1]
+        messages.append(reload(Loader(tmp_path / "files")).findings[0].message.replace(name, ""))
+    assert messages[0] == messages[1]
 
 
 def test_a_link_in_an_allowed_folder_says_where_it_leads_and_one_outside_does_not(tmp_path: Path) -> None:
@@ -194,9 +194,9 @@ def test_a_link_in_an_allowed_folder_says_where_it_leads_and_one_outside_does_no
     (archive / "cert1.pem").write_text("PEM")
     (live / "cert.pem").symlink_to("../archive/cert1.pem")
     write(files, a=config_map(f"{live}/cert.pem"))
-    (told,) = reload(Loader(files, None, [live])).findings
-    assert f"{live}/cert.pem leads to {archive}/cert1.pem, which is not below" in told.message
-    assert told.remedy.endswith(f" --allow-files {archive}")
+    (finding,) = reload(Loader(files, None, [live])).findings
+    assert f"{live}/cert.pem leads to {archive}/cert1.pem, which is not below" in finding.message
+    assert finding.remedy.endswith(f" --allow-files {archive}")
     assert data(reload(Loader(files, None, [live, archive]))) == {"ca.crt": "PEM"}
     (untold,) = reload(Loader(files)).findings
     assert "archive" not in untold.message + untold.remedy
@@ -286,8 +286,8 @@ def test_a_half_renewed_pair_leaves_the_old_one_in_force_until_the_other_half_co
     (finding,) = batch.findings
     assert (finding.reason, finding.object, finding.line) == ("OlderPairInForce", SECRET, 8)
     assert finding.message == "tls.key does not belong to tls.crt; the pair of 1970-01-02T00:00:00Z stays in force."
-    (told,) = batch.not_applied
-    assert (told.since, told.objects) == ("1970-01-02T00:00:00Z", (SECRET,))
+    (older,) = batch.not_applied
+    assert (older.since, older.objects) == ("1970-01-02T00:00:00Z", (SECRET,))
     again = reload(Loader(files, StateDirectory(state)))
     assert (pair(again), reasons(again)) == (whole(OLD), ["OlderPairInForce"])
     put(files, NEW, NEW)

@@ -25,9 +25,9 @@ async def test_streaming_list_reads_everything_in_one_request(api: FakeApi) -> N
         api.put("httproutes", mk_route("d"))
         await until(lambda: "d" in memory.names)
     assert not api.asked("list", "httproutes")
-    [asked] = api.asked("watch", "httproutes")
-    assert asked["sendInitialEvents"] == "true" and asked["resourceVersionMatch"] == "NotOlderThan"
-    assert asked["allowWatchBookmarks"] == "true"
+    [query] = api.asked("watch", "httproutes")
+    assert query["sendInitialEvents"] == "true" and query["resourceVersionMatch"] == "NotOlderThan"
+    assert query["allowWatchBookmarks"] == "true"
     assert not memory.ended
 
 
