@@ -53,8 +53,8 @@ def command(sizes: str, edits: int, json_file: str | None) -> None:
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupted)
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_number, interrupted)
     try:
         command(standalone_mode=False)
     except KeyboardInterrupt:

@@ -121,8 +121,8 @@ def _named(other: str, against: str) -> bool:
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupted)
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_number, interrupted)
     try:
         command(standalone_mode=False)
     except (KeyboardInterrupt, click.Abort):
