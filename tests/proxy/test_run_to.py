@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 import yaml
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tests.backends import Backend, until
@@ -244,6 +244,48 @@ def test_one_line_is_enough_or_the_next_one_is_shown(runner: Runner, row: Row) -
             assert backend.saw_plaintext is ("--plaintext" in filled)
             assert runner.stop() == 0
             assert runner.left == []
+
+
+def many_names() -> ssl.SSLContext:
+    return issued(*dns(*(f"{number:060}.example" for number in range(2000))))
+
+
+@pytest.mark.parametrize(
+    ("made", "args", "says"),
+    [
+        (tls(lambda: issued(*NAME, key=rsa.generate_private_key(65537, 2048), pss=True)), "", "its key is RSA-PSS 2048 bits"),
+        (tls(many_names), "", "it sends certificates of more than 100 KiB, which Envoy refuses"),
+        (
+            tls(lambda: issued(*NAME), alert=int(ssl.ALERT_DESCRIPTION_HANDSHAKE_FAILURE)),
+            "",
+            "Is api.example one of its names? The backend's log may show the reason.",
+        ),
+        (
+            tls(lambda: asking(ssl.TLSVersion.TLSv1_3)),
+            "--client-cert own.pem",
+            "Give a certificate that the backend trusts: --client-cert FILE --client-key FILE",
+        ),
+    ],
+    ids=["rsa-pss", "large", "alert", "foreign-client"],
+)
+def test_where_no_option_helps_the_reason_is_shown_and_no_command(
+    runner: Runner, made: Callable[[], Backend], args: str, says: str
+) -> None:
+    own = Certificate("client", CA, usage=ExtendedKeyUsageOID.CLIENT_AUTH, valid=LONG)
+    (runner.home / "own.pem").write_text(own.pem + own.key_pem)
+    with contextlib.closing(made()) as backend:
+        said = runner.start(f"lasthop run --to https://127.0.0.1:{backend.port} --ca ca.pem --hostname api.example {args}")
+    assert not runner.runs
+    assert says in said
+    assert proposed(said) == []
+
+
+def test_a_port_that_answers_with_something_like_tls_is_given_no_name(runner: Runner) -> None:
+    with talking(bytes.fromhex("16030300050200000100")) as listening:
+        said = runner.start(f"lasthop run --to https://127.0.0.1:{listening.getsockname()[1]} --ca ca.pem")
+    assert not runner.runs
+    assert "Is it the port for https?" in said
+    assert proposed(said) == []
 
 
 def test_nothing_is_trusted_by_itself(runner: Runner) -> None:

@@ -25,7 +25,7 @@ FORBIDDEN = Refusal(403, "Forbidden", "User x cannot list backendtlspolicies")
 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controllers, "PROVING", 0.3)
+    monkeypatch.setattr(controllers, "PROOF_TIMEOUT", 0.3)
 
 
 def shop(api: FakeApi) -> None:
@@ -422,7 +422,7 @@ async def test_a_namespace_whose_policies_may_not_be_listed_concerns_no_other_on
 
 
 async def test_a_tenant_whose_hops_wait_delays_no_edit_of_others(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controllers, "PROVING", 3600.0)
+    monkeypatch.setattr(controllers, "PROOF_TIMEOUT", 3600.0)
     shop(api)
     api.put("namespaces", {"metadata": {"name": "other"}})
     async with controlling(api) as site:

@@ -30,13 +30,13 @@ def serve_all(engine: Engine, *, judge: bool = False) -> None:
 
 def serve(graph: Graph, key: Key) -> None:
     """Sets the inputs that give a Gateway of ours its ports, an address and a proxy."""
-    found = gateway.attempt(graph, key)
-    if found is None or isinstance(found, Crash):
+    plan = gateway.attempt(graph, key)
+    if plan is None or isinstance(plan, Crash):
         return
-    for address in found.addresses:
-        for listener in found.listeners:
+    for address in plan.addresses:
+        for listener in plan.listeners:
             PROBE.set(graph, Probe(), key, address, listener.port, listener.transport)
-    inside = ("::",) if found.requested.inside else ()
-    given = (("IPAddress", each) for each in ("0.0.0.0", *inside))
-    INFRASTRUCTURE.set(graph, Infrastructure(tuple(given), inside=inside), key)
-    PROXY.set(graph, ProxyState.serving(found.listeners), key)
+    inside = ("::",) if plan.requested.inside else ()
+    addresses = (("IPAddress", address) for address in ("0.0.0.0", *inside))
+    INFRASTRUCTURE.set(graph, Infrastructure(tuple(addresses), inside=inside), key)
+    PROXY.set(graph, ProxyState.serving(plan.listeners), key)

@@ -79,11 +79,11 @@ JUDGED: tuple[Stage, ...] = tuple(
 )
 """The stages for findings and the verification of hops, without outputs for Envoy and the API server."""
 
-ASKED_ONCE = (CLUSTERS.name, VERDICTS.name, REFUSALS.name, *(each.name for each in FINDINGS))
+JUDGED_OUTPUTS = (CLUSTERS.name, VERDICTS.name, REFUSALS.name, *(output.name for output in FINDINGS))
 """The outputs that `Engine.judge` computes."""
 URGENT = (CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, CLIENT_SECRETS)
-"""The resources that names refer to."""
-URGENT_NAMES = tuple(each.name for each in URGENT)
+"""The types that other resources refer to by name: they are sent first."""
+URGENT_NAMES = tuple(output.name for output in URGENT)
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -177,7 +177,7 @@ class Engine:
 
     def judge(self) -> None:
         """Brings only `findings` and `hops` up to date, for commands that check many objects once without serving them."""
-        outputs = self.stages.settle(only=ASKED_ONCE)
+        outputs = self.stages.settle(only=JUDGED_OUTPUTS)
         self._remember(outputs)
         self._collect_findings(outputs)
 
@@ -206,12 +206,12 @@ class Engine:
         return joined(self.each_hop())
 
     def each_hop(self) -> Iterator[ReportedHop]:
-        """Yields the hops one by one, so that callers can interleave other work. Hops that disappear meanwhile are left
-        out."""
+        """Yields the hops one by one, so that callers can interleave other work. Omits hops that are removed
+        meanwhile."""
         for key in list(self.stages.members(CLUSTERS)):
             if self.stages.is_member(CLUSTERS, key):
                 yield hop_report(self.graph, Hop(*key))
-        yield from (each for each in self.stages.members(REFUSALS).values() if isinstance(each, tuple))
+        yield from (report for report in self.stages.members(REFUSALS).values() if isinstance(report, tuple))
 
     def hop_names(self) -> set[Hop]:
         """Returns all hops, even refused ones."""
@@ -219,17 +219,19 @@ class Engine:
 
     def weakened(self) -> list[Hop]:
         """Returns the ports whose verification is weaker than before and not acknowledged, with one hop per Gateway."""
-        found = self.stages.members(WEAKENED_BACKENDS).items()
-        return sorted(Hop(*member, Protocol.TCP) for member, value in found if isinstance(value, Weakening))
+        backends = self.stages.members(WEAKENED_BACKENDS).items()
+        return sorted(Hop(*member, Protocol.TCP) for member, value in backends if isinstance(value, Weakening))
 
     def verified(self) -> dict[tuple[Key, Key, int], HopVerification]:
         """Returns how each Gateway verifies each port of a backend. Crashed queries are left out; they have a finding."""
         ports: dict[tuple[Key, Key, int], list[HopVerification | None]] = {}
-        for (gateway, backend, port, protocol), found in self.stages.members(VERDICTS).items():
+        for (gateway, backend, port, protocol), verdict in self.stages.members(VERDICTS).items():
             if protocol.policed:
-                known = found.verification if isinstance(found, Verdict) else None
-                ports.setdefault((gateway, backend, port), []).append(known)
-        return {place: weakest(filter(None, found)) for place, found in ports.items() if None not in found}
+                verification = verdict.verification if isinstance(verdict, Verdict) else None
+                ports.setdefault((gateway, backend, port), []).append(verification)
+        return {
+            place: weakest(filter(None, verifications)) for place, verifications in ports.items() if None not in verifications
+        }
 
     def has_hop(self, hop: Hop) -> bool:
         return self.stages.is_member(CLUSTERS, hop)
@@ -239,17 +241,19 @@ class Engine:
         served = hop if self.has_hop(hop) else hop._replace(protocol=Protocol.AUTO)
         if not self.has_hop(served) or hop not in (served, served.for_upgrades):
             return None
-        found = endpoints.attempt(self.graph, hop.backend, hop.port, hop.protocol.transport)
-        if isinstance(found, Crash):
+        endpoint_set = endpoints.attempt(self.graph, hop.backend, hop.port, hop.protocol.transport)
+        if isinstance(endpoint_set, Crash):
             return ()
         # Only the resolver knows the addresses behind a DNS name.
-        return ANYTHING if found.kind is EndpointsKind.DNS else {_written(endpoint) for endpoint in found.endpoints}
+        return (
+            ANYTHING if endpoint_set.kind is EndpointsKind.DNS else {_written(endpoint) for endpoint in endpoint_set.endpoints}
+        )
 
     def serves(self, gateway: Key, route: Key) -> bool:
         """Returns whether a route is attached to a Gateway."""
         exists = route.kind in ROUTE_KINDS and self.store.get(route) is not None
-        found = parents.attempt(self.graph, route) if exists else ()
-        return not isinstance(found, Crash) and any(each.gateway == gateway and each.listeners for each in found)
+        attached = parents.attempt(self.graph, route) if exists else ()
+        return not isinstance(attached, Crash) and any(parent.gateway == gateway and parent.listeners for parent in attached)
 
     def certificates(self) -> list[CertificateReport]:
         return distinct_certificates(self.each_holder())
@@ -265,8 +269,8 @@ class Engine:
             self._crashes = dict(self.graph.crashes)
             self._findings.replace("crashes", tuple(map(crash_finding, self._crashes)))
         for output in FINDINGS:
-            for key, found in output.of(outputs).items():
-                self._findings.replace((output.name, key), () if found is None or isinstance(found, Gone) else found)
+            for key, findings in output.of(outputs).items():
+                self._findings.replace((output.name, key), () if findings is None or isinstance(findings, Gone) else findings)
         return self._findings.changes()
 
 

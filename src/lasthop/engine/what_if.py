@@ -44,11 +44,11 @@ from lasthop.engine.store.node import Crash
 from lasthop.engine.store.stages import Changes, Gone, Stages
 from lasthop.engine.store.store import Store
 
-MEMBERS: Final = 40
+MEMBERS_PER_STEP: Final = 40
 """Members of each output per step, as in `run/loop.py`."""
-TURN: Final = 0.01
+STEP_SECONDS: Final = 0.01
 """Seconds per step."""
-GATEWAYS: Final = 20
+GATEWAYS_PER_STEP: Final = 20
 """Gateways per step."""
 OPERATORS: Final = frozenset(("GatewayClass", "GatewayProfile"))
 """Kinds whose edits are never refused: operators would lock themselves out."""
@@ -69,7 +69,7 @@ class Consequences(msgspec.Struct, frozen=True):
     """Reasons why hops could not be compared, a sentence each; their verification may be weaker."""
 
 
-IN_ORDER: Final = Consequences((), ())
+NO_CONSEQUENCES: Final = Consequences((), ())
 
 
 Rules = defaultdict[Key, frozenset[Refusal]]
@@ -109,7 +109,7 @@ class Rehearsal:
     def catch_up(self) -> Steps:
         """Brings the copy up to date with the cluster."""
         while self._waiting:
-            for _ in range(min(MEMBERS, len(self._waiting))):
+            for _ in range(min(MEMBERS_PER_STEP, len(self._waiting))):
                 self._store.put(*self._waiting.popitem())
             self._take(self._stages.settle(0))  # indexes process all changes at once, so apply only a few
             yield
@@ -128,32 +128,32 @@ class Rehearsal:
             new = self._findings.changes().new
             hops, places = tuple(self._hops), tuple(self._places)
             rules: Rules = defaultdict(frozenset)
-            after = yield from self._looked_at("then", hops, places, rules)
+            after = yield from self._compared_state("then", hops, places, rules)
             # A crashed query keeps its entries, so the comparison would show no change.
             crashes = [id for id in self._graph.crashes if id not in crashed or key in id]
         finally:
             # Also after an early stop: the next rehearsal settles the rest.
             self._store.put(key, present)
         yield from self._settle()
-        before = yield from self._looked_at("now", hops, places, rules)
+        before = yield from self._compared_state("now", hops, places, rules)
         crash = (f"Lasthop failed in {crashes[0][0]}; the log of the controller says why",) if crashes else ()
         return _consequences(key, new, before, after, crash, rules, self._best)
 
     def _best(self, backend: Key, port: int) -> HopVerification | None:
         """Returns the strongest verification of a port that the live engine remembers."""
         live = self._live
-        held = (HELD.peek(live, backend, port, each) for each in Strength.PLAINTEXT.stronger) if live else ()
-        return next((each for each in held if each), None)
+        held = (HELD.peek(live, backend, port, strength) for strength in Strength.PLAINTEXT.stronger) if live else ()
+        return next(filter(None, held), None)
 
     def _unread(self, namespace: str) -> str:
-        """Returns why the live engine does not know the policies of a namespace; empty if it does."""
+        """Returns why the live engine cannot read the policies of a namespace; empty if it can."""
         live = self._live
-        found = (POLICIES_UNKNOWN.peek(live, each) for each in ("", namespace)) if live else ()
-        return next((each.why for each in found if each and not each.provable), "")
+        gaps = (POLICIES_UNKNOWN.peek(live, name) for name in ("", namespace)) if live else ()
+        return next((gap.why for gap in gaps if gap and not gap.provable), "")
 
     def _settle(self) -> Steps:
         while self._stages.unsettled:
-            self._take(self._stages.settle(MEMBERS, None, used_up(TURN)))
+            self._take(self._stages.settle(MEMBERS_PER_STEP, None, used_up(STEP_SECONDS)))
             yield
             if not self._stages.unsettled:
                 yield from self._serve()
@@ -162,17 +162,17 @@ class Rehearsal:
         """Assumes healthy proxies for every Gateway, so that the remaining findings are configuration errors."""
         for number, key in enumerate(self._store.keys("Gateway")):
             serve(self._graph, key)
-            if number % GATEWAYS == 0:
+            if number % GATEWAYS_PER_STEP == 0:
                 yield
 
     def _take(self, outputs: Changes) -> None:
         for output in FINDINGS:
-            for key, found in output.of(outputs).items():
-                self._findings.replace((output.name, key), () if found is None or isinstance(found, Gone) else found)
+            for key, findings in output.of(outputs).items():
+                self._findings.replace((output.name, key), () if findings is None or isinstance(findings, Gone) else findings)
         self._hops.update(dict.fromkeys(Hop(*key) for key in CLUSTERS.of(outputs)))
         self._places.update(dict.fromkeys(hop[:3] for hop in VERDICTS.of(outputs)))
 
-    def _looked_at(
+    def _compared_state(
         self, where: str, hops: Iterable[Hop], places: Iterable[GatewayPort], rules: Rules
     ) -> Generator[None, None, ComparedState]:
         """Reads every hop that the edit affects, and adds to `rules`. It has no limit, because order would then decide which
@@ -183,13 +183,13 @@ class Rehearsal:
         for hop in self._reached(hops, places):
             if self._stages.is_member(CLUSTERS, hop):
                 reports += joined((hop_report(self._graph, hop),))
-                found = self._graph.shielded(port_verification, *hop[:3]) if hop.protocol.policed else None
-                if isinstance(found, HopVerification):
-                    verified[hop[:3]] = found
+                verification = self._graph.shielded(port_verification, *hop[:3]) if hop.protocol.policed else None
+                if isinstance(verification, HopVerification):
+                    verified[hop[:3]] = verification
                 refused = refused_edits.attempt(self._graph, hop.gateway)
                 if isinstance(refused, frozenset):
                     rules[hop.gateway] |= refused
-                unknown.update(dict.fromkeys(self._not_known(hop, found, refused)))
+                unknown.update(dict.fromkeys(self._not_known(hop, verification, refused)))
                 yield
         return ComparedState(where, (), tuple(reports), verified, tuple(map(NotCompared, unknown)))
 
@@ -204,7 +204,7 @@ class Rehearsal:
         tls = hop_tls.attempt(self._graph, *hop) if hop.protocol.policed else None
         if isinstance(tls, Plaintext) and (why := self._unread(hop.backend.namespace)):
             yield f"the BackendTLSPolicies are not known: {why}"
-        if any(isinstance(each, Crash) for each in computed):
+        if any(isinstance(result, Crash) for result in computed):
             yield f"Lasthop failed to compute how {hop.gateway} verifies {hop.backend}:{hop.port}"
 
 
@@ -217,12 +217,12 @@ def _consequences(
     rules: Rules,
     best: Best,
 ) -> Consequences:
-    lasting = (each for each in new if not entry_of(each.reason).passes)
+    lasting = (finding for finding in new if not entry_of(finding.reason).passes)
     roots = (mistake for mistake in mistakes(lasting, {}) if _concerns(key, mistake.finding))
     compared = compare(before, msgspec.structs.replace(after, mistakes=tuple(roots)), best)
-    unknown = (each.what for each in (*before.unknown, *after.unknown))
+    unknown = (gap.description for gap in (*before.unknown, *after.unknown))
     return Consequences(
-        tuple(each.finding for each in compared.introduced),
+        tuple(mistake.finding for mistake in compared.introduced),
         tuple(filter(attrgetter("weaker"), compared.hops)),
         () if key.kind in OPERATORS else tuple(dict.fromkeys(_refusals(compared, before, after, rules))),
         tuple(filter(attrgetter("other_trust"), compared.hops)),
@@ -245,13 +245,13 @@ def _refusals(compared: Comparison, before: ComparedState, after: ComparedState,
 
 def _refused_states(before: ComparedState, after: ComparedState, rules: Rules) -> Iterator[str]:
     """Yields hops that the edit would bring into a refused state."""
-    known, forbidden = set(before.hops), {each.place for each in filter(_not_permitted, before.hops)}
-    for each in after.hops:
-        where = f"{each.gateway} to {each.backend}:{each.port}"
-        if Refusal.NOT_PERMITTED in rules[each.gateway] and _not_permitted(each) and each.place not in forbidden:
-            yield f"{where}: {each.detail}"
-        if Refusal.ENDLESS_WAIVER in rules[each.gateway] and each.endless and each not in known:
-            yield f"{where}: {each.waiver} has no end, but the GatewayProfile requires one; set expires"
+    existing, forbidden = set(before.hops), {report.place for report in filter(_not_permitted, before.hops)}
+    for report in after.hops:
+        where = f"{report.gateway} to {report.backend}:{report.port}"
+        if Refusal.NOT_PERMITTED in rules[report.gateway] and _not_permitted(report) and report.place not in forbidden:
+            yield f"{where}: {report.detail}"
+        if Refusal.ENDLESS_WAIVER in rules[report.gateway] and report.endless and report not in existing:
+            yield f"{where}: {report.waiver} has no end, but the GatewayProfile requires one; set expires"
 
 
 def _not_permitted(report: HopReport) -> bool:

@@ -145,17 +145,17 @@ class ClusterRuntime(Sink, Leadership, ContactAges):
         return self._identity.credentials().own
 
     def want(self, gateways: Mapping[Key, GatewayPlan]) -> None:
-        found, engine = {}, self.controller.engine
+        desired, engine = {}, self.controller.engine
         for key, plan in gateways.items():
             obj = engine.store.get(key)
             if isinstance(obj, api.Gateway):
                 settings = proxy_settings.attempt(engine.graph, key)
                 if isinstance(settings, Crash):
-                    found[key] = msgspec.structs.replace(desired_gateway(obj, plan, ProxySettings()), hold=True)
+                    desired[key] = msgspec.structs.replace(desired_gateway(obj, plan, ProxySettings()), hold=True)
                 else:
-                    found[key] = desired_gateway(obj, plan, settings)
-        self._uids = {gateway.uid: key for key, gateway in found.items()}
-        self._deployments.want(found)
+                    desired[key] = desired_gateway(obj, plan, settings)
+        self._uids = {gateway.uid: key for key, gateway in desired.items()}
+        self._deployments.want(desired)
 
     def proxies_changed(self) -> None:
         self._reporter.changed.set()
@@ -179,7 +179,7 @@ class ClusterRuntime(Sink, Leadership, ContactAges):
                 running = [tasks.create_task(loop.run(self.controller)), tasks.create_task(self._deploy())]
                 await self.controller.loaded.wait()
                 # A replica that has not read everything must not lead, because it could not write, and others could.
-                running += [tasks.create_task(one()) for one in (self.updater.run, self._identity.run, self._memory.run)]
+                running += [tasks.create_task(work()) for work in (self.updater.run, self._identity.run, self._memory.run)]
                 await self._identity.known.wait()
                 await self._listen()
                 # Only now does anything go out: before every kind has been read once, "no policy" is not known.
@@ -199,9 +199,9 @@ class ClusterRuntime(Sink, Leadership, ContactAges):
         self._stopping.set()
 
     async def _listen(self) -> None:
-        known = self.controller.engine
+        engine = self.controller.engine
         await self.controller.server.start_tls(
-            self._xds_listen, self._identity.credentials, self._gateway_of, self._heard, self._seen, known, self
+            self._xds_listen, self._identity.credentials, self._gateway_of, self._heard, self._seen, engine, self
         )
 
     async def _keep_contact(self) -> None:

@@ -51,14 +51,14 @@ PROGRAMMED_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 1
 TURN: Final = 0.03
 """Seconds after which one member of each output suffices, for expensive members."""
 
-PROVING: Final = 1.0
+PROOF_TIMEOUT: Final = 1.0
 """Seconds for which edits that lead to a port wait for the proof that no policy names it, which takes a few milliseconds.
 Until then the previous configuration stays in force; after that the port is closed, and its routes report it."""
-LONGEST_DETAIL: Final = 4_000
+MAX_DETAIL_LENGTH: Final = 4_000
 """Characters of a NACK that are logged."""
-LOGGED: Final = 10
+MAX_LOGGED: Final = 10
 """Verification changes per edit that are logged."""
-COMPLAIN: Final = 10.0
+COMPLAINT_INTERVAL: Final = 10.0
 """Seconds between two log lines about a Gateway whose proxies exceed its budget."""
 
 
@@ -108,7 +108,7 @@ class Controller:
         self._all_read, self._started = False, False
         self._awaiting: dict[tuple[Port, int], float] = {}
         """Ports that wait for a proof, with their occasion and the start of the wait."""
-        self._looked_at = engine.graph.version
+        self._settled_version = engine.graph.version
         """The version of the graph when it was last settled."""
         self._read, self._withheld = FindingCollection(), FindingCollection()
 
@@ -127,11 +127,11 @@ class Controller:
         self.log.debug("objects read", objects_changed=len(batch.changes), files_not_applied=len(batch.not_applied))
         self.source_findings, self.not_applied = batch.findings, batch.not_applied
         self._read.replace("source", batch.findings)
-        self._tell(self._read.changes())
+        self._publish_findings(self._read.changes())
         self._all_read = batch.complete
         self.arrived.set()
         if self.loaded.is_set():
-            self._look()
+            self._schedule_settle()
             return
         SYSTEM_STORE.set(self.engine.graph, self._system_store())
         with gc_pause.frozen():
@@ -147,20 +147,20 @@ class Controller:
         self.totals.keep_proxies(self.observations.reports)
         self.dirty.set()
 
-    def _look(self) -> None:
-        """Schedules a settle if anything has changed: many batches are only the echo of our own status write."""
-        if self.engine.unsettled or self.engine.graph.version != self._looked_at:
+    def _schedule_settle(self) -> None:
+        """Schedules a settle if anything has changed. Many batches contain only our own status writes."""
+        if self.engine.unsettled or self.engine.graph.version != self._settled_version:
             self.dirty.set()
 
     # --- out: configuration, statuses, findings ----------------------------------------------------------------------
 
     def busy(self) -> set[Key]:
-        """Returns the Gateways whose proxies have all not answered the last route table yet."""
+        """Returns the Gateways without a proxy that has answered the last route table."""
         return {key for key in self.fleet.gateways if self.server.busy(key)}
 
     def settle_urgent(self, limit: int | None = None) -> bool:
-        """Sends the targets of names (a tightened policy, changed endpoints) ahead of everything else; returns whether there
-        were any."""
+        """Sends clusters, endpoints and secrets, so that a tightened policy does not wait for route tables. Returns whether
+        there were any."""
         update = self.engine.settle(limit, urgent=True, enough=used_up(TURN), overdue=self._overdue())
         self._send(update)
         self._sent(update)
@@ -178,9 +178,9 @@ class Controller:
         self._sync_gateways()
         self._sent(update)
         self._keep_record()
-        self._found(update.findings)
+        self._report_findings(update.findings)
         self._problems.crashes(self.engine.graph.crashes)
-        self._looked_at = self.engine.graph.version
+        self._settled_version = self.engine.graph.version
         self._request_proofs()
 
     def _keep_record(self) -> None:
@@ -196,40 +196,40 @@ class Controller:
             self.log.info("recorded changes of verification", entries=record.entries[-1].number, head=record.head)
 
     def _log_entries(self, entries: Sequence[Entry]) -> None:
-        for each in entries[:LOGGED]:
-            log = self.log.warning if each.weaker else self.log.info
-            log(each.line, gateways=list(each.gateways), because=each.because, by=each.by)
-        if len(entries) > LOGGED:
-            self.log.info(f"and {len(entries) - LOGGED} more changes of verification; see: lasthop audit --since 1h")
+        for entry in entries[:MAX_LOGGED]:
+            log = self.log.warning if entry.weaker else self.log.info
+            log(entry.line, gateways=list(entry.gateways), because=entry.because, by=entry.by)
+        if len(entries) > MAX_LOGGED:
+            self.log.info(f"and {len(entries) - MAX_LOGGED} more changes of verification; see: lasthop audit --since 1h")
 
     def _request_proofs(self) -> None:
         awaiting = self.engine.policies.awaiting()
         if awaiting.items() != self._awaiting.keys():
             now = time.monotonic()
-            self._awaiting = {each: self._awaiting.get(each, now) for each in awaiting.items()}
+            self._awaiting = {item: self._awaiting.get(item, now) for item in awaiting.items()}
             self.source.prove(awaiting)
 
     def _overdue(self) -> set[Port]:
         now = time.monotonic()
-        return {port for (port, _), since in self._awaiting.items() if now - since >= PROVING}
+        return {port for (port, _), since in self._awaiting.items() if now - since >= PROOF_TIMEOUT}
 
     @property
     def proving(self) -> bool:
         """Returns whether an edit waits for a proof, which should arrive in a moment."""
         return len(self._overdue()) < len(self._awaiting)
 
-    def recall(self, known: Memory) -> None:
-        """Restores an earlier process's memory, before anything is read."""
-        complete = known.complete and known.record.since is not None
-        self.engine.verifications.recall(known.ports, complete=complete)
-        self.record.merge(known.record)
+    def recall(self, memory: Memory) -> None:
+        """Restores the memory of an earlier process. Called before the source is read."""
+        complete = memory.complete and memory.record.since is not None
+        self.engine.verifications.recall(memory.ports, complete=complete)
+        self.record.merge(memory.record)
 
-    def record_lost(self, what: str) -> None:
+    def record_lost(self, loss: str) -> None:
         """Logs and records a loss of the stored record, as `ConfigMap a/b was deleted`. Before anything is compared, this
-        process does not know what was lost."""
+        process does not know the lost entries."""
         then = "it will be rewritten from memory" if self._started else "what was lost is not known to this process"
-        self.log.warning(f"the record of verification changes: {what}; {then}")
-        self.record.note(what, time.time())
+        self.log.warning(f"the record of verification changes: {loss}; {then}")
+        self.record.note(loss, time.time())
 
     def remembered(self) -> Memory:
         """Returns the memory for later processes."""
@@ -254,18 +254,18 @@ class Controller:
             self.do(self.fleet.updated(key, time.monotonic()))
 
     def _sync_gateways(self) -> None:
-        """Adds our Gateways and drops others. A Gateway that cannot be computed stays as it was."""
-        wanted: dict[Key, GatewayPlan] = {}
+        """Adds our Gateways and removes others. A Gateway whose query crashed stays unchanged."""
+        gateways: dict[Key, GatewayPlan] = {}
         for key in self.engine.store.keys("Gateway"):
             plan = gateway.attempt(self.engine.graph, key)
             if isinstance(plan, Crash):
-                plan = known.gateway if (known := self.fleet.gateways.get(key)) else None
+                plan = proxies.gateway if (proxies := self.fleet.gateways.get(key)) else None
             if plan is not None:
-                wanted[key] = plan
+                gateways[key] = plan
                 self.fleet.want(plan, self.server.add(key))
-        # Only once all its resources are known to be removed: if it came back in between, the engine would send differences to
-        # a server that has forgotten the rest.
-        for key in () if self.engine.unsettled else self.fleet.gateways.keys() - wanted.keys():
+        # Only after all its resources are removed. Otherwise, for a Gateway that comes back, the engine would send differences
+        # to a server that has dropped its other resources.
+        for key in () if self.engine.unsettled else self.fleet.gateways.keys() - gateways.keys():
             self.server.remove(key)
             self.do(self.fleet.gone(key))
             self.observations.forget(key)
@@ -273,14 +273,14 @@ class Controller:
             self.exceeded.pop(key, None)
             self._complain_at.pop(key, None)
         for sink in self._sinks:
-            sink.want(wanted)
+            sink.want(gateways)
 
-    def _found(self, changes: FindingChanges) -> None:
+    def _report_findings(self, changes: FindingChanges) -> None:
         """Reports findings about existing objects."""
         self.statuses.find(changes)
-        self._tell(changes)
+        self._publish_findings(changes)
 
-    def _tell(self, changes: FindingChanges) -> None:
+    def _publish_findings(self, changes: FindingChanges) -> None:
         self._problems.findings(changes)
         for sink in self._sinks if self.loaded.is_set() and changes else ():
             sink.findings_changed(changes)
@@ -305,7 +305,7 @@ class Controller:
 
     def nacked(self, gateway: Key, event: Nacked) -> None:
         type = type_name(event.type_url)
-        detail = event.detail[:LONGEST_DETAIL]
+        detail = event.detail[:MAX_DETAIL_LENGTH]
         self.log.error("the proxy refused configuration", gateway=gateway.path, type=type, detail=detail)
         self.do(self.fleet.nacked(gateway, event))
 
@@ -314,7 +314,7 @@ class Controller:
         self.exceeded[gateway] += 1
         now = time.monotonic()
         if now >= self._complain_at.get(gateway, 0.0):
-            self._complain_at[gateway] = now + COMPLAIN
+            self._complain_at[gateway] = now + COMPLAINT_INTERVAL
             self.log.warning("a proxy exceeds the budget of its Gateway", gateway=gateway.path, why=why)
 
     def seen(self, report: ProxyReport) -> None:
@@ -358,10 +358,10 @@ class Controller:
                         sink.proxies_changed()
         if withheld:
             self._withheld.replace("fleet", tuple(self.fleet.findings()))
-            self._found(self._withheld.changes())
+            self._report_findings(self._withheld.changes())
             self.dirty.set()
 
-    # --- what is known -----------------------------------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------------------------------
 
     def findings(self) -> list[Finding]:
         return [*self.source_findings, *self.engine.findings(), *self.fleet.findings()]

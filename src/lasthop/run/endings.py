@@ -36,7 +36,7 @@ class Ending(enum.Enum):
     LEFT = enum.auto()
     """The proxies are left to the next Lasthop."""
     AGAIN = enum.auto()
-    """The same, and this process becomes the next Lasthop."""
+    """Like LEFT, and this process becomes the next Lasthop."""
 
 
 class Endings:
@@ -88,10 +88,10 @@ class Endings:
 
     async def leave(self, run_dir: Path) -> None:
         """Leaves the proxies for a while, with a process that stops them if no Lasthop starts. Handles signals meanwhile."""
-        told = None
-        while told != self._seconds:
-            told = self._seconds
-            await asyncio.to_thread(_leave, run_dir, told)
+        announced = None
+        while announced != self._seconds:
+            announced = self._seconds
+            await asyncio.to_thread(_leave, run_dir, announced)
             if self.ending is Ending.AGAIN and self._terminated.is_set():
                 await self._decide()
 
@@ -105,8 +105,8 @@ class Endings:
     def _leave(self, ending: Ending) -> None:
         if self.ending is Ending.AGAIN or not self._runtime.processes.stopping:
             self.ending = ending
-            what = "and Lasthop restarts" if ending is Ending.AGAIN else f"left to the next Lasthop for {self._seconds} s"
-            self._runtime.controller.log.info(f"the proxies keep serving, {what}")
+            outcome = "and Lasthop restarts" if ending is Ending.AGAIN else f"left to the next Lasthop for {self._seconds} s"
+            self._runtime.controller.log.info(f"the proxies keep serving, {outcome}")
             self._runtime.leave()
 
 
@@ -123,13 +123,13 @@ def start_anew() -> None:
 
 
 async def tell_systemd(runtime: HostRuntime) -> None:
-    """Notifies systemd of readiness, or after a while of the reason why not: systemd would otherwise stop the process, and
-    edits of the folder would have no effect."""
-    since, told = time.monotonic(), ""
+    """Notifies systemd of readiness, or of the reason against it after `START_SECONDS`. Otherwise systemd would stop the
+    process, and edits of the folder would have no effect."""
+    since, announced = time.monotonic(), ""
     while True:
         problems = runtime.unready() if runtime.controller.settled else ["the folder is being read"]
-        text = f"not ready: {problems[0]}" if problems else "ready"
-        if text != told and (not problems or time.monotonic() - since > START_SECONDS):
-            told = text
-            systemd.notify("READY=1", systemd.status(text))
+        state = f"not ready: {problems[0]}" if problems else "ready"
+        if state != announced and (not problems or time.monotonic() - since > START_SECONDS):
+            announced = state
+            systemd.notify("READY=1", systemd.status(state))
         await asyncio.sleep(ANNOUNCE_INTERVAL)

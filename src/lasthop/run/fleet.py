@@ -47,7 +47,7 @@ class ReportChanged(msgspec.Struct, frozen=True):
 
 
 class Programmed(msgspec.Struct, frozen=True):
-    """All proxies of a Gateway have acknowledged everything, this long after the change."""
+    """All proxies of a Gateway have acknowledged everything, `seconds` after the change."""
 
     seconds: float
 
@@ -65,12 +65,12 @@ class GatewayProxies:
         self.missing = ""
         """Why there is no proxy, until one connects."""
         self.changed_at: float | None = None
-        """Since when the proxies have not acknowledged everything."""
+        """Time of the first change that the proxies have not acknowledged; None if they have acknowledged everything."""
         self.quarantine = Quarantine()
         self.withheld: dict[Part, str] = {}
         """The parts withheld from the proxies, with reasons; the reason of a mere candidate is empty."""
         self.built_without: frozenset[Part] = frozenset()
-        """The part of that from this replica's own quarantine."""
+        """The withheld parts from this replica's own quarantine."""
 
     @property
     def problem(self) -> str:
@@ -95,88 +95,88 @@ class Fleet:
 
     def want(self, gateway: GatewayPlan, cache: Cache) -> None:
         """Adds or updates a Gateway. The cache contains its proxies' resources."""
-        if known := self.gateways.get(gateway.key):
-            known.gateway = gateway
+        if proxies := self.gateways.get(gateway.key):
+            proxies.gateway = gateway
         else:
             self.gateways[gateway.key] = GatewayProxies(gateway, cache)
 
     def gone(self, key: Key) -> list[Effect]:
-        """Drops a Gateway. Its rejected parts are tried again if it comes back."""
-        known = self.gateways.pop(key)
+        """Removes a Gateway. If it comes back, its rejected parts are tried again."""
+        proxies = self.gateways.pop(key)
         self.acks.gone(key)
-        return [SetProxyState(key, ProxyState()), *(SetQuarantine(part, None) for part in known.withheld)]
+        return [SetProxyState(key, ProxyState()), *(SetQuarantine(part, None) for part in proxies.withheld)]
 
     # --- proxies of this replica -------------------------------------------------------------------------------------
 
     def connected(self, key: Key) -> list[Effect]:
-        if not (known := self.gateways.get(key)):
+        if not (proxies := self.gateways.get(key)):
             return []
         self.acks.connected(key)
-        known.missing = ""
-        known.quarantine.connected()
-        return [*self._state(known), ReportChanged()]
+        proxies.missing = ""
+        proxies.quarantine.connected()
+        return [*self._state(proxies), ReportChanged()]
 
     def disconnected(self, key: Key, now: float, *, last: bool) -> list[Effect]:
-        if not (known := self.gateways.get(key)):
+        if not (proxies := self.gateways.get(key)):
             return []
         if last:
             self.acks.disconnected(key, now)
-        return [*self._state(known), ReportChanged()]
+        return [*self._state(proxies), ReportChanged()]
 
     def acked(self, key: Key, event: Acked, now: float, *, synced: bool) -> list[Effect]:
         """Records an ACK. `synced`: the Gateway's proxies have now acknowledged everything."""
-        if not (known := self.gateways.get(key)):
+        if not (proxies := self.gateways.get(key)):
             return []
         effects: list[Effect] = []
         if event.type_url in (LISTENER, ROUTES):
             versions = {name: resource.version for name, resource in event.resources.items()}
             if self.acks.acked(key, event.type_url, versions, event.removed):
-                effects += [*self._state(known), ReportChanged()]
-        if synced and known.changed_at is not None:
-            effects.append(Programmed(now - known.changed_at))
-            known.changed_at = None
+                effects += [*self._state(proxies), ReportChanged()]
+        if synced and proxies.changed_at is not None:
+            effects.append(Programmed(now - proxies.changed_at))
+            proxies.changed_at = None
         # Every ACK counts, because a NACK's candidates are the differences from the last one.
-        problem = known.problem
-        if known.quarantine.acked(event.type_url, event.resources, event.removed):
-            effects += self._withhold(known)
-        if known.problem != problem:
-            effects += [*self._state(known), ReportChanged()]
+        problem = proxies.problem
+        if proxies.quarantine.acked(event.type_url, event.resources, event.removed):
+            effects += self._withhold(proxies)
+        if proxies.problem != problem:
+            effects += [*self._state(proxies), ReportChanged()]
         return effects
 
     def nacked(self, key: Key, event: Nacked) -> list[Effect]:
-        if not (known := self.gateways.get(key)):
+        if not (proxies := self.gateways.get(key)):
             return []
-        known.quarantine.nacked(event.type_url, event.resources, event.detail)
-        return [*self._state(known), *self._withhold(known), ReportChanged()]
+        proxies.quarantine.nacked(event.type_url, event.resources, event.detail)
+        return [*self._state(proxies), *self._withhold(proxies), ReportChanged()]
 
     def no_proxy(self, key: Key, why: str) -> list[Effect]:
         """Records that there is no proxy, and that none will start before something changes."""
-        if not (known := self.gateways.get(key)):
+        if not (proxies := self.gateways.get(key)):
             return []
-        known.missing = why
-        return self._state(known)
+        proxies.missing = why
+        return self._state(proxies)
 
-    # --- what the engine has built -----------------------------------------------------------------------------------
+    # --- builds of the engine -----------------------------------------------------------------------------------
 
     def updated(self, key: Key, now: float) -> list[Effect]:
         """Records that the Gateway's cache has changed."""
-        if not (known := self.gateways.get(key)):
+        if not (proxies := self.gateways.get(key)):
             return []
-        if known.changed_at is None:
-            known.changed_at = now
-        return self._state(known)
+        if proxies.changed_at is None:
+            proxies.changed_at = now
+        return self._state(proxies)
 
     def served(self, is_built: Callable[[Part], bool] | None) -> list[Effect]:
         """Records that the caches hold the configuration without the quarantined parts. `is_built` returns whether a part
         would exist if it were released; None while not everything is computed."""
         effects: list[Effect] = []
-        for known in self.gateways.values():
-            quarantine = known.quarantine
-            changed = quarantine.served(known.cache, known.built_without)
+        for proxies in self.gateways.values():
+            quarantine = proxies.quarantine
+            changed = quarantine.served(proxies.cache, proxies.built_without)
             edited = [part for part in quarantine.culprits if not is_built(part)] if is_built else []
             quarantine.forget(edited)
             if changed or edited:
-                effects += self._withhold(known)
+                effects += self._withhold(proxies)
         return effects
 
     # --- proxies of other replicas -----------------------------------------------------------------------------------
@@ -192,58 +192,58 @@ class Fleet:
         return self._elsewhere_changed(self.acks.expire(now))
 
     def _elsewhere_changed(self, keys: Iterable[Key]) -> list[Effect]:
-        changed = [known for key in keys if (known := self.gateways.get(key))]
-        return [effect for known in changed for effect in (*self._withhold(known), *self._state(known))]
+        changed = [proxies for key in keys if (proxies := self.gateways.get(key))]
+        return [effect for proxies in changed for effect in (*self._withhold(proxies), *self._state(proxies))]
 
-    # --- what follows ------------------------------------------------------------------------------------------------
+    # --- effects ------------------------------------------------------------------------------------------------
 
-    def _withhold(self, known: GatewayProxies) -> list[Effect]:
+    def _withhold(self, proxies: GatewayProxies) -> list[Effect]:
         """Returns the parts to leave out. Other replicas build without the parts that their proxies reject, so this one must
         too, or the versions would differ."""
-        reported = (entry for acks in self.acks.elsewhere(known.gateway.key) for entry in acks.refused)
+        reported = (entry for acks in self.acks.elsewhere(proxies.gateway.key) for entry in acks.refused)
         refused = {Part(type_url, part, digest, owner): detail for type_url, part, digest, owner, detail in reported}
-        refused |= known.refused
-        own, old = known.quarantine.quarantined, known.withheld
-        new = {part: refused.get(part, "") for part in own | refused.keys()}
-        known.withheld, known.built_without = new, own
+        refused |= proxies.refused
+        quarantined, old = proxies.quarantine.quarantined, proxies.withheld
+        new = {part: refused.get(part, "") for part in quarantined | refused.keys()}
+        proxies.withheld, proxies.built_without = new, quarantined
         return [SetQuarantine(part, new.get(part)) for part in old.keys() | new.keys() if old.get(part) != new.get(part)]
 
-    def _state(self, known: GatewayProxies) -> list[Effect]:
-        key = known.gateway.key
-        problems = (known.problem, *(acks.problem for acks in self.acks.elsewhere(key)))
-        state = ProxyState.acknowledged(self._ports(known), self.acks.has_proxy(key), next(filter(None, problems), ""))
-        if state == known.state:
+    def _state(self, proxies: GatewayProxies) -> list[Effect]:
+        key = proxies.gateway.key
+        problems = (proxies.problem, *(acks.problem for acks in self.acks.elsewhere(key)))
+        state = ProxyState.acknowledged(self._ports(proxies), self.acks.has_proxy(key), next(filter(None, problems), ""))
+        if state == proxies.state:
             return []
-        known.state = state
+        proxies.state = state
         return [SetProxyState(key, state)]
 
-    def _ports(self, known: GatewayProxies) -> set[tuple[int, str]]:
-        """Returns the ports that some proxy serves in their current form: it has acknowledged the current listener, and some
-        version of the port's route tables, without which Envoy accepts no connections."""
-        key, ports, waiting = known.gateway.key, set(), set()
-        for listener in known.gateway.listeners:
+    def _ports(self, proxies: GatewayProxies) -> set[tuple[int, str]]:
+        """Returns the ports that some proxy serves in their current form. It has acknowledged the current listener, and some
+        version of the port's route tables. Without those, Envoy accepts no connections."""
+        key, ports, waiting = proxies.gateway.key, set(), set()
+        for listener in proxies.gateway.listeners:
             port, table = (listener.port, listener.transport), table_name(key, listener.table)
             name = listener_name(key, *port)
-            current = known.serves(LISTENER, name)
+            current = proxies.serves(LISTENER, name)
             if current and self.acks.holds(key, LISTENER, name, current.version):
                 ports.add(port)
-            if known.serves(ROUTES, table) and not self.acks.holds(key, ROUTES, table):
+            if proxies.serves(ROUTES, table) and not self.acks.holds(key, ROUTES, table):
                 waiting.add(port)
         return ports - waiting
 
     def report(self) -> AckReport:
         """Returns the ACKs and rejections of the proxies connected here, for the leader."""
-        found = {}
-        for key, known in self.gateways.items():
-            versions, refused = self.acks.here(key), known.refused
-            if versions is not None or known.problem or refused:
+        reports = {}
+        for key, proxies in self.gateways.items():
+            versions, refused = self.acks.here(key), proxies.refused
+            if versions is not None or proxies.problem or refused:
                 entries = tuple((*part, detail) for part, detail in sorted(refused.items(), key=str))
-                found[key] = GatewayAcks(versions is not None, versions or {}, known.problem, entries)
-        return found
+                reports[key] = GatewayAcks(versions is not None, versions or {}, proxies.problem, entries)
+        return reports
 
     def findings(self) -> Iterator[Finding]:
-        for key, known in self.gateways.items():
-            for part, detail in sorted(known.withheld.items(), key=str):
+        for key, proxies in self.gateways.items():
+            for part, detail in sorted(proxies.withheld.items(), key=str):
                 if detail and part.type_url not in (ROUTES, SECRET):  # these have conditions, and so findings, of their own
                     message = f"Envoy rejected {part.id}, so it is withheld: {detail}"
                     remedy = "Edit it, and please report this: Lasthop should have rejected it first."

@@ -20,7 +20,7 @@ SHOWN: Final = 10
 SHOWN_ANYWAY: Final = (Subject.STRENGTH, Subject.REFUSAL, Subject.NAME)
 
 
-class _Known(NamedTuple):
+class _HopState(NamedTuple):
     report: HopReport
     verified: HopVerification | None
     """None: policies do not apply to the protocol, or it could not be computed."""
@@ -29,7 +29,7 @@ class _Known(NamedTuple):
 class HopLog:
     def __init__(self, log: Any) -> None:
         self._log = log
-        self._known: dict[Hop, _Known] = {}
+        self._states: dict[Hop, _HopState] = {}
         self._changed: dict[Hop, None] = {}
         self._causes: dict[tuple[str, str], dict[str, str]] = {}
         """By Gateway and address."""
@@ -40,48 +40,48 @@ class HopLog:
 
     def recorded(self, entries: Iterable[Entry]) -> None:
         """Records new entries of the record of changes, which contain the edit and its author."""
-        for each in entries:
-            fields = {name: value for name, value in (("because", each.because), ("by", each.by)) if value}
-            self._causes |= {(gateway, each.address): fields for gateway in each.gateways}
+        for entry in entries:
+            fields = {name: value for name, value in (("because", entry.because), ("by", entry.by)) if value}
+            self._causes |= {(gateway, entry.address): fields for gateway in entry.gateways}
 
     @property
     def waiting(self) -> bool:
         return bool(self._changed)
 
     def tell(self, g: Graph, exists: Callable[[Hop], bool], *, first: bool) -> None:
-        """Logs the changes of the recorded hops. `first`: logs nothing for each, because there is no earlier state."""
+        """Logs the changes of the recorded hops. `first`: logs nothing, because there is no earlier state to compare with."""
         lines: dict[str, dict[str, str]] = {}
         gateways: dict[str, dict[str, None]] = {}
         for hop in self._changed:
-            before = self._known.pop(hop, None)
-            now = _Known(hop_report(g, hop)[0], _verified(g, hop)) if exists(hop) else None
+            before = self._states.pop(hop, None)
+            now = _HopState(hop_report(g, hop)[0], _verified(g, hop)) if exists(hop) else None
             if now is not None:
-                self._known[hop] = now
-            known = now or before
-            if known and (said := _said(before, now)):
-                causes = self._causes.get((hop.gateway.path, known.report.address), {})
-                lines.setdefault(said, causes)
-                gateways.setdefault(said, {})[hop.gateway.path] = None
+                self._states[hop] = now
+            state = now or before
+            if state and (text := _change_text(before, now)):
+                causes = self._causes.get((hop.gateway.path, state.report.address), {})
+                lines.setdefault(text, causes)
+                gateways.setdefault(text, {})[hop.gateway.path] = None
         self._changed, self._causes = {}, {}
         if first:
             return
-        for said, fields in list(lines.items())[:SHOWN]:
-            self._log.info(said, gateway=", ".join(gateways[said]), **fields)
+        for text, fields in list(lines.items())[:SHOWN]:
+            self._log.info(text, gateway=", ".join(gateways[text]), **fields)
         if len(lines) > SHOWN:
             self._log.info(f"and {len(lines) - SHOWN} more backends; see: lasthop audit")
 
     def summary(self) -> str:
         """Returns the number of backends per requirement, one for each Gateway and port: `3 must be verified, 1 plaintext`."""
-        known = {(report.gateway, report.address): report.required for report, _ in self._known.values()}
-        return ", ".join(f"{count} {required}" for required, count in sorted(Counter(known.values()).items()))
+        requirements = {(report.gateway, report.address): report.required for report, _ in self._states.values()}
+        return ", ".join(f"{count} {required}" for required, count in sorted(Counter(requirements.values()).items()))
 
 
 def _verified(g: Graph, hop: Hop) -> HopVerification | None:
-    found = verdict.attempt(g, *hop) if hop.protocol.policed else None
-    return found.verification if isinstance(found, Verdict) else None
+    result = verdict.attempt(g, *hop) if hop.protocol.policed else None
+    return result.verification if isinstance(result, Verdict) else None
 
 
-def _said(before: _Known | None, now: _Known | None) -> str:
+def _change_text(before: _HopState | None, now: _HopState | None) -> str:
     if now is None:
         return f"{before.report.address} is no longer used by any route" if before else ""
     report, was = now.report, before.report if before else None

@@ -53,9 +53,9 @@ REMEMBER_INTERVAL: Final = 1.0
 ANNOUNCE_INTERVAL: Final = 0.25
 UNREADY_AFTER: Final = 5.0
 """Seconds after which the log explains why the gateway is not ready: an empty folder has no finding, and so no other line."""
-REASONS: Final = 3
+MAX_REASONS: Final = 3
 """Logged reasons for not being ready."""
-URLS: Final = 10
+MAX_URLS: Final = 10
 """Logged URLs."""
 
 
@@ -108,16 +108,16 @@ class HostRuntime(Sink):
         return self.processes.feed
 
     def _logged(self, entry: AccessLogEntry) -> None:
-        told = with_reason(self.controller.engine.graph, self.controller.statuses, entry)
-        if told.failed:  # successful requests come from the samples
-            self.requests.publish(told)
-        self._entry(told)
+        explained = with_reason(self.controller.engine.graph, self.controller.statuses, entry)
+        if explained.failed:  # successful requests come from the samples
+            self.requests.publish(explained)
+        self._entry(explained)
 
     def want(self, gateways: Mapping[Key, GatewayPlan]) -> None:
         profiles = {key: proxy_profile.attempt(self.controller.engine.graph, key) for key in gateways}
-        drains = {key: found.drain_seconds for key, found in profiles.items() if not isinstance(found, Crash)}
-        wanted = {key: _sockets(found) for key, found in gateways.items()}
-        self.processes.want(wanted, {key: drain for key, drain in drains.items() if drain is not None})
+        drains = {key: profile.drain_seconds for key, profile in profiles.items() if not isinstance(profile, Crash)}
+        sockets = {key: _sockets(plan) for key, plan in gateways.items()}
+        self.processes.want(sockets, {key: drain for key, drain in drains.items() if drain is not None})
 
     async def run(self) -> None:
         """Runs until `stop`, then drains the proxies and returns; or until `leave`."""
@@ -160,15 +160,15 @@ class HostRuntime(Sink):
     async def _announce(self) -> None:
         """Logs readiness and the served URLs, or why the gateway is not ready; then the effects of each edit once it is in
         force."""
-        controller, told, waited, begun = self.controller, False, False, time.monotonic()
+        controller, announced, waited, begun = self.controller, False, False, time.monotonic()
         while True:
             reasons = self.unready() if controller.settled else []
             if controller.settled and not reasons:
-                self._log_serving(first=not told)
-                told = True
-            elif reasons and not told and not waited and time.monotonic() - begun >= UNREADY_AFTER:
+                self._log_serving(first=not announced)
+                announced = True
+            elif reasons and not announced and not waited and time.monotonic() - begun >= UNREADY_AFTER:
                 waited = True
-                self._log.warning(f"not ready yet: {'; '.join(reasons[:REASONS])}")
+                self._log.warning(f"not ready yet: {'; '.join(reasons[:MAX_REASONS])}")
             await asyncio.sleep(ANNOUNCE_INTERVAL)
 
     def _log_serving(self, *, first: bool) -> None:
@@ -178,14 +178,14 @@ class HostRuntime(Sink):
         if first:
             urls = [url for key in sorted(self.controller.fleet.gateways) for url in served_urls(graph, key)]
             backends = self._hops.summary() or "none"
-            self._log.info(f"ready: {', '.join(urls[:URLS])}{', ...' if len(urls) > URLS else ''}", backends=backends)
+            self._log.info(f"ready: {', '.join(urls[:MAX_URLS])}{', ...' if len(urls) > MAX_URLS else ''}", backends=backends)
 
     def _stored(self, path: Path) -> Memory | None:
         """Returns the saved state, and reports if it is not the last one."""
         stored = memory.load(path)
         kept = memory.set_aside(path) if isinstance(stored, Damaged) else ""
-        if what := lost(stored, self._revision):
-            self.controller.record_lost("; ".join(filter(None, (f"{path} {what}", kept))))
+        if loss := lost(stored, self._revision):
+            self.controller.record_lost("; ".join(filter(None, (f"{path} {loss}", kept))))
         if not isinstance(stored, Memory):
             return None
         self._revision = max(self._revision, stored.record.revision)
@@ -203,13 +203,13 @@ class HostRuntime(Sink):
 
         took = 0.0
 
-        def save(known: Memory) -> memory.Stamp | None:
+        def save(state: Memory) -> memory.Stamp | None:
             nonlocal took
             with one_at_a_time:
                 begun = time.thread_time()  # a busy machine or a slow disk must not delay the next entry
                 self._revision += 1
-                record = msgspec.structs.replace(known.record, revision=self._revision)
-                stamp = memory.save(path, Memory(known.ports, record), encode)
+                record = msgspec.structs.replace(state.record, revision=self._revision)
+                stamp = memory.save(path, Memory(state.ports, record), encode)
                 took = time.thread_time() - begun
                 return stamp
 
@@ -245,8 +245,8 @@ class HostRuntime(Sink):
     def unready(self) -> list[str]:
         """Returns why the gateway is not ready, if so. It is ready once some port of a Gateway is served and every proxy has
         acknowledged everything: a gateway of one owner exists to serve."""
-        if found := self.controller.unready():
-            return found
+        if problems := self.controller.unready():
+            return problems
         gateways = sorted(self.controller.fleet.gateways)
         if not gateways:
             return ["nothing is served: no Gateway has a GatewayClass of this controller"]
@@ -284,11 +284,12 @@ class HostRuntime(Sink):
 def _sockets(gateway: GatewayPlan) -> set[tuple[str, int, str]]:
     """Returns address, port and transport of each socket that a Gateway needs."""
     served = [listener for listener in gateway.listeners if listener.served and gateway.accepted.status]
-    return {(address, each.port, each.transport) for address in gateway.addresses for each in served}
+    return {(address, listener.port, listener.transport) for address in gateway.addresses for listener in served}
 
 
 def with_reason(g: Graph, statuses: StatusCache, entry: AccessLogEntry) -> AccessLogEntry:
-    """Adds why there is no cluster to send to, or for ExternalAuth. Envoy cannot know that; the route's references do."""
+    """Adds the reason of a missing cluster, of the backend or of ExternalAuth. Envoy does not know it; the verdict on the
+    route contains it."""
     asking = entry.details == EXT_AUTHZ_ERROR
     route = statuses.key_of(entry.route or "")
     if route is None or not (asking or "NC" in (entry.flags or "").split(",")):
@@ -302,7 +303,7 @@ def with_reason(g: Graph, statuses: StatusCache, entry: AccessLogEntry) -> Acces
 def _with_problems(g: Graph, route: Key, gateway: str | None) -> RouteVerdict | None:
     """Returns the first verdict on a route whose references have problems, at this Gateway if the route is attached to it."""
     attached = parents.attempt(g, route)
-    known = () if isinstance(attached, Crash) else attached
-    here = [parent for parent in known if parent.gateway.path == gateway]
-    verdicts = (verdict_at(g, route, parent) for parent in here or known)
+    parent_states = () if isinstance(attached, Crash) else attached
+    at_gateway = [parent for parent in parent_states if parent.gateway.path == gateway]
+    verdicts = (verdict_at(g, route, parent) for parent in at_gateway or parent_states)
     return next((verdict for verdict in verdicts if verdict.refs), None)

@@ -13,17 +13,17 @@ from lasthop.run.stalls import Stalls
 TICK: Final = 1.0
 """Maximum seconds between two ticks, unless a deadline is nearer."""
 SLICE: Final = 40
-"""Members of each output that are computed before the next event is processed: some 20 ms, so that an edit of one policy does
-not wait for a CA that thousands share."""
+"""Members of each output that are computed before the next event is processed. They take some 20 ms, so that an edit of one
+policy does not wait for a CA that thousands share."""
 URGENT_SLICE: Final = 100
-"""The same limit for the clusters that names refer to: a CA that a hundred policies share is sent in one turn, unless it takes
-longer than a turn may (`controller.TURN`)."""
+"""The same limit for clusters, endpoints and secrets: a CA that a hundred policies share is sent in one turn, unless that
+exceeds the time limit of a turn (`controller.TURN`)."""
 REST_SLICE: Final = 10
 """The same limit for everything else while clusters wait for their turn: a shared CA is in force before the last of its
 statuses is written. Owners take turns in these few as well, so a neighbour's edit does not wait for them."""
 SENT_POLL_SECONDS: Final = 0.002
 MAX_SENT_POLLS: Final = 500
-PROOF: Final = 0.02
+PROOF_POLL_SECONDS: Final = 0.02
 """Seconds between two checks while an edit waits for a proof, whose arrival ends the wait."""
 MAX_TALKING_POLLS: Final = 20
 """Maximum polls while proxies only answer."""
@@ -55,7 +55,7 @@ async def _settle_when_dirty(controller: Controller) -> None:
         if controller.proving:
             controller.dirty.set()
             controller.arrived.clear()
-            await wait_for(controller.arrived, PROOF)
+            await wait_for(controller.arrived, PROOF_POLL_SECONDS)
 
 
 async def _until_sent(controller: Controller) -> None:

@@ -1,5 +1,5 @@
-"""Serves the admin API and page on loopback and on a unix socket. It changes no objects, and shows no Secret, and of a
-ConfigMap only certificates."""
+"""Serves the admin API and page on loopback and on a unix socket. It changes no objects. It shows no Secrets, and
+only the certificates of ConfigMaps."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from lasthop.web.traffic import TrafficReport
 VIEW: Final = web.AppKey("view", ControllerView)
 PAGE: Final = web.AppKey("page", PageModel)
 ADMIN: Final = web.AppKey("admin", str)
-LARGEST_FORM: Final = 4096
+MAX_FORM_SIZE: Final = 4096
 """Bytes."""
 POLICY: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -50,7 +50,7 @@ POLICY: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""The page contains names and messages of users; none of them may run as code, or style the page."""
+"""The page contains names and messages of users, which must neither run as code nor style the page."""
 METRICS: Final = web.AppKey("metrics", Shared[bytes])
 METRICS_AGE: Final = 1.0
 """Seconds for which a response of /metrics is cached, so that it is computed once for all readers."""
@@ -77,10 +77,10 @@ class AdminUnusable(Exception):
 async def _local_only(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Rejects requests from elsewhere. Only this machine (in a Pod: the Pod, where a port-forward ends) may read objects, and
-    a page of another site must not read this one through a name that resolves to loopback (DNS rebinding). A remote Prometheus
-    requests /metrics by the Pod's address, or by a name that no other site can have. Responses to a kubelet contain
-    nothing."""
+    """Rejects requests from elsewhere. Only this machine may read objects; in a Pod, only the Pod, where a port-forward ends.
+    A page of another site must not read this one through a name that resolves to loopback (DNS rebinding). A remote Prometheus
+    requests /metrics by the Pod's address, or by a name that no other site can have. Responses to a kubelet contain no
+    details."""
     if request.path in PUBLIC or _is_local(request):
         return await handler(request)
     if request.path != "/metrics":
@@ -122,17 +122,17 @@ async def _healthz(request: web.Request) -> web.Response:
 async def _readyz(request: web.Request) -> web.Response:
     """Responds with 503 if the process is not ready; with `?strict` also if some input is not in force. The reasons are for
     this machine only, because they name objects and files."""
-    found = request.app[VIEW].readiness()
+    readiness = request.app[VIEW].readiness()
     strict = "strict" in request.query
-    ready = not (found.problems if strict else found.unready)
-    lines = found.problems if _is_local(request) else ()
+    ready = not (readiness.problems if strict else readiness.unready)
+    lines = readiness.problems if _is_local(request) else ()
     text = "".join(f"{line}\n" for line in ("ready" if ready else "not ready", *lines))
     return web.Response(text=text, status=200 if ready else 503)
 
 
 async def _readiness(request: web.Request) -> web.Response:
-    found = request.app[VIEW].readiness()
-    return _json({"ready": not found.unready, "settled": found.settled, "problems": found.problems})
+    readiness = request.app[VIEW].readiness()
+    return _json({"ready": not readiness.unready, "settled": readiness.settled, "problems": readiness.problems})
 
 
 async def _metrics(request: web.Request) -> web.Response:
@@ -150,8 +150,8 @@ def _shared_answer(make: Callable[[web.Request], Awaitable[object]]) -> Callable
 async def _objects(request: web.Request) -> object:
     """Returns objects. Any user of this machine can request them by TCP, so secrets are removed, and only public parts of
     ConfigMaps remain."""
-    found = await request.app[VIEW].objects(request.query.get("kind"))
-    return found if _by_socket(request) else await in_slices(without_secrets(document) for document in found)
+    documents = await request.app[VIEW].objects(request.query.get("kind"))
+    return documents if _by_socket(request) else await in_slices(without_secrets(document) for document in documents)
 
 
 @_shared_answer
@@ -164,32 +164,35 @@ async def _findings(request: web.Request) -> object:
     view = request.app[VIEW]
 
     def written(finding: Finding) -> Json:
-        found = located(finding, view.locate)
-        return {**msgspec.to_builtins(found), "object": str(found.object) if found.object else None}
+        located_finding = located(finding, view.locate)
+        return {
+            **msgspec.to_builtins(located_finding),
+            "object": str(located_finding.object) if located_finding.object else None,
+        }
 
     return await in_slices(map(written, await view.findings()))
 
 
 async def _not_applied(request: web.Request) -> web.Response:
-    found = request.app[VIEW].controller.not_applied
-    return _json([{**msgspec.to_builtins(each), "objects": [str(key) for key in each.objects]} for each in found])
+    entries = request.app[VIEW].controller.not_applied
+    return _json([{**msgspec.to_builtins(entry), "objects": [str(key) for key in entry.objects]} for entry in entries])
 
 
 @_shared_answer
 async def _explain(request: web.Request) -> object:
     key = Key(*(request.query.get(part, "") for part in Key._fields))
-    found = await request.app[VIEW].explain(key)
-    if found is None:
+    explanation = await request.app[VIEW].explain(key)
+    if explanation is None:
         raise web.HTTPNotFound(text=f"{key} does not exist\n")
-    return found
+    return explanation
 
 
 async def _explain_request(request: web.Request) -> web.Response:
     try:
-        asked = msgspec.json.decode(request.query.get("request", ""), type=Request)
+        client_request = msgspec.json.decode(request.query.get("request", ""), type=Request)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise web.HTTPBadRequest(text=f"request: {error}\n") from None
-    return await _answer(request, lambda: request.app[VIEW].explain_request(asked, request.query.get("gateway", "")))
+    return await _answer(request, lambda: request.app[VIEW].explain_request(client_request, request.query.get("gateway", "")))
 
 
 @_shared_answer
@@ -266,24 +269,24 @@ async def _page(request: web.Request) -> web.Response:
 
 
 async def _live(request: web.Request) -> web.Response:
-    asked = page.filter_of(request.query)
-    changed = await page.live(request.app[PAGE], asked, request.query.get("seen", ""))
+    filter = page.filter_of(request.query)
+    changed = await page.live(request.app[PAGE], filter, request.query.get("seen", ""))
     if changed is None:
         return web.Response(status=204)
     # The typed text is part of the address; polling does not change it.
     typed = request.headers.get("HX-Trigger") == "filter"
-    return _html(changed, **({"HX-Replace-Url": f"./{page.address(asked)}"} if typed else {}))
+    return _html(changed, **({"HX-Replace-Url": f"./{page.address(filter)}"} if typed else {}))
 
 
 async def _detail(request: web.Request) -> web.Response:
     async def make() -> bytes:
         return (await page.detail(request.app[PAGE], request.query.get("hop", "")) or "").encode()
 
-    return _found((await _shared(request, make)).decode() or None)
+    return _html_or_404((await _shared(request, make)).decode() or None)
 
 
 async def _state(request: web.Request) -> web.Response:
-    return _found(await page.state(request.app[PAGE], request.query.get("hop", "")))
+    return _html_or_404(await page.state(request.app[PAGE], request.query.get("hop", "")))
 
 
 async def _probe_line(request: web.Request) -> web.Response:
@@ -299,7 +302,7 @@ async def _probe_line(request: web.Request) -> web.Response:
         result = await model.probes.get(hop if isinstance(hop, str) else "")
     except TooMany:
         raise web.HTTPTooManyRequests(text="other probes are running: try again in some seconds\n") from None
-    return _found(await page.probed(result) if result else None)
+    return _html_or_404(await page.probed(result) if result else None)
 
 
 def _same_origin(request: web.Request) -> bool:
@@ -309,7 +312,7 @@ def _same_origin(request: web.Request) -> bool:
     return request.headers.get("Origin") == f"http://{request.host}"
 
 
-def _found(text: str | None) -> web.Response:
+def _html_or_404(text: str | None) -> web.Response:
     if text is None:
         raise web.HTTPNotFound(text="this backend no longer exists\n")
     return _html(text)
@@ -347,7 +350,7 @@ def _json(value: object) -> web.Response:
 
 def application(view: ControllerView, admin: str = "") -> web.Application:
     """Returns the page, the API and the metrics. `admin` is their HOST:PORT."""
-    app = web.Application(middlewares=[_local_only], client_max_size=LARGEST_FORM)
+    app = web.Application(middlewares=[_local_only], client_max_size=MAX_FORM_SIZE)
     app[VIEW], app[PAGE], app[ADMIN] = view, PageModel(view), admin
     app[ANSWERS] = Answers()
     app[METRICS] = Shared(lambda: metrics(view), seconds=METRICS_AGE)

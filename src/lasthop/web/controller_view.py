@@ -39,7 +39,7 @@ from lasthop.web.traffic import TrafficReport
 
 class Readiness(msgspec.Struct, frozen=True):
     unready: tuple[str, ...] = ()
-    """Why the process is not ready, a line each; empty: it is ready."""
+    """Reasons why the process is not ready, a line each; empty if it is ready."""
     unapplied: tuple[str, ...] = ()
     """Input that is not in force, a line each. The process may be ready all the same, with the previous input."""
     settled: bool = True
@@ -83,30 +83,30 @@ class ControllerView(EngineView):
             return None if engine.unsettled else (engine.graph.version, self.controller.not_applied)
 
         self._hops, self._certificates = Shared(super().hops, version), Shared(super().certificates, version)
-        kinds = (each.kind for each in KINDS.values() if has_status(each))
+        kinds = (kind.kind for kind in KINDS.values() if has_status(kind))
         self._shared = {kind: Shared(functools.partial(self._documents, kind), version) for kind in kinds}
 
     async def envoy_config(self, gateway: str = "") -> Json:
         """Returns the configuration of each Gateway's Envoy, or of one (`namespace/name`), without private keys. An Envoy that
         does not respond has an error instead."""
-        found = {}
+        configs = {}
         for key, proxy in sorted(self._runtime.proxies.items()):
             if gateway in ("", key.path):
                 try:
-                    found[key.path] = await asyncio.to_thread(_config, await proxy.admin.config_dump())
+                    configs[key.path] = await asyncio.to_thread(_config, await proxy.admin.config_dump())
                 except AdminUnavailable as error:
-                    found[key.path] = {"error": str(error)}
-        return found
+                    configs[key.path] = {"error": str(error)}
+        return configs
 
     async def log_levels(self) -> Json:
         """Returns Lasthop's log level, and that of each Gateway's Envoy, or its error."""
-        found: Json = {}
+        levels: Json = {}
         for key, proxy in sorted(self._runtime.proxies.items()):
             try:
-                found[key.path] = {"level": await proxy.admin.log_level()}
+                levels[key.path] = {"level": await proxy.admin.log_level()}
             except AdminUnavailable as error:
-                found[key.path] = {"error": str(error)}
-        return {"lasthop": LOG.level, "envoy": found}
+                levels[key.path] = {"error": str(error)}
+        return {"lasthop": LOG.level, "envoy": levels}
 
     async def set_log_levels(self, lasthop: str, envoy: str) -> Json:
         """Sets the log levels; empty: unchanged. Returns the resulting levels."""
@@ -126,8 +126,8 @@ class ControllerView(EngineView):
 
     async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:
         """Adds the recent results of such requests."""
-        found = await super().explain_request(request, gateway)
-        return [with_history(answer, self.controller.observations, self.requests) for answer in found]
+        answers = await super().explain_request(request, gateway)
+        return [with_history(answer, self.controller.observations, self.requests) for answer in answers]
 
     def readiness(self) -> Readiness:
         """Returns whether the process is ready, and which input is not in force."""
@@ -142,8 +142,8 @@ class ControllerView(EngineView):
 
     async def audit(self) -> Audit:
         """Returns the audit, with observations beside the requirements."""
-        found, graph, seen = await super().audit(), self.engine.graph, self.controller.observations.seen
-        return msgspec.structs.replace(found, hops=tuple(await in_slices(observed(graph, hop, seen) for hop in found.hops)))
+        report, graph, seen = await super().audit(), self.engine.graph, self.controller.observations.seen
+        return msgspec.structs.replace(report, hops=tuple(await in_slices(observed(graph, hop, seen) for hop in report.hops)))
 
     async def traffic(self) -> TrafficReport:
         seen, graph = self.controller.observations, self.engine.graph
@@ -162,10 +162,10 @@ class ControllerView(EngineView):
             return await shared.get()
         if kind in KINDS:
             return await self._documents(kind)
-        return [document for each in self._shared.values() for document in await each.get()]
+        return [document for cached in self._shared.values() for document in await cached.get()]
 
     async def _documents(self, kind: str) -> list[Json]:
-        """Adds `ready` to each: the same value wherever the object is shown."""
+        """Returns the objects of a kind with `ready`, so that every view of an object shows the same value."""
         owners, older = class_owners(self.engine.store), older_texts(self.controller.not_applied)
 
         def judged(key: Key) -> Json | None:
@@ -173,7 +173,7 @@ class ControllerView(EngineView):
             ready = readiness(self.engine.graph, key, document, owners, older) if document else None
             return {**document, "ready": ready._asdict()} if document and ready else None
 
-        return [found for found in await in_slices(map(judged, self.engine.store.keys(kind))) if found]
+        return [document for document in await in_slices(map(judged, self.engine.store.keys(kind))) if document]
 
     def ready(self, key: Key) -> Summary | None:
         """Returns READY of an object; None if it does not exist."""
@@ -187,7 +187,7 @@ def _config(body: bytes) -> Any:
 
 def _unapplied(refused: Collection[NotApplied], findings: Iterable[Finding]) -> Iterator[str]:
     """Yields the input that is not in force: a line for each rejected file, and for each other error in a file."""
-    files = {each.file for each in refused}
+    files = {entry.file for entry in refused}
     yield from map(str, refused)
     for finding in findings:
         if finding.file and finding.file not in files and finding.severity is Severity.ERROR:

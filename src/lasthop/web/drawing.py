@@ -24,9 +24,9 @@ ROUTE: Final = 52
 ROW: Final = 76
 TALL: Final = 100
 """Height of a failing row whose reason takes more than a line."""
-SHORT: Final = 56
+LINE_LENGTH: Final = 56
 """Characters that fit on a line."""
-HIGH: Final = 240
+MAX_LISTENER_DEPTH: Final = 240
 """Maximum depth of an only listener, which stays beside the first rows."""
 GAP: Final = 10
 ROUTES_OF_LINE: Final = 4
@@ -90,7 +90,7 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def worst(self) -> int:
-        return min((each.item.state.rank for each in self.rows), default=len(LineState))
+        return min((row.item.state.rank for row in self.rows), default=len(LineState))
 
 
 def row_id(row: Row) -> str:
@@ -122,46 +122,48 @@ class RouteNode(NamedTuple):
     """The rows that it leads to."""
 
 
-def draw(choice: Choice, known: KnownObjects, *, whole: bool) -> tuple[Group, ...]:
+def draw(choice: Choice, objects: KnownObjects, *, whole: bool) -> tuple[Group, ...]:
     """Draws the chosen rows. `whole`: without a filter, so that routes without a backend are drawn too."""
     by_gateway: dict[str, list[Row]] = {}
     for row in choice.rows:
         by_gateway.setdefault(row.gateway, []).append(row)
-    groups = [_group(gateway, rows, known, whole=whole) for gateway, rows in by_gateway.items()]
+    groups = [_group(gateway, rows, objects, whole=whole) for gateway, rows in by_gateway.items()]
     if whole:
-        empty = [gateway for gateway in known.listeners if gateway not in by_gateway]
-        groups += [_group(gateway, [], known, whole=True) for gateway in empty[:IDLE_SHOWN]]
+        empty = [gateway for gateway in objects.listeners if gateway not in by_gateway]
+        groups += [_group(gateway, [], objects, whole=True) for gateway in empty[:IDLE_SHOWN]]
     return tuple(sorted(groups, key=lambda group: (not group.gateway, group.worst, group.gateway)))
 
 
-def _group(gateway: str, rows: list[Row], known: KnownObjects, *, whole: bool) -> Group:
-    nodes = _middle(rows, known)
+def _group(gateway: str, rows: list[Row], objects: KnownObjects, *, whole: bool) -> Group:
+    nodes = _middle(rows, objects)
     if whole:
-        nodes |= {name: RouteNode(known.routes[name], (name,), []) for name in known.idle.get(gateway, ())[:IDLE_SHOWN]}
+        nodes |= {name: RouteNode(objects.routes[name], (name,), []) for name in objects.idle.get(gateway, ())[:IDLE_SHOWN]}
     placed_rows = _stack(rows, [TALL if _tall(row) else ROW for row in rows], None)
     middle = [nodes[name] for name in sorted(nodes, key=lambda name: (_mean(nodes[name].rows, len(rows)), name))]
     placed_routes = _placed_routes(middle, placed_rows)
-    attached = _attachments(gateway, middle, known, whole=whole)
+    attached = _attachments(gateway, middle, objects, whole=whole)
     height = max(_end(placed_rows), _end(placed_routes))
     placed_listeners, links = _listeners(attached, placed_routes, height)
     led, end = _led(middle, placed_routes, placed_rows), max(height, _end(placed_listeners))
-    return Group(gateway, placed_listeners, placed_routes, placed_rows, links, led, _paths_of_lines(gateway, rows, known), end)
+    return Group(
+        gateway, placed_listeners, placed_routes, placed_rows, links, led, _paths_of_lines(gateway, rows, objects), end
+    )
 
 
 def _placed_routes(nodes: Sequence[RouteNode], rows: Sequence[PlacedItem[Row]]) -> tuple[PlacedItem[RouteReport | More], ...]:
     """Places each node beside the middle of its rows."""
     height = _end(rows)
-    wanted = [_mean([rows[n].middle for n in node.rows], height) for node in nodes]
+    targets = [_mean([rows[n].middle for n in node.rows], height) for node in nodes]
     reached = [tuple(row_id(rows[n].item) for n in node.rows) for node in nodes]
-    return _stack([node.item for node in nodes], [ROUTE] * len(nodes), wanted, reached, height)
+    return _stack([node.item for node in nodes], [ROUTE] * len(nodes), targets, reached, height)
 
 
-def _middle(rows: Sequence[Row], known: KnownObjects) -> dict[str, RouteNode]:
+def _middle(rows: Sequence[Row], objects: KnownObjects) -> dict[str, RouteNode]:
     """Returns the nodes of the middle column that lead to rows, by name."""
     nodes: dict[str, RouteNode] = {}
     for number, row in enumerate(rows):
-        for name, item, objects in _routes_of(row, known):
-            nodes.setdefault(name, RouteNode(item, objects, [])).rows.append(number)
+        for name, item, route_names in _routes_of(row, objects):
+            nodes.setdefault(name, RouteNode(item, route_names, [])).rows.append(number)
     return nodes
 
 
@@ -169,66 +171,68 @@ def _led(
     nodes: Sequence[RouteNode], routes: Sequence[PlacedItem[RouteReport | More]], rows: Sequence[PlacedItem[Row]]
 ) -> tuple[Link, ...]:
     """Returns the lines from routes to rows; the worst are drawn last, on top of the others."""
-    found = [
+    links = [
         Link(route.middle, rows[n].middle, _width(node.item, rows[n].item), (row_id(rows[n].item),), rows[n].item.state)
         for node, route in zip(nodes, routes, strict=True)
         for n in node.rows
     ]
-    return tuple(sorted(found, key=lambda link: -link.state.rank if link.state else 0))
+    return tuple(sorted(links, key=lambda link: -link.state.rank if link.state else 0))
 
 
-def _paths_of_lines(gateway: str, rows: Iterable[Row], known: KnownObjects) -> dict[str, tuple[str, ...]]:
-    own = {each.id: each for each in known.listeners.get(gateway, ())}
-    return {row.id: tuple(_path_of_line(row, own, known)) for row in rows if isinstance(row, Line)}
+def _paths_of_lines(gateway: str, rows: Iterable[Row], objects: KnownObjects) -> dict[str, tuple[str, ...]]:
+    listeners = {listener.id: listener for listener in objects.listeners.get(gateway, ())}
+    return {row.id: tuple(_path_of_line(row, listeners, objects)) for row in rows if isinstance(row, Line)}
 
 
-def _path_of_line(line: Line, own: Mapping[str, ListenerReport], known: KnownObjects) -> Iterable[str]:
-    routes = [known.routes[name] for name in line.routes if name in known.routes]
+def _path_of_line(line: Line, listeners: Mapping[str, ListenerReport], objects: KnownObjects) -> Iterable[str]:
+    routes = [objects.routes[name] for name in line.routes if name in objects.routes]
     for route in routes[:MAX_PATHS]:
-        ports = dict.fromkeys(f":{own[id].port} {own[id].hostname}".rstrip() for id in route.listeners if id in own)
+        ports = dict.fromkeys(
+            f":{listeners[id].port} {listeners[id].hostname}".rstrip() for id in route.listeners if id in listeners
+        )
         yield f"{', '.join(list(ports)[:MAX_PATHS])} → {route.name}" if ports else route.name
     if len(routes) > MAX_PATHS:
         yield f"and {len(routes) - MAX_PATHS} more routes"
 
 
 def _tall(row: Row) -> bool:
-    return isinstance(row, Line) and row.state in (LineState.FAILING, LineState.PARTLY) and len(row.words) > SHORT
+    return isinstance(row, Line) and row.state in (LineState.FAILING, LineState.PARTLY) and len(row.words) > LINE_LENGTH
 
 
-def _routes_of(row: Row, known: KnownObjects) -> Iterable[tuple[str, RouteReport | More, tuple[str, ...]]]:
+def _routes_of(row: Row, objects: KnownObjects) -> Iterable[tuple[str, RouteReport | More, tuple[str, ...]]]:
     """Yields the nodes of the middle column that lead to a row: name, node, and the routes in it."""
     lines = row.lines if isinstance(row, LineBundle) else (row,)
     leading = dict.fromkeys(itertools.chain.from_iterable(line.routes for line in lines))
-    names = tuple(name for name in leading if name in known.routes)
+    names = tuple(name for name in leading if name in objects.routes)
     shown = () if isinstance(row, LineBundle) and len(names) > 1 else names[:ROUTES_OF_LINE]
     for name in shown:
-        yield name, known.routes[name], (name,)
+        yield name, objects.routes[name], (name,)
     if more := names[len(shown) :]:
         id = row_id(row)
         yield f"~{id}", More(len(more), "more routes" if shown else "routes", id), more
 
 
 def _attachments(
-    gateway: str, nodes: Sequence[RouteNode], known: KnownObjects, *, whole: bool
+    gateway: str, nodes: Sequence[RouteNode], objects: KnownObjects, *, whole: bool
 ) -> list[tuple[ListenerReport | More, tuple[int, ...]]]:
     """Returns the listeners, each with its attached nodes of the middle column."""
-    of = known.listeners if not gateway else {gateway: known.listeners.get(gateway, ())}
-    own = {each.id: each for listeners in of.values() for each in listeners}
-    used = _used(nodes, known, own)
-    ordered = list(dict.fromkeys((*used, *own))) if whole else list(used)
+    of = objects.listeners if not gateway else {gateway: objects.listeners.get(gateway, ())}
+    by_id = {listener.id: listener for listeners in of.values() for listener in listeners}
+    used = _used(nodes, objects, by_id)
+    ordered = list(dict.fromkeys((*used, *by_id))) if whole else list(used)
     shown, more = ordered[:LISTENERS_SHOWN], ordered[LISTENERS_SHOWN:]
-    found: list[tuple[ListenerReport | More, tuple[int, ...]]] = [(own[id], tuple(used.get(id, ()))) for id in shown]
+    attached: list[tuple[ListenerReport | More, tuple[int, ...]]] = [(by_id[id], tuple(used.get(id, ()))) for id in shown]
     if more:
         ends = dict.fromkeys(at for id in more for at in used.get(id, ()))
-        found.append((More(len(more), "more listeners"), tuple(ends)))
-    return found
+        attached.append((More(len(more), "more listeners"), tuple(ends)))
+    return attached
 
 
-def _used(nodes: Sequence[RouteNode], known: KnownObjects, own: Collection[str]) -> dict[str, dict[int, None]]:
+def _used(nodes: Sequence[RouteNode], objects: KnownObjects, ids: Collection[str]) -> dict[str, dict[int, None]]:
     """Returns the listeners with attached routes, each with the positions of their nodes, in order."""
     used: dict[str, dict[int, None]] = {}
     for at, node in enumerate(nodes):
-        for id in (id for route in node.routes for id in known.routes[route].listeners if id in own):
+        for id in (id for route in node.routes for id in objects.routes[route].listeners if id in ids):
             used.setdefault(id, {})[at] = None
     return used
 
@@ -238,12 +242,12 @@ def _listeners(
     routes: Sequence[PlacedItem[RouteReport | More]],
     height: int,
 ) -> tuple[tuple[PlacedItem[ListenerReport | More], ...], tuple[Link, ...]]:
-    attached = sorted(attached, key=lambda each: (isinstance(each[0], More), _mean(each[1], len(routes))))
-    wanted = [_mean([routes[at].middle for at in ends], height) for _, ends in attached]
-    if len(wanted) == 1:
-        wanted = [min(HIGH, wanted[0])]
+    attached = sorted(attached, key=lambda entry: (isinstance(entry[0], More), _mean(entry[1], len(routes))))
+    targets = [_mean([routes[at].middle for at in ends], height) for _, ends in attached]
+    if len(targets) == 1:
+        targets = [min(MAX_LISTENER_DEPTH, targets[0])]
     hops = [tuple(dict.fromkeys(id for at in ends for id in routes[at].hops)) for _, ends in attached]
-    placed = _stack([item for item, _ in attached], [LISTENER] * len(attached), wanted, hops, height)
+    placed = _stack([item for item, _ in attached], [LISTENER] * len(attached), targets, hops, height)
     links = tuple(
         Link(placed[number].middle, routes[at].middle, _route_width(routes[at].item), routes[at].hops)
         for number, (_, ends) in enumerate(attached)
@@ -265,8 +269,8 @@ def _width(route: RouteReport | More, row: Row) -> float:
 
 
 def _mean(values: Iterable[float], otherwise: float) -> float:
-    found = list(values)
-    return sum(found) / len(found) if found else otherwise
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else otherwise
 
 
 def _end(column: Sequence[PlacedItem[T]]) -> int:
@@ -283,17 +287,17 @@ def _stack(
     """Places a column in order, each item as near to its target as the others allow."""
     tops: list[int] = []
     end = 0
-    for number, own in enumerate(heights):
-        wanted = int(middles[number] - own / 2) if middles else 0
-        tops.append(max(wanted, end + GAP if number else 0))
-        end = tops[-1] + own
+    for number, size in enumerate(heights):
+        target = int(middles[number] - size / 2) if middles else 0
+        tops.append(max(target, end + GAP if number else 0))
+        end = tops[-1] + size
     # Items below the end of the longest column move up as far as there is room.
     limit = max(height, sum(heights) + GAP * (len(heights) - 1))
     for number in reversed(range(len(tops))):
         tops[number] = min(tops[number], limit - heights[number])
         limit = tops[number] - GAP
-    ends = [0, *(top + own for top, own in zip(tops, heights, strict=True))]
+    ends = [0, *(top + size for top, size in zip(tops, heights, strict=True))]
     return tuple(
-        PlacedItem(item, top, own, top - ends[number], hops[number] if hops else ())
-        for number, (item, top, own) in enumerate(zip(items, tops, heights, strict=True))
+        PlacedItem(item, top, size, top - ends[number], hops[number] if hops else ())
+        for number, (item, top, size) in enumerate(zip(items, tops, heights, strict=True))
     )

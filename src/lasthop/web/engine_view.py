@@ -50,8 +50,8 @@ class EngineView:
             return True
         if key.kind == "Namespace":
             return self.locate(key) is not None
-        found = self.engine.store.get(key)
-        return not isinstance(found, RejectedPolicy) or found.last_good is not None
+        obj = self.engine.store.get(key)
+        return not isinstance(obj, RejectedPolicy) or obj.last_good is not None
 
     async def hidden(self) -> tuple[str, ...]:
         """Returns the reasons why hops may be missing, a line each."""
@@ -77,7 +77,7 @@ class EngineView:
     async def audit(self) -> Audit:
         place = functools.cache(self.locate)
         hops = await in_slices(placed(hop, place) for hop in await self.hops())
-        certificates = await in_slices(placed(each, place) for each in await self.certificates())
+        certificates = await in_slices(placed(certificate, place) for certificate in await self.certificates())
         return Audit(tuple(hops), tuple(certificates), inputs(await in_slices(each_input(self.engine.store))))
 
     async def explain(self, key: Key) -> Json | None:
@@ -103,7 +103,7 @@ class EngineView:
         """`of` limits the probe to the hops of this Gateway and port."""
         from lasthop.edge.probe.plan import probe, targets  # loads OpenSSL, which a gateway should not need at start-up
 
-        todo = [each for each in targets(self.engine, key, endpoint) if of in (None, (each.gateway, each.port))]
+        todo = [target for target in targets(self.engine, key, endpoint) if of in (None, (target.gateway, target.port))]
         return await asyncio.to_thread(probe, key, todo, notes=self.probe_notes)
 
 

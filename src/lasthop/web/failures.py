@@ -17,9 +17,9 @@ from lasthop.engine.plan.upstream import Hop
 from lasthop.web.picture import Line, line_id
 
 KEPT: Final = 50
-PATH: Final = 80
+MAX_PATH_LENGTH: Final = 80
 """Displayed characters of a path."""
-EXPLAINED: Final = 3
+MAX_EXPLAINED: Final = 3
 """Failures in the explanation of a request."""
 
 
@@ -51,8 +51,8 @@ class RecentFailures:
         why = entry.why or f"the backend responded with {status}".rstrip()
         route, cluster, endpoint = entry.route or "", entry.upstream_cluster or "", entry.upstream_host or ""
         key = (route, cluster, endpoint, status, why)
-        known = self._failed.pop(key, None)
-        count = known.count + 1 if known else 1
+        previous = self._failed.pop(key, None)
+        count = previous.count + 1 if previous else 1
         self._failed[key] = Failed(now, count, why, _line(cluster), route, endpoint, _request(entry), status)
         if len(self._failed) > KEPT:
             del self._failed[next(iter(self._failed))]
@@ -70,25 +70,25 @@ def _line(cluster: str) -> str:
     hop = Hop.parse(cluster)
     if hop is None:
         return ""
-    own = "" if hop.protocol.policed else hop.protocol
-    return line_id(hop.gateway, hop.backend, hop.port, own)
+    protocol = "" if hop.protocol.policed else hop.protocol
+    return line_id(hop.gateway, hop.backend, hop.port, protocol)
 
 
 def observed_failures(lines: Iterable[Line]) -> Iterator[Failed]:
     """Yields the failures reported by proxies, the only source if their logs are elsewhere."""
     for line in lines:
-        for each in line.endpoints:
-            if each.failures:
+        for endpoint in line.endpoints:
+            if endpoint.failures:
                 route = line.routes[0] if len(line.routes) == 1 else ""
-                yield Failed(each.last_failure, each.failures, each.failure, line.id, route, each.address)
+                yield Failed(endpoint.last_failure, endpoint.failures, endpoint.failure, line.id, route, endpoint.address)
 
 
 def latest(recent: Iterable[Failed], observed: Iterable[Failed]) -> list[Failed]:
-    """Merges both, each endpoint's failures once: a request has more details than a count."""
-    found = list(recent)
-    known = {(each.line, each.endpoint) for each in found}
-    found += (each for each in observed if (each.line, each.endpoint) not in known)
-    return sorted(found, key=lambda each: -each.last)[:KEPT]
+    """Merges both sources. An endpoint with failed requests appears once, because a request has more details than a count."""
+    failures = list(recent)
+    reported = {(failure.line, failure.endpoint) for failure in failures}
+    failures += (failure for failure in observed if (failure.line, failure.endpoint) not in reported)
+    return sorted(failures, key=lambda failure: -failure.last)[:KEPT]
 
 
 # --- of a request that is explained ----------------------------------------------------------------------------------
@@ -99,12 +99,12 @@ def with_history(answer: Json, observations: Observations, feed: RequestFeed | N
     key = Key.parse(answer.get("route") or "")
     if key is None:
         return answer
-    failed = _distinct(each for each in feed.failed(answer["route"]) if _alike(each, answer)) if feed else []
+    failed = _distinct(entry for entry in feed.failed(answer["route"]) if _alike(entry, answer)) if feed else []
     lines = [*_traffic(observations, key), *map(_failure, failed)]
     explanation = {**answer["explanation"], "because": [*answer["explanation"].get("because", ()), *lines]}
     recent = [
-        {"time": each.time, "method": each.method, "path": each.path, "status": each.status, "why": each.why}
-        for each in failed
+        {"time": entry.time, "method": entry.method, "path": entry.path, "status": entry.status, "why": entry.why}
+        for entry in failed
     ]
     return {**answer, "explanation": explanation, "last_failures": recent}
 
@@ -112,7 +112,7 @@ def with_history(answer: Json, observations: Observations, feed: RequestFeed | N
 def _alike(entry: AccessLogEntry, answer: Json) -> bool:
     """Returns whether a request went the same way: to one of its backends, or without one, for the same path."""
     hop = Hop.parse(entry.upstream_cluster or "")
-    to = {(each.get("backend"), each.get("port")) for each in answer.get("backends", ()) if each.get("backend")}
+    to = {(backend.get("backend"), backend.get("port")) for backend in answer.get("backends", ()) if backend.get("backend")}
     if to:
         return hop is not None and (str(hop.backend), hop.port) in to
     return hop is None and (entry.path or "").partition("?")[0] == answer.get("path")
@@ -121,9 +121,9 @@ def _alike(entry: AccessLogEntry, answer: Json) -> bool:
 def _distinct(failed: Iterable[AccessLogEntry]) -> list[AccessLogEntry]:
     """Returns the latest failure of each kind."""
     kinds: dict[tuple[object, ...], AccessLogEntry] = {}
-    for each in failed:
-        kinds.setdefault((each.status, each.why, each.upstream_cluster), each)
-    return list(kinds.values())[:EXPLAINED]
+    for entry in failed:
+        kinds.setdefault((entry.status, entry.why, entry.upstream_cluster), entry)
+    return list(kinds.values())[:MAX_EXPLAINED]
 
 
 def _traffic(observations: Observations, route: Key) -> Iterator[Json]:
@@ -140,6 +140,6 @@ def _traffic(observations: Observations, route: Key) -> Iterator[Json]:
 def _failure(entry: AccessLogEntry) -> Json:
     hop = Hop.parse(entry.upstream_cluster or "")
     to = f" to {hop.backend}:{hop.port}" if hop else ""
-    asked = f"{entry.method or 'connection'} {(entry.path or entry.authority or '')[:PATH]}"
+    request = f"{entry.method or 'connection'} {(entry.path or entry.authority or '')[:MAX_PATH_LENGTH]}"
     why = f": {entry.why}" if entry.why else ", the backend's own response"
-    return {"text": printable(f"failed at {entry.time}: {entry.status or 'closed'} {asked}{to}{why}"), "state": "bad"}
+    return {"text": printable(f"failed at {entry.time}: {entry.status or 'closed'} {request}{to}{why}"), "state": "bad"}

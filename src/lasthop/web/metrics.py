@@ -33,9 +33,9 @@ disable_created_metrics()  # a counter's creation time would be a second series 
 PROCESS: Final = ProcessCollector(registry=CollectorRegistry())
 """CPU, memory and files of this process."""
 ROLES: Final = {Role.SERVER: "listener", Role.CLIENT: "client", Role.ANCHOR: "ca", Role.PINNED: "pin"}
-PER_HOLDER: Final = 10
+MAX_PER_HOLDER: Final = 10
 """Certificates of one object that have a series, the first to expire first: a bundle may have hundreds."""
-SUBJECT: Final = 120
+MAX_SUBJECT_LENGTH: Final = 120
 """Characters of a subject, because the certificate's author has written it."""
 
 
@@ -55,7 +55,7 @@ def _state(view: ControllerView, findings: list[Finding]) -> Iterator[Metric]:
     yield gauge("lasthop_ready", "Whether /readyz is 200.", (), [((), not view.readiness().unready)])
     objects = (((kind,), controller.engine.store.count(kind)) for kind in KINDS)
     yield gauge("lasthop_objects", "Known objects, by kind.", ("kind",), objects)
-    counted = Counter((str(each.severity), each.reason) for each in findings)
+    counted = Counter((str(finding.severity), finding.reason) for finding in findings)
     yield gauge("lasthop_findings", "Problems found in the objects.", ("severity", "reason"), counted.items())
     yield from _sent(controller)
     yield from _gateways(controller)
@@ -64,8 +64,8 @@ def _state(view: ControllerView, findings: list[Finding]) -> Iterator[Metric]:
 
 def _sent(controller: Controller) -> Iterator[Metric]:
     for name in ("responses", "resources", "removals", "bytes", "acks", "nacks"):
-        by_type = ((type_name(type_url), each) for type_url, each in controller.server.traffic.items())
-        samples = (((type,), getattr(each, name)) for type, each in by_type)
+        by_type = ((type_name(type_url), traffic) for type_url, traffic in controller.server.traffic.items())
+        samples = (((type,), getattr(traffic, name)) for type, traffic in by_type)
         yield counter(f"lasthop_xds_{name}", f"xDS {name}, by type.", ("type",), samples)
 
 
@@ -83,8 +83,8 @@ def _gateways(controller: Controller) -> Iterator[Metric]:
     exceeded = (((key.path,), controller.exceeded[key]) for key, _ in gateways)
     help = "Streams and reports of a Gateway's proxies that were refused because they exceed its budget."
     yield counter("lasthop_over_budget", help, ("gateway",), exceeded)
-    known = ((key, proxies.state) for key, proxies in gateways if proxies.state)
-    programmed = (((key.path,), bool(state.ports or state.udp_ports)) for key, state in known)
+    proxy_states = ((key, proxies.state) for key, proxies in gateways if proxies.state)
+    programmed = (((key.path,), bool(state.ports or state.udp_ports)) for key, state in proxy_states)
     help = "Whether some port of the Gateway is served in its current form."
     yield gauge("lasthop_gateway_programmed", help, ("gateway",), programmed)
 
@@ -103,31 +103,31 @@ def verification_metrics(hops: list[HopReport], weakened: list[Hop]) -> Iterator
     yield gauge("lasthop_waiver_expiry_timestamp_seconds", help, ("namespace", "waiver"), sorted(ends.items()))
 
 
-def certificates_metric(found: list[CertificateReport]) -> Metric:
+def certificates_metric(certificates: list[CertificateReport]) -> Metric:
     """Returns the certificates in objects. Several with one subject are one series, of the first to expire."""
-    held = (((ROLES[each.role], *each.holder), each) for each in found if each.role in ROLES)
+    held = (((ROLES[report.role], *report.holder), report) for report in certificates if report.role in ROLES)
     help = "Expiry of a listener's certificate, a client certificate, a CA or a pinned certificate."
     names = ("role", "kind", "namespace", "name", "subject")
     return gauge("lasthop_certificate_expiry_timestamp_seconds", help, names, _expiries(held))
 
 
-def revocations_metric(found: list[CertificateReport]) -> Metric:
+def revocations_metric(certificates: list[CertificateReport]) -> Metric:
     """Returns when revocation lists are due, in a separate family, because most are due every few days."""
-    held = ((tuple(each.holder), each) for each in found if each.role is Role.REVOCATIONS)
+    held = ((tuple(report.holder), report) for report in certificates if report.role is Role.REVOCATIONS)
     help = "Due time of the next revocation list of a CA; without it connections that need it fail."
     names = ("kind", "namespace", "name", "issuer")
     return gauge("lasthop_revocation_list_next_update_timestamp_seconds", help, names, _expiries(held))
 
 
-def _expiries(found: Iterable[tuple[tuple[str, ...], CertificateReport]]) -> Samples:
-    """Returns the first `PER_HOLDER` of each object, by the given labels and the subject."""
+def _expiries(labelled: Iterable[tuple[tuple[str, ...], CertificateReport]]) -> Samples:
+    """Returns the first `MAX_PER_HOLDER` of each object, by the given labels and the subject."""
     series: dict[tuple[str, ...], float] = {}
     held: Counter[Key] = Counter()
-    for holder, each in found:
-        labels = (*holder, each.subject[:SUBJECT])
-        if labels not in series and held[each.holder] < PER_HOLDER:
-            held[each.holder] += 1
-            series[labels] = each.not_after
+    for holder, report in labelled:
+        labels = (*holder, report.subject[:MAX_SUBJECT_LENGTH])
+        if labels not in series and held[report.holder] < MAX_PER_HOLDER:
+            held[report.holder] += 1
+            series[labels] = report.not_after
     return series.items()
 
 
@@ -144,14 +144,14 @@ async def metrics(view: ControllerView) -> bytes:
     totals, routes = dict(controller.totals.hops), dict(controller.totals.routes)
 
     def text() -> bytes:
-        found = [
+        families = [
             *state,
             *traffic_metrics(rows, reports, totals, routes),
             *verification_metrics(hops, weakened),
             certificates_metric(certificates),
             revocations_metric(certificates),
         ]
-        written: bytes = generate_latest(_Families(found))
+        written: bytes = generate_latest(_Families(families))
         return written
 
     weakened = view.engine.weakened()

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from lasthop.edge.probe.result import ProbeResult
 
-LONGEST: Final = 200
+MAX_SEARCH_LENGTH: Final = 200
 """Characters of a search text."""
-FINDINGS: Final = 20
-CERTIFICATES: Final = 10
-YAML_LINES: Final = 400
+MAX_FINDINGS: Final = 20
+MAX_CERTIFICATES: Final = 10
+MAX_YAML_LINES: Final = 400
 
 
 @functools.cache
@@ -36,10 +36,10 @@ def _templates() -> Environment:
     from jinja2 import Environment, PackageLoader
 
     # Everything is made printable and then escaped: characters that reorder or hide text are shown as their codes.
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader("lasthop.web"), autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
-    found.globals.update(
+    environment.globals.update(
         ROW=ROW,
         LineState=LineState,
         address=address,
@@ -50,7 +50,7 @@ def _templates() -> Environment:
         per_second=figures.rate,
         **{name: getattr(figures, name) for name in ("share", "seconds", "days", "due", "date")},
     )
-    return found
+    return environment
 
 
 def _shown(value: object) -> object:
@@ -61,30 +61,30 @@ def filter_of(query: Mapping[str, str]) -> Filter:
     """Returns the reader's filter without invalid values."""
     page = query.get("page", "")
     return Filter(
-        query.get("q", "")[:LONGEST].strip(),
-        query.get("namespace", "")[:LONGEST],
-        query.get("gateway", "")[: 2 * LONGEST],
+        query.get("q", "")[:MAX_SEARCH_LENGTH].strip(),
+        query.get("namespace", "")[:MAX_SEARCH_LENGTH],
+        query.get("gateway", "")[: 2 * MAX_SEARCH_LENGTH],
         BY_SLUG.get(query.get("state", "")),
         int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 0,
     )
 
 
-def address(asked: Filter, /, **others: str | int | None) -> str:
+def address(filter: Filter, /, **replaced: str | int | None) -> str:
     """Returns the query of this filter's address, with some values replaced."""
-    state = asked.state.slug if asked.state else ""
+    state = filter.state.slug if filter.state else ""
     values: dict[str, str | int | None] = {
-        "q": asked.text,
-        "namespace": asked.namespace,
-        "gateway": asked.gateway,
+        "q": filter.text,
+        "namespace": filter.namespace,
+        "gateway": filter.gateway,
         "state": state,
-        "page": asked.page,
-        **others,
+        "page": filter.page,
+        **replaced,
     }
     return f"?{urlencode({name: value for name, value in values.items() if value})}"
 
 
-async def page(model: PageModel, asked: Filter, hop: str = "") -> str:
-    picture = await model.picture(asked)
+async def page(model: PageModel, filter: Filter, hop: str = "") -> str:
+    picture = await model.picture(filter)
     opened = await model.detail(hop) if hop else None
     return await asyncio.to_thread(_page, model, picture, opened)
 
@@ -96,10 +96,10 @@ def _page(model: PageModel, picture: Picture, opened: Detail | None) -> str:
     return _render("page.html", {**values, "live": live, "where": model.view.where, "detail": detail})
 
 
-async def live(model: PageModel, asked: Filter, seen: str) -> str | None:
+async def live(model: PageModel, filter: Filter, seen: str) -> str | None:
     """Returns the changing part of the page, or None if the browser has it. A browser that has no part yet has just changed
     its filter, and gets the last state without waiting; newer data comes with its next poll, a second later."""
-    picture = await model.picture(asked, at_once=not seen)
+    picture = await model.picture(filter, at_once=not seen)
     return await asyncio.to_thread(_changed, picture, seen)
 
 
@@ -115,14 +115,14 @@ def _live(picture: Picture, content: str) -> str:
 
 def _values(picture: Picture) -> dict[str, Any]:
     now = time.time()
-    due = [each for each in picture.certificates if each.due(now, figures.SOON)]
+    due = [certificate for certificate in picture.certificates if certificate.due(now, figures.SOON)]
     return {
         **{name: getattr(picture, name) for name in picture.__struct_fields__},
         "now": now,
-        "mistakes": picture.mistakes[:FINDINGS],
-        "more_mistakes": max(0, len(picture.mistakes) - FINDINGS),
-        "certificates": due[:CERTIFICATES],
-        "more_certificates": max(0, len(due) - CERTIFICATES),
+        "mistakes": picture.mistakes[:MAX_FINDINGS],
+        "more_mistakes": max(0, len(picture.mistakes) - MAX_FINDINGS),
+        "certificates": due[:MAX_CERTIFICATES],
+        "more_certificates": max(0, len(due) - MAX_CERTIFICATES),
     }
 
 
@@ -132,20 +132,20 @@ def _digest(text: str) -> str:
 
 async def detail(model: PageModel, hop: str) -> str | None:
     """Returns the details of a line; None if it no longer exists."""
-    found = await model.detail(hop)
-    if found is None:
+    opened = await model.detail(hop)
+    if opened is None:
         return None
-    return await asyncio.to_thread(_render, "detail.html", _detail_values(model, found))
+    return await asyncio.to_thread(_render, "detail.html", _detail_values(model, opened))
 
 
-def _detail_values(model: PageModel, found: Detail) -> dict[str, Any]:
-    return {"detail": found, "line": found.line, "token": model.probes.token, "now": time.time()}
+def _detail_values(model: PageModel, opened: Detail) -> dict[str, Any]:
+    return {"detail": opened, "line": opened.line, "token": model.probes.token, "now": time.time()}
 
 
 async def state(model: PageModel, hop: str) -> str | None:
     """Returns the changing part of a line's detail."""
-    found = await model.line(hop)
-    return await asyncio.to_thread(_render, "state.html", {"line": found, "now": time.time()}) if found else None
+    selected = await model.line(hop)
+    return await asyncio.to_thread(_render, "state.html", {"line": selected, "now": time.time()}) if selected else None
 
 
 async def probed(result: ProbeResult) -> str:
@@ -161,4 +161,8 @@ def _yaml(document: Any) -> list[str]:
     import yaml
 
     lines = yaml.safe_dump(msgspec.to_builtins(document), sort_keys=False, allow_unicode=True, width=120).splitlines()
-    return lines if len(lines) <= YAML_LINES else [*lines[:YAML_LINES], f"... and {len(lines) - YAML_LINES} more lines"]
+    return (
+        lines
+        if len(lines) <= MAX_YAML_LINES
+        else [*lines[:MAX_YAML_LINES], f"... and {len(lines) - MAX_YAML_LINES} more lines"]
+    )

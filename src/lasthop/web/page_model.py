@@ -37,9 +37,9 @@ from lasthop.web.redaction import without_secrets
 
 AGE: Final = 1.0
 """Seconds for which lines are cached while there is traffic, however many pages are open."""
-LOCATED: Final = 50
+MAX_LOCATED: Final = 50
 """Findings whose file and line are determined."""
-RULING_ROUTES: Final = 8
+MAX_RULING_ROUTES: Final = 8
 """Routes of a line whose YAML is shown."""
 
 
@@ -48,7 +48,7 @@ class Material(msgspec.Struct, frozen=True):
 
     lines: tuple[Line, ...]
     """In display order."""
-    known: KnownObjects
+    objects: KnownObjects
     mistakes: tuple[Mistake, ...]
     certificates: tuple[CertificateReport, ...]
     """Certificates in objects and from backends, the first to expire first."""
@@ -90,10 +90,10 @@ class PageModel:
 
     async def _make_material(self) -> Material:
         lines = await self._make_lines()
-        known = await self._make_known(lines)
+        objects = await self._make_objects(lines)
         held = await self.view.certificates()
         certificates = await asyncio.to_thread(_certificates, held, lines)
-        return Material(lines, known, await self._make_mistakes(), certificates)
+        return Material(lines, objects, await self._make_mistakes(), certificates)
 
     async def _make_lines(self) -> tuple[Line, ...]:
         """Returns all lines in order, each port once: differences between protocols of a port are not shown."""
@@ -103,14 +103,14 @@ class PageModel:
             self._hops = await in_slices(map(hops_of, reports))
             self._reports = reports
         pairs = zip(reports, self._hops, strict=True)
-        found = await in_slices(_observed_line(graph, observations, report, hops) for report, hops in pairs)
-        return await asyncio.to_thread(_in_order, found)
+        lines = await in_slices(_observed_line(graph, observations, report, hops) for report, hops in pairs)
+        return await asyncio.to_thread(_in_order, lines)
 
-    async def _make_known(self, lines: Sequence[Line]) -> KnownObjects:
+    async def _make_objects(self, lines: Sequence[Line]) -> KnownObjects:
         graph, store, observations = self.engine.graph, self.engine.store, self.view.controller.observations
         listeners: dict[str, list[ListenerReport]] = {}
-        for each in await in_slices(each_listener(graph, store.keys("Gateway"))):
-            listeners.setdefault(each.gateway, []).append(each)
+        for listener in await in_slices(each_listener(graph, store.keys("Gateway"))):
+            listeners.setdefault(listener.gateway, []).append(listener)
         used = observations.routes()
 
         def with_rate(route: RouteReport) -> RouteReport:
@@ -118,15 +118,15 @@ class PageModel:
             return msgspec.structs.replace(route, rate=rate) if rate else route
 
         keys = (key for kind in ROUTE_KINDS for key in store.keys(kind))
-        routes = {each.name: each for each in await in_slices(map(with_rate, each_route(graph, keys)))}
-        return await asyncio.to_thread(_known, routes, listeners, lines)
+        routes = {route.name: route for route in await in_slices(map(with_rate, each_route(graph, keys)))}
+        return await asyncio.to_thread(_known_objects, routes, listeners, lines)
 
-    async def picture(self, asked: Filter, *, at_once: bool = False) -> Picture:
+    async def picture(self, filter: Filter, *, at_once: bool = False) -> Picture:
         """Returns the picture for a filter. `at_once`: from the last computed data."""
-        made = await (self._material.at_once() if at_once else self._material.get())
-        lines = made.lines
-        choice = await asyncio.to_thread(choose, lines, asked)
-        groups = await asyncio.to_thread(draw, choice, made.known, whole=asked.empty)
+        material = await (self._material.at_once() if at_once else self._material.get())
+        lines = material.lines
+        choice = await asyncio.to_thread(choose, lines, filter)
+        groups = await asyncio.to_thread(draw, choice, material.objects, whole=filter.empty)
         readiness = self.view.readiness()
         keys = {key.path: key for key in self.engine.store.keys("Gateway")}
         gateways = await in_slices((group.gateway, self._summary(keys.get(group.gateway))) for group in groups)
@@ -134,18 +134,18 @@ class PageModel:
         routes = await in_slices((route.name, self._summary(route.key)) for route in shown)
         failed = await asyncio.to_thread(_failed, self.view.failures.last(), lines)
         return Picture(
-            asked,
+            filter,
             choice,
             groups,
             dict(gateways),
             dict(routes),
             not readiness.unready,
             readiness.problems,
-            made.mistakes,
+            material.mistakes,
             tuple(failed),
-            made.certificates,
-            await asyncio.to_thread(_names, lines, {each.line for each in failed}),
-            sum(each.rate for each in lines),
+            material.certificates,
+            await asyncio.to_thread(_names, lines, {failure.line for failure in failed}),
+            sum(line.rate for line in lines),
         )
 
     def _summary(self, key: Key | None) -> Summary:
@@ -154,30 +154,30 @@ class PageModel:
     async def _make_mistakes(self) -> tuple[Mistake, ...]:
         """Returns errors before warnings, and in each group findings with a file first. If there are many, only the first are
         located in files."""
-        broken = {key: each.file for each in self.view.controller.not_applied for key in each.objects}
-        found = await asyncio.to_thread(mistakes, await self.view.findings(), broken)
-        found = await asyncio.to_thread(sorted, found, key=_errors_first)
-        located = await in_slices(map(self._located, found[:LOCATED]))
-        return (*sorted(located, key=_errors_first), *found[LOCATED:])
+        broken = {key: entry.file for entry in self.view.controller.not_applied for key in entry.objects}
+        ordered = await asyncio.to_thread(mistakes, await self.view.findings(), broken)
+        ordered = await asyncio.to_thread(sorted, ordered, key=_errors_first)
+        located = await in_slices(map(self._located, ordered[:MAX_LOCATED]))
+        return (*sorted(located, key=_errors_first), *ordered[MAX_LOCATED:])
 
     def _located(self, mistake: Mistake) -> Mistake:
         return Mistake(located(mistake.finding, self.view.locate), mistake.follows)
 
     async def line(self, id: str) -> Line | None:
-        found = _line(await self._material.at_once(), id) or _line(await self._material.get(), id)
-        return msgspec.structs.replace(found, report=placed(found.report, self.view.locate)) if found else None
+        selected = _line(await self._material.at_once(), id) or _line(await self._material.get(), id)
+        return msgspec.structs.replace(selected, report=placed(selected.report, self.view.locate)) if selected else None
 
     async def detail(self, id: str) -> Detail | None:
-        found = await self.line(id)
-        if found is None:
+        selected = await self.line(id)
+        if selected is None:
             return None
-        ruling = self._ruling(found)
+        ruling = self._ruling(selected)
         explained = [(key, tree) for key in _worth_explaining(ruling) if (tree := await self.view.explain(key))]
         documents = await in_slices((key, self._place(key), self._written(key)) for key in ruling)
-        return Detail(found, tuple(explained), tuple(each for each in documents if each[2]))
+        return Detail(selected, tuple(explained), tuple(entry for entry in documents if entry[2]))
 
-    def _ruling(self, found: Line) -> list[Key]:
-        report = msgspec.structs.replace(found.report, routes=found.report.routes[:RULING_ROUTES])
+    def _ruling(self, selected: Line) -> list[Key]:
+        report = msgspec.structs.replace(selected.report, routes=selected.report.routes[:MAX_RULING_ROUTES])
         return deciding_objects(self.engine.graph, report)
 
     def _place(self, key: Key) -> str:
@@ -190,16 +190,16 @@ class PageModel:
         return {name: part for name, part in without_secrets(document).items() if name != "status"} if document else {}
 
     async def _probe(self, id: str) -> ProbeResult | None:
-        found = await self.line(id)
-        return await self.view.probe_hop(found.report) if found else None
+        selected = await self.line(id)
+        return await self.view.probe_hop(selected.report) if selected else None
 
 
 def _observed_line(g: Graph, observations: Observations, report: HopReport, hops: Iterable[Hop]) -> Line:
     """Returns the line of a hop with its observations; the protocols of a port are one line."""
-    found = {hop: seen_now(g, hop, seen) for hop in hops if (seen := observations.seen(hop))}
-    if not found:
+    figures = {hop: seen_now(g, hop, seen) for hop in hops if (seen := observations.seen(hop))}
+    if not figures:
         return line(report)
-    return line(with_figures(g, report, found), merged(list(found.values())), observations.per_second(*found))
+    return line(with_figures(g, report, figures), merged(list(figures.values())), observations.per_second(*figures))
 
 
 def _worth_explaining(keys: Sequence[Key]) -> list[Key]:
@@ -208,35 +208,37 @@ def _worth_explaining(keys: Sequence[Key]) -> list[Key]:
     return first + [key for key in keys if key.kind in ROUTE_KINDS]
 
 
-def _line(made: Material, id: str) -> Line | None:
-    return next((each for each in made.lines if each.id == id), None)
+def _line(material: Material, id: str) -> Line | None:
+    return next((line for line in material.lines if line.id == id), None)
 
 
 def _certificates(held: Sequence[CertificateReport], lines: Sequence[Line]) -> tuple[CertificateReport, ...]:
-    return tuple(sorted((*held, *leaves(each.report for each in lines)), key=lambda each: each.order))
+    return tuple(sorted((*held, *leaves(line.report for line in lines)), key=lambda line: line.order))
 
 
 def _errors_first(mistake: Mistake) -> tuple[bool, bool]:
     return mistake.finding.severity is not Severity.ERROR, not mistake.finding.file
 
 
-def _in_order(found: list[Line]) -> tuple[Line, ...]:
+def _in_order(lines: list[Line]) -> tuple[Line, ...]:
     """Returns each line once: if the protocols of a port differ, the worst."""
     kept: dict[str, Line] = {}
-    for each in sorted(found, key=lambda line: line.order):
-        kept.setdefault(each.id, each)
+    for item in sorted(lines, key=lambda line: line.order):
+        kept.setdefault(item.id, item)
     return tuple(kept.values())
 
 
-def _known(routes: dict[str, RouteReport], listeners: dict[str, list[ListenerReport]], lines: Sequence[Line]) -> KnownObjects:
-    leading = {name for each in lines for name in each.routes}
+def _known_objects(
+    routes: dict[str, RouteReport], listeners: dict[str, list[ListenerReport]], lines: Sequence[Line]
+) -> KnownObjects:
+    leading = {name for line in lines for name in line.routes}
     idle: dict[str, list[str]] = {}
     for name in routes.keys() - leading:
         for gateway in routes[name].gateways:
             idle.setdefault(gateway, []).append(name)
     return KnownObjects(
         routes,
-        {gateway: tuple(found) for gateway, found in listeners.items()},
+        {gateway: tuple(reports) for gateway, reports in listeners.items()},
         {gateway: tuple(sorted(names)) for gateway, names in idle.items()},
     )
 
@@ -245,5 +247,5 @@ def _failed(recent: list[Failed], lines: Sequence[Line]) -> list[Failed]:
     return latest(recent, observed_failures(lines))
 
 
-def _names(lines: Sequence[Line], wanted: set[str]) -> dict[str, str]:
-    return {each.id: each.report.address for each in lines if each.id in wanted}
+def _names(lines: Sequence[Line], ids: set[str]) -> dict[str, str]:
+    return {line.id: line.report.address for line in lines if line.id in ids}

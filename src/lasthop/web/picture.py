@@ -96,7 +96,7 @@ class Line(msgspec.Struct, frozen=True):
             return "none: plaintext"
         if self.state is LineState.OUTSIDE:
             return "not ours to see"
-        refused = self.report.observed and any(each.handshake for each in self.report.observed.failures)
+        refused = self.report.observed and any(failure.handshake for failure in self.report.observed.failures)
         return "none accepted" if refused else "not seen yet"
 
     @property
@@ -112,14 +112,14 @@ def line(report: HopReport, seen: HopSeen | None = None, recent: tuple[float, fl
     requests, errors = recent
     share = errors / requests if requests else 0.0
     words = _words(report, state)
-    # A handshake succeeds before the request fails: two facts; the state shows the first.
+    # The handshake succeeds before a request fails. The state shows the handshake, the text shows both.
     words = f"{words}; {share:.0%} of requests fail" if share >= FAILING_SHARE and state is not LineState.FAILING else words
     return Line(id, report, state, words, seen.endpoints, seen.traffic, requests, share)
 
 
-def line_id(gateway: Key, backend: Key, port: int, own: str = "") -> str:
+def line_id(gateway: Key, backend: Key, port: int, protocol: str = "") -> str:
     """Returns the id of a line. `own`: the protocol of a hop to which policies do not apply."""
-    text = "\n".join((gateway.path, str(backend), str(port), own))
+    text = "\n".join((gateway.path, str(backend), str(port), protocol))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
@@ -138,7 +138,7 @@ def state_of(report: HopReport, health: Health) -> LineState:
 def _words(report: HopReport, state: LineState) -> str:
     seen = report.observed
     if seen and seen.health.bad and not report.refused:
-        words = "; ".join(_failure(each, seen.endpoints) for each in seen.failures) or "connections to it fail"
+        words = "; ".join(_failure(failure, seen.endpoints) for failure in seen.failures) or "connections to it fail"
         return f"{words} (plaintext: {report.detail})" if report.in_effect is Strength.PLAINTEXT else words
     if state is LineState.WAIVED and report.why:
         return f"{report.detail}: {report.why}"
@@ -150,7 +150,7 @@ def _words(report: HopReport, state: LineState) -> str:
 def _failure(failure: Failure, tried: int) -> str:
     """Formats a failure such as `2 of 3 endpoints: certificate is for old.example (10.0.0.1:8443, 10.0.0.2:8443)`. The part
     that may be truncated comes last."""
-    endpoints = [each for each in failure.endpoints if each]
+    endpoints = [address for address in failure.endpoints if address]
     by = f" from {', '.join(failure.proxies)}" if failure.proxies else ""
     if not endpoints or (len(endpoints) >= tried and not by):
         return failure.words
@@ -183,21 +183,21 @@ class LineBundle(msgspec.Struct, frozen=True):
 
     @property
     def rate(self) -> float:
-        return sum(each.rate for each in self.lines)
+        return sum(line.rate for line in self.lines)
 
     @property
     def namespaces(self) -> int:
-        return len({each.namespace for each in self.lines})
+        return len({line.namespace for line in self.lines})
 
     @property
     def soonest(self) -> Line | None:
         """Returns the line whose certificate expires first."""
-        known = ((each.certificate.not_after, each.id, each) for each in self.lines if each.certificate)
-        return min(known, default=(0.0, "", None))[2]
+        dated = ((line.certificate.not_after, line.id, line) for line in self.lines if line.certificate)
+        return min(dated, default=(0.0, "", None))[2]
 
     @property
     def no_certificate(self) -> str:
-        reasons = {each.no_certificate for each in self.lines}
+        reasons = {line.no_certificate for line in self.lines}
         return reasons.pop() if len(reasons) == 1 else "none accepted or seen"
 
 
@@ -218,60 +218,60 @@ class Choice(msgspec.Struct, frozen=True):
     pages: int
 
 
-def choose(lines: Sequence[Line], asked: Filter) -> Choice:
+def choose(lines: Sequence[Line], filter: Filter) -> Choice:
     """Returns the rows to draw; `lines` are in order."""
-    words = asked.text.lower().split()
-    within = [each for each in lines if _wanted(each, words, asked)]
-    states = Counter(each.state for each in within)
-    found = [each for each in within if asked.state in (None, each.state)]
-    pages = max(1, -(-len(found) // SINGLE))
-    page = min(asked.page, pages)
+    words = filter.text.lower().split()
+    within = [line for line in lines if _matches(line, words, filter)]
+    states = Counter(line.state for line in within)
+    matches = [line for line in within if filter.state in (None, line.state)]
+    pages = max(1, -(-len(matches) // SINGLE))
+    page = min(filter.page, pages)
     return Choice(
-        _rows(found, page),
+        _rows(matches, page),
         tuple((state, states[state]) for state in LineState),
-        _counted(each.namespace for each in lines),
-        _counted(each.gateway for each in lines),
-        len(found),
+        _counted(line.namespace for line in lines),
+        _counted(line.gateway for line in lines),
+        len(matches),
         len(lines),
         page,
         pages,
     )
 
 
-def _rows(found: list[Line], page: int) -> tuple[Row, ...]:
-    if page or len(found) <= SINGLE:
+def _rows(matches: list[Line], page: int) -> tuple[Row, ...]:
+    if page or len(matches) <= SINGLE:
         first = max(0, page - 1) * SINGLE
-        return tuple(found[first : first + SINGLE])
-    return _bundled(found)
+        return tuple(matches[first : first + SINGLE])
+    return _bundled(matches)
 
 
-def _wanted(each: Line, words: Iterable[str], asked: Filter) -> bool:
-    report = each.report
-    if asked.namespace and asked.namespace != each.namespace:
+def _matches(line: Line, words: Iterable[str], filter: Filter) -> bool:
+    report = line.report
+    if filter.namespace and filter.namespace != line.namespace:
         return False
-    if asked.gateway and asked.gateway != each.gateway:
+    if filter.gateway and filter.gateway != line.gateway:
         return False
     objects = (key.path for key in (report.policy, report.waiver) if key)
-    text = (report.address, each.gateway, *objects, each.words, *each.routes)
-    return all(any(word in part.lower() for part in text) for word in words)
+    texts = (report.address, line.gateway, *objects, line.words, *line.routes)
+    return all(any(word in part.lower() for part in texts) for word in words)
 
 
 def _counted(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(Counter(names).items()))
 
 
-def _bundled(found: Sequence[Line]) -> tuple[Row, ...]:
+def _bundled(matches: Sequence[Line]) -> tuple[Row, ...]:
     """Returns lines that need attention separately, as far as there is room, and all others in bundles."""
-    single = [each for each in found if each.state in DEGRADED][: SINGLE - BUNDLES]
-    shown = {each.id for each in single}
-    rest = _gathered(((each.state, each.gateway, each.namespace), [each]) for each in found if each.id not in shown)
-    kept = sorted(rest, key=lambda key: (key[0].rank, -len(rest[key]), key[1:]))
+    single = [line for line in matches if line.state in DEGRADED][: SINGLE - BUNDLES]
+    shown = {line.id for line in single}
+    groups = _gathered(((line.state, line.gateway, line.namespace), [line]) for line in matches if line.id not in shown)
+    kept = sorted(groups, key=lambda key: (key[0].rank, -len(groups[key]), key[1:]))
     room = BUNDLES - len(LineState)
-    others = _gathered(((state, gateway, ""), rest[state, gateway, name]) for state, gateway, name in kept[room:])
-    if len(others) > len(LineState):
-        others = _gathered(((state, "", ""), lines) for (state, *_), lines in others.items())
-    bundles = itertools.starmap(_bundle, [*((key, rest[key]) for key in kept[:room]), *others.items()])
-    return (*single, *sorted(bundles, key=lambda each: each.state.rank))
+    wider = _gathered(((state, gateway, ""), groups[state, gateway, name]) for state, gateway, name in kept[room:])
+    if len(wider) > len(LineState):
+        wider = _gathered(((state, "", ""), lines) for (state, *_), lines in wider.items())
+    bundles = itertools.starmap(_bundle, [*((key, groups[key]) for key in kept[:room]), *wider.items()])
+    return (*single, *sorted(bundles, key=lambda bundle: bundle.state.rank))
 
 
 BundleKey = tuple[LineState, str, str]
@@ -279,10 +279,10 @@ BundleKey = tuple[LineState, str, str]
 
 
 def _gathered(parts: Iterable[tuple[BundleKey, list[Line]]]) -> dict[BundleKey, list[Line]]:
-    found: dict[BundleKey, list[Line]] = {}
+    gathered: dict[BundleKey, list[Line]] = {}
     for key, lines in parts:
-        found.setdefault(key, []).extend(lines)
-    return found
+        gathered.setdefault(key, []).extend(lines)
+    return gathered
 
 
 def _bundle(key: BundleKey, lines: list[Line]) -> Row:

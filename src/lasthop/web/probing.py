@@ -1,8 +1,8 @@
 """Probes backends for readers of the page.
 
 A probe connects to backends, and any user of this machine can open the page. So readers cannot do more than the gateway itself
-does: only lines of the picture can be probed, never a given address; a result is cached for some seconds, so that repeated
-requests cause no more connections; and few probes run at once. The token and the origin keep pages of other sites out.
+does. They can probe lines of the picture, but no address. A result is cached for some seconds, so that repeated requests cause
+no more connections. Few probes run at once. The token and the origin exclude pages of other sites.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Probes:
         self._locks: dict[str, asyncio.Lock] = {}
         self._kept: dict[str, tuple[float, ProbeResult]] = {}
 
-    def is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), self.token.encode())
+    def is_token(self, token: str) -> bool:
+        return hmac.compare_digest(token.encode(), self.token.encode())
 
     async def get(self, line: str) -> ProbeResult | None:
         """Probes a line, or waits for its running probe. Raises `TooMany`."""
@@ -54,10 +54,10 @@ class Probes:
                 if line in self._kept:
                     return self._kept[line][1]
                 async with self._turn:
-                    found = await self._make(line)
-                if found is not None:
-                    self._kept[line] = (time.monotonic() + KEPT, found)
-                return found
+                    result = await self._make(line)
+                if result is not None:
+                    self._kept[line] = (time.monotonic() + KEPT, result)
+                return result
         finally:
             self._asked[line] -= 1
             if not self._asked[line]:

@@ -43,9 +43,9 @@ def redacted(value: Any, *, hidden: bool = False) -> Any:
         case dict():
             name = value.get("name", value.get("key"))
             secret = hidden or (isinstance(name, str) and SECRET_NAMES.search(name) is not None)
-            return {field: _field(field, each, secret=secret, hidden=hidden) for field, each in value.items()}
+            return {field: _field(field, part, secret=secret, hidden=hidden) for field, part in value.items()}
         case list() | tuple():
-            return [redacted(each, hidden=hidden) for each in value]
+            return [redacted(item, hidden=hidden) for item in value]
         case str() if PRIVATE_KEY.search(value):
             return REDACTED
     return value
@@ -62,16 +62,16 @@ def _field(field: str, value: Any, *, secret: bool, hidden: bool) -> Any:
 
 
 def _camel(field: str) -> str:
-    head, *rest = field.split("_")
-    return head + "".join(part.capitalize() for part in rest)
+    head, *words = field.split("_")
+    return head + "".join(part.capitalize() for part in words)
 
 
 def without_secrets(document: dict[str, Any]) -> dict[str, Any]:
     """Removes the secrets of an object: a Secret's values, and the private parts of a ConfigMap."""
     if document.get("kind") == "Secret" and isinstance(data := document.get("data"), dict):
         document = {**document, "data": dict.fromkeys(data, REDACTED)}
-    found: dict[str, Any] = redacted(without_contents(document))
-    return found
+    public: dict[str, Any] = redacted(without_contents(document))
+    return public
 
 
 def without_contents(document: Json) -> Json:

@@ -30,7 +30,7 @@ from lasthop.base.api.meta import Key, Object
 from lasthop.base.text.printable import clean
 from lasthop.edge.kubernetes.objects import read_object
 from lasthop.engine.store.graph import Graph
-from lasthop.engine.what_if import IN_ORDER, OPERATORS, Consequences, Rehearsal, hop_words
+from lasthop.engine.what_if import NO_CONSEQUENCES, OPERATORS, Consequences, Rehearsal, hop_words
 
 T = TypeVar("T")
 WITHIN: Final = 2.0
@@ -51,7 +51,7 @@ API_VERSION: Final = "admission.k8s.io/v1"
 LARGEST: Final = 8 * 1024 * 1024
 """Bytes of a review: it contains an object twice, before and after, and the API server accepts 3 MiB."""
 LARGEST_OBJECT: Final = 3 * 1024 * 1024
-ELSEWHERE: Final = "a GatewayProfile forbids the effects of this edit in other namespaces; see lasthop check"
+REFUSED_ELSEWHERE: Final = "a GatewayProfile forbids the effects of this edit in other namespaces; see lasthop check"
 Name = Annotated[str, msgspec.Meta(max_length=253)]
 
 
@@ -122,7 +122,7 @@ class Reviews:
                 return _answer(request.uid)
             obj = await self._in_thread(partial(_candidate, request, key)) if request.operation != "DELETE" else None
             verdict = await self._run(self._rehearsal.edit(key, obj), end)
-        if verdict != IN_ORDER:
+        if verdict != NO_CONSEQUENCES:
             await asyncio.sleep(LAG)
             if self._rehearsal.behind:
                 async with self._judging.turn(caller):
@@ -153,8 +153,8 @@ class Reviews:
                     try:
                         next(steps)
                     except StopIteration as done:
-                        found: T = done.value
-                        return found
+                        result: T = done.value
+                        return result
             raise TimeoutError
 
         return await self._in_thread(run)
@@ -187,7 +187,7 @@ def _judged(uid: str, key: Key, verdict: Consequences) -> Json:
         texts.append(f"{hidden} more in other namespaces; see lasthop check")
     if verdict.not_judged:
         texts.append(_not_compared(verdict))
-    refused = verdict.refused if key.namespace else verdict.refused and (ELSEWHERE,)
+    refused = verdict.refused if key.namespace else verdict.refused and (REFUSED_ELSEWHERE,)
     return _answer(uid, [f"lasthop: {text}" for text in texts], refused)
 
 
@@ -213,8 +213,8 @@ def _answer(uid: str, warnings: list[str] | None = None, refused: tuple[str, ...
     if shown:
         response["warnings"] = shown
     if refused:
-        text = _short("; ".join(refused), 4 * LONGEST)
-        response["status"] = {"code": 403, "reason": "Forbidden", "message": f"lasthop: {text}"}
+        reason = _short("; ".join(refused), 4 * LONGEST)
+        response["status"] = {"code": 403, "reason": "Forbidden", "message": f"lasthop: {reason}"}
     return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
 
 
@@ -231,9 +231,9 @@ class Full(Exception):
 class CallerTurns:
     """Limits concurrent work: each caller has a queue of its own, and callers take turns."""
 
-    def __init__(self, at_once: int, each: int, waiting: int) -> None:
-        """`at_once`: concurrent requests; `each`: of one caller; `waiting`: waiting requests of one caller."""
-        self._at_once, self._each, self._most = at_once, each, waiting
+    def __init__(self, at_once: int, per_caller: int, waiting: int) -> None:
+        """`at_once`: concurrent requests; `per_caller`: of one caller; `waiting`: waiting requests of one caller."""
+        self._at_once, self._per_caller, self._most = at_once, per_caller, waiting
         self._working: Counter[str] = Counter()
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
         """Non-empty queues by caller, the next in turn first."""
@@ -263,7 +263,7 @@ class CallerTurns:
 
     def _admit(self) -> None:
         while self._working.total() < self._at_once:
-            caller = next((each for each in self._queues if self._working[each] < self._each), None)
+            caller = next((caller for caller in self._queues if self._working[caller] < self._per_caller), None)
             if caller is None:
                 return
             place = self._queues[caller][0]

@@ -13,7 +13,7 @@ from lasthop.edge.proxy.entry import AccessLogEntry, document
 from lasthop.edge.proxy.request_feed import FeedReader, RequestFeed, TooManyReaders
 from lasthop.engine.plan.upstream import Hop
 
-ALIVE: Final = 5.0
+HEARTBEAT_INTERVAL: Final = 5.0
 """Seconds between two heartbeats; without them a disconnected reader is noticed only with the next request."""
 
 
@@ -28,8 +28,8 @@ async def tap(request: web.Request, feed: RequestFeed | None) -> web.StreamRespo
             await response.prepare(request)
             await response.write(b"{}\n")
             while True:
-                found, missed = await _read(reader)
-                kept = [each for each in found if wanted(each, failed=bool(failed), route=route, backend=backend)]
+                entries, missed = await _read(reader)
+                kept = [entry for entry in entries if wanted(entry, failed=bool(failed), route=route, backend=backend)]
                 await response.write(_lines(kept, missed))
     except TooManyReaders as error:
         raise web.HTTPServiceUnavailable(text=f"{error}\n") from None
@@ -40,7 +40,7 @@ async def tap(request: web.Request, feed: RequestFeed | None) -> web.StreamRespo
 async def _read(reader: FeedReader) -> tuple[list[AccessLogEntry], int]:
     """Returns the next requests and the number of missed ones; nothing after a while without any."""
     try:
-        async with asyncio.timeout(ALIVE):
+        async with asyncio.timeout(HEARTBEAT_INTERVAL):
             return await reader.read()
     except TimeoutError:
         return [], 0
@@ -48,9 +48,9 @@ async def _read(reader: FeedReader) -> tuple[list[AccessLogEntry], int]:
 
 def _lines(entries: list[AccessLogEntry], missed: int) -> bytes:
     """Returns a line for each request; an empty object as a heartbeat."""
-    found: list[object] = [document(each) for each in entries]
-    found += [{"missed": missed}] if missed else []
-    return b"".join(msgspec.json.encode(each) + b"\n" for each in found or [{}])
+    lines: list[object] = [document(entry) for entry in entries]
+    lines += [{"missed": missed}] if missed else []
+    return b"".join(msgspec.json.encode(line) + b"\n" for line in lines or [{}])
 
 
 def wanted(entry: AccessLogEntry, *, failed: bool, route: str, backend: str) -> bool:
@@ -64,5 +64,5 @@ def wanted(entry: AccessLogEntry, *, failed: bool, route: str, backend: str) -> 
     return not backend or (hop is not None and _named(hop.backend, backend))
 
 
-def _named(key: Key | None, given: str) -> bool:
-    return key is not None and given.lower() in (str(key).lower(), key.argument, key.path, key.name)
+def _named(key: Key | None, name: str) -> bool:
+    return key is not None and name.lower() in (str(key).lower(), key.argument, key.path, key.name)

@@ -87,7 +87,7 @@ def each_hop(g: Graph, observations: Observations, hops: list[Hop]) -> Iterator[
 
 
 def in_order(hops: list[HopTraffic]) -> tuple[HopTraffic, ...]:
-    return tuple(sorted(hops, key=lambda each: (WORST.index(each.health), -each.figures.per_second)))
+    return tuple(sorted(hops, key=lambda hop: (WORST.index(hop.health), -hop.figures.per_second)))
 
 
 def _hop(g: Graph, hop: Hop, seen: HopSeen, rate: Rate) -> HopTraffic:
@@ -124,5 +124,5 @@ def each_proxy(observations: Observations, gateways: list[Key]) -> Iterator[Prox
 
 
 def _proxy(report: ProxyReport) -> ProxySeen:
-    failing = sum(1 for seen in report.hops.values() if any(each.in_a_row for each in seen.endpoints))
+    failing = sum(1 for seen in report.hops.values() if any(endpoint.in_a_row for endpoint in seen.endpoints))
     return ProxySeen(report.gateway.path, report.proxy, report.since, report.at, len(report.hops), failing)

@@ -70,23 +70,23 @@ def _first(item: tuple[T, object]) -> T:
 
 
 def _backends(backends: Mapping[Labels, HopTotals]) -> Iterator[Metric]:
-    traffic = [(labels, each.traffic) for labels, each in backends.items()]
+    traffic = [(labels, totals.traffic) for labels, totals in backends.items()]
     help = f"Requests (connections, of streams), by backend and class of the response; {ESTIMATED}"
     yield requests("lasthop_backend_requests", help, BACKEND, traffic)
     yield durations("lasthop_backend_request_duration_seconds", "Duration of requests, by backend.", BACKEND, traffic)
     help = "TLS handshakes with a backend by outcome: success, or the kind of failure."
     yield counter("lasthop_backend_tls_handshakes", help, (*BACKEND, "outcome"), _handshakes(backends))
     help = "Failed connections to a backend, including failed handshakes."
-    failures = ((labels, each.connect_failures) for labels, each in backends.items())
+    failures = ((labels, totals.connect_failures) for labels, totals in backends.items())
     yield counter("lasthop_backend_connect_failures", help, BACKEND, failures)
 
 
 def _handshakes(backends: Mapping[Labels, HopTotals]) -> Iterator[tuple[Labels, float]]:
-    for labels, each in backends.items():
-        if each.handshakes or each.tls_failures:
-            yield (*labels, "success"), each.handshakes
+    for labels, totals in backends.items():
+        if totals.handshakes or totals.tls_failures:
+            yield (*labels, "success"), totals.handshakes
         counts: dict[str, int] = {}
-        for name, count in each.tls_failures.items():
+        for name, count in totals.tls_failures.items():
             outcome = OUTCOMES.get(name, "handshake_error")
             counts[outcome] = counts.get(outcome, 0) + count
         yield from (((*labels, outcome), count) for outcome, count in sorted(counts.items()))
@@ -110,7 +110,7 @@ def _health(rows: Iterable[HopRow], reports: Iterable[HopReport]) -> Iterator[Me
             expiry[labels] = min(expiry.get(labels, leaf.not_after), leaf.not_after)
     help = "1 for the health of connections to a backend: working, partly failing, failing, or untried."
     yield gauge(
-        "lasthop_backend_health", help, (*BACKEND, "health"), (((*labels, each), 1) for labels, each in health.items())
+        "lasthop_backend_health", help, (*BACKEND, "health"), (((*labels, state), 1) for labels, state in health.items())
     )
     help = "Expiry of the first certificate to expire among those a backend has shown."
     yield gauge("lasthop_backend_certificate_expiry_timestamp_seconds", help, BACKEND, expiry.items())
@@ -119,11 +119,11 @@ def _health(rows: Iterable[HopRow], reports: Iterable[HopReport]) -> Iterator[Me
 
 def _by_backend(hops: Mapping[Hop, HopTotals]) -> dict[Labels, HopTotals]:
     """Sums the protocols of a port."""
-    found: dict[Labels, HopTotals] = {}
-    for hop, each in sorted(hops.items(), key=_first):
+    by_backend: dict[Labels, HopTotals] = {}
+    for hop, totals in sorted(hops.items(), key=_first):
         labels = backend_labels(hop)
-        found[labels] = found.get(labels, HopTotals()) + each
-    return found
+        by_backend[labels] = by_backend.get(labels, HopTotals()) + totals
+    return by_backend
 
 
 # --- families --------------------------------------------------------------------------------------------------------
@@ -147,18 +147,21 @@ def counter(name: str, help: str, labels: tuple[str, ...], samples: Samples) -> 
     return family
 
 
-def requests(name: str, help: str, labels: tuple[str, ...], found: Iterable[tuple[tuple[str, ...], Traffic]]) -> Metric:
+def requests(name: str, help: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], Traffic]]) -> Metric:
     """Counts requests by class of the status code; classes without requests have no series."""
     samples = (
-        ((*values, code), count) for values, each in found for code, count in zip(CLASSES, each.codes, strict=True) if count
+        ((*values, code), count)
+        for values, traffic in rows
+        for code, count in zip(CLASSES, traffic.codes, strict=True)
+        if count
     )
     return counter(name, help, (*labels, "code"), samples)
 
 
-def durations(name: str, help: str, labels: tuple[str, ...], found: Iterable[tuple[tuple[str, ...], Traffic]]) -> Metric:
+def durations(name: str, help: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], Traffic]]) -> Metric:
     family = HistogramMetricFamily(name, help, labels=labels)
-    for values, each in found:
-        if each.latency:
-            buckets = [("+Inf" if bound == inf else str(bound), count) for bound, count in each.latency]
-            family.add_metric(values, buckets, each.latency_sum)
+    for values, traffic in rows:
+        if traffic.latency:
+            buckets = [("+Inf" if bound == inf else str(bound), count) for bound, count in traffic.latency]
+            family.add_metric(values, buckets, traffic.latency_sum)
     return family

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 import subprocess
 import tarfile
@@ -143,8 +144,7 @@ def test_check_counts_the_same_objects_in_a_folder_and_in_the_gateway_that_runs_
         assert objects() == objects(str(gateway.folder)) == written + 1
         assert objects("-n", "shop") == objects(str(gateway.folder), "-n", "shop") == written
     finally:
-        (gateway.folder / "refused.yaml").unlink()
-        (gateway.folder / "elsewhere.yaml").unlink()
+        _remove(gateway, "refused.yaml", "elsewhere.yaml")
 
 
 def test_a_policy_that_admission_rejects_is_listed_and_explained(gateway: Lasthop) -> None:
@@ -158,7 +158,14 @@ def test_a_policy_that_admission_rejects_is_listed_and_explained(gateway: Lastho
         assert "could not be read completely" in gateway.command("explain", "backendtlspolicy", "refused").stdout
         assert "refused.yaml:" in gateway.command("check").stdout
     finally:
-        (gateway.folder / "refused.yaml").unlink()
+        _remove(gateway, "refused.yaml")
+
+
+def _remove(gateway: Lasthop, *names: str) -> None:
+    """Removes files, and waits until the gateway, which other tests use, has removed their objects."""
+    for name in names:
+        (gateway.folder / name).unlink()
+    until(lambda: not re.search(r"refused|elsewhere", gateway.command("status").stdout), "the end of the rows")
 
 
 def test_watch_shows_what_changes_and_ends_quietly(gateway: Lasthop) -> None:

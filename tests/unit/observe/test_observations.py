@@ -6,7 +6,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.observe.evidence import ConnectionOutcome, EndpointCounts, HopCounts
-from lasthop.edge.observe.observations import AT_ONCE, EXPIRES, FIRST_WORDS_HOLD, MAX_PROXIES, WORDS_HOLD, Observations
+from lasthop.edge.observe.observations import AT_ONCE, DETAILS_HOLD, EXPIRES, FIRST_DETAILS_HOLD, MAX_PROXIES, Observations
 from lasthop.edge.observe.tally import MAX_CONFIGS, Tally
 from lasthop.edge.observe.verdict import FIRST_HOLD, HOLD, SILENCE
 from lasthop.engine.plan.observation import EndpointSeen, Failure, HopSeen, HopState, LeafCertificate, ProxyReport, Traffic
@@ -349,16 +349,16 @@ def test_a_proxy_with_another_clock_is_understood() -> None:
 def test_the_mistake_after_a_correction_is_reported_soon() -> None:
     world = World()
     for words in ("certificate has expired", WRONG_NAME):
-        for _ in range(round(FIRST_WORDS_HOLD) + 1):
+        for _ in range(round(FIRST_DETAILS_HOLD) + 1):
             world.fails(words=words)
             world.wait()
         assert [failure.words for failure in world.state.failures] == [words]
-    world.wait(2 * WORDS_HOLD)
+    world.wait(2 * DETAILS_HOLD)
     world.fails(words=REFUSED)
     world.wait(2)
     assert [failure.words for failure in world.state.failures] == [REFUSED]
     world.fails(words=WRONG_NAME)
-    world.wait(FIRST_WORDS_HOLD + 1)
+    world.wait(FIRST_DETAILS_HOLD + 1)
     assert [failure.words for failure in world.state.failures] == [WRONG_NAME], "after a calm time, as soon as at first"
 
 
@@ -368,7 +368,7 @@ def test_a_hostile_backend_with_changing_names_changes_reports_seldom() -> None:
         world.fails(words=f"certificate is for name{number}.example")
         world.wait(0.5)
     assert world.healths == ["untried", "failing"]
-    assert len(world.states) <= 300 / WORDS_HOLD + 5
+    assert len(world.states) <= 300 / DETAILS_HOLD + 5
 
 
 def test_a_hostile_backend_that_shows_another_certificate_each_time_is_bounded() -> None:
@@ -376,7 +376,7 @@ def test_a_hostile_backend_that_shows_another_certificate_each_time_is_bounded()
     for number in range(600):
         world.succeeds(f"10.0.{number % 250}.1:443", leaf=LeafCertificate(f"CN={number}", "CN=ca", (), 0.0, float(number)))
         world.wait(0.5)
-    assert len(world.states) <= 300 / WORDS_HOLD + 5
+    assert len(world.states) <= 300 / DETAILS_HOLD + 5
     assert len(world.state.certificates) <= 10 and world.state.endpoints <= 32
 
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, r
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from tests.certificates import DAY, NOW, dns
+from tests.certificates import DAY, NOW, Certificate, dns
 from tests.odd_certificates import odd_ders, pem, valid
 
 Pair = tuple[str, str]
@@ -98,6 +98,8 @@ def _cases() -> Iterator[tuple[str, Pair]]:
     yield "RSA e=3", pair(rsa_key(2048, 3))
     yield "RSA e large", pair(rsa_key(2048, 2**32 + 1))
     yield "RSA e larger", pair(rsa_key(2048, 2**40 + 1))
+    restricted = Certificate("web.example", key=rsa_key(), pss=True)
+    yield "RSA-PSS", (restricted.pem, restricted.key_pem)
     for bits in (2040, 3072, 8192, 8256, 16384, 16448):
         yield f"RSA {bits}", pair(rsa_key(bits))
     yield "self-signed", pair(P256, signer=P256)

@@ -31,6 +31,14 @@ def test_another_binary_can_be_named_and_its_version_is_read_only_once(folder: P
     assert (folder / "asked").read_text() == "asked\n"
 
 
+def test_ctrl_c_does_not_reach_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal interrupts the whole process group."""
+    own_group = 'test "$(cut -d" " -f5 /proc/$$/stat)" = $$'
+    path = script(folder, f'{own_group} && echo "$0  version: abc123/1.41.2/Clean/RELEASE/BoringSSL"')
+    monkeypatch.setenv(OVERRIDE, str(path))
+    assert find_envoy().version == (1, 41, 2)
+
+
 @pytest.mark.parametrize(
     ("text", "mode", "sentence"),
     [

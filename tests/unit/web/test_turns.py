@@ -11,7 +11,7 @@ from lasthop.web.reviews import CallerTurns, Full
 
 class World:
     def __init__(self, **limits: int) -> None:
-        self.turns = CallerTurns(**{"at_once": 1, "each": 1, "waiting": 3, **limits})
+        self.turns = CallerTurns(**{"at_once": 1, "per_caller": 1, "waiting": 3, **limits})
         self.log: list[str] = []
         self.done = asyncio.Event()
 
@@ -56,7 +56,7 @@ async def test_a_caller_has_so_many_places_and_another_has_its_own() -> None:
 
 
 async def test_so_many_work_at_once_and_of_one_caller_fewer() -> None:
-    world = World(at_once=3, each=2)
+    world = World(at_once=3, per_caller=2)
     tasks = [world.ask("a"), world.ask("a"), world.ask("a"), world.ask("b"), world.ask("c")]
     await settle()
     assert world.log == ["a", "a", "b"]
@@ -91,7 +91,7 @@ async def test_a_caller_that_gives_up_at_its_turn_returns_it() -> None:
 
 
 async def test_when_all_give_up_at_once_every_place_is_free_again() -> None:
-    world = World(at_once=2, each=2, waiting=9)
+    world = World(at_once=2, per_caller=2, waiting=9)
     tasks = [world.ask(caller) for caller in "aaaaabbbbbc"]
     await settle()
     for task in tasks:

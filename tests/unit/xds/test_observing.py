@@ -15,7 +15,7 @@ import pytest
 
 from lasthop.base.api.meta import Key
 from lasthop.edge import slices
-from lasthop.edge.observe.foreign import GatewayParts, believed
+from lasthop.edge.observe.foreign import GatewayParts, filtered_report
 from lasthop.edge.observe.observations import EXPIRES, MAX_PROXIES
 from lasthop.edge.observe.tally import Tally
 from lasthop.edge.xds import observing
@@ -155,7 +155,7 @@ class Everything:
 
 
 def belief(report: ProxyReport, known: GatewayParts = Everything()) -> ProxyReport:  # noqa: B008
-    steps = believed(report, WEB, known)
+    steps = filtered_report(report, WEB, known)
     while True:
         try:
             next(steps)

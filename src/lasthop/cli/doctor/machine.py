@@ -183,7 +183,7 @@ def _port(address: str, port: int, transport: str, processes: dict[int, int]) ->
     if problem.in_use and (users := {processes[pid] for pid in ports.holders(port, transport) if pid in processes}):
         others = [paths.user_name(uid) for uid in users if uid != os.geteuid()]
         return ok(subject, f"served by the gateway of {others[0]}" if others else "served by this gateway")
-    return broken(subject, problem.found, problem.remedy)
+    return broken(subject, problem.reason, problem.remedy)
 
 
 def _serving(folder: Path) -> Iterator[tuple[int, int]]:

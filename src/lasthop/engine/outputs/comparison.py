@@ -25,7 +25,7 @@ IN_WORDS = (Subject.STRENGTH, Subject.REFUSAL)
 class NotCompared(msgspec.Struct, frozen=True):
     """Input that could not be read or computed, so that its hops cannot be compared."""
 
-    what: str
+    description: str
     digest: str = ""
     """Digest of the text; empty if not known. An equal text in both states makes no difference."""
 
@@ -75,7 +75,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
     @property
     def errors(self) -> int:
-        return sum(each.finding.severity is Severity.ERROR for each in self.introduced)
+        return sum(mistake.finding.severity is Severity.ERROR for mistake in self.introduced)
 
     @property
     def weaker(self) -> int:
@@ -88,12 +88,12 @@ class Comparison(msgspec.Struct, frozen=True):
 
 def compare(before: ComparedState, after: ComparedState, best: Best = lambda backend, port: None) -> Comparison:
     """Compares two states. Findings are equal if object and message are equal, independent of file and line."""
-    known, now = {_identity(mistake) for mistake in before.mistakes}, {_identity(mistake) for mistake in after.mistakes}
+    old, new = {_identity(mistake) for mistake in before.mistakes}, {_identity(mistake) for mistake in after.mistakes}
     return Comparison(
         after.where,
         before.where,
-        tuple(mistake for mistake in after.mistakes if _identity(mistake) not in known),
-        tuple(mistake for mistake in before.mistakes if _identity(mistake) not in now),
+        tuple(mistake for mistake in after.mistakes if _identity(mistake) not in old),
+        tuple(mistake for mistake in before.mistakes if _identity(mistake) not in new),
         tuple(_changes(before, after, best)),
         tuple(_not_judged(before, after)),
     )
@@ -101,8 +101,8 @@ def compare(before: ComparedState, after: ComparedState, best: Best = lambda bac
 
 def _not_judged(before: ComparedState, after: ComparedState) -> Iterable[str]:
     for state, other in ((before, after), (after, before)):
-        read_alike = {each.digest for each in other.unknown} - {""}
-        yield from (f"{each.what} ({state.where})" for each in state.unknown if each.digest not in read_alike)
+        digests = {gap.digest for gap in other.unknown} - {""}
+        yield from (f"{gap.description} ({state.where})" for gap in state.unknown if gap.digest not in digests)
 
 
 def _identity(mistake: Mistake) -> tuple[object, ...]:
@@ -111,10 +111,10 @@ def _identity(mistake: Mistake) -> tuple[object, ...]:
 
 
 def _by_place(hops: Iterable[HopReport]) -> dict[GatewayPort, list[HopReport]]:
-    found: dict[GatewayPort, list[HopReport]] = {}
-    for hop in sorted(hops, key=lambda each: each.order):
-        found.setdefault(hop.place, []).append(hop)
-    return found
+    by_place: dict[GatewayPort, list[HopReport]] = {}
+    for hop in sorted(hops, key=lambda report: report.order):
+        by_place.setdefault(hop.place, []).append(hop)
+    return by_place
 
 
 def _changes(before: ComparedState, after: ComparedState, best: Best) -> Iterable[HopChange]:
@@ -129,5 +129,5 @@ def _changes(before: ComparedState, after: ComparedState, best: Best) -> Iterabl
 
 
 def _words(hops: list[HopReport]) -> str:
-    shown = (", ".join(filter(None, (each.required, each.detail))) for each in hops)
+    shown = (", ".join(filter(None, (hop.required, hop.detail))) for hop in hops)
     return "; ".join(dict.fromkeys(shown))

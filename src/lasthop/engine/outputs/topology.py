@@ -52,9 +52,9 @@ class RouteReport(msgspec.Struct, frozen=True):
 
 def each_listener(g: Graph, gateways: Iterable[Key]) -> Iterator[ListenerReport]:
     for key in gateways:
-        found = gateway.attempt(g, key)
-        if found is not None and not isinstance(found, Crash):
-            yield from (_listener(g, key, listener) for listener in found.listeners)
+        plan = gateway.attempt(g, key)
+        if plan is not None and not isinstance(plan, Crash):
+            yield from (_listener(g, key, listener) for listener in plan.listeners)
 
 
 def _listener(g: Graph, key: Key, listener: ListenerPlan) -> ListenerReport:
@@ -83,25 +83,25 @@ def served_ports(g: Graph, gateways: Iterable[Key]) -> set[tuple[str, int, str]]
     """Returns (address, port, transport) of every served listener."""
     return {
         (address, listener.port, listener.transport)
-        for found in (gateway(g, key) for key in gateways)
-        if found is not None and found.accepted.status
-        for listener in found.listeners
+        for plan in (gateway(g, key) for key in gateways)
+        if plan is not None and plan.accepted.status
+        for listener in plan.listeners
         if listener.served
-        for address in found.addresses
+        for address in plan.addresses
     }
 
 
 def each_route(g: Graph, routes: Iterable[Key]) -> Iterator[RouteReport]:
     """Yields the routes of Gateways of this controller."""
     for key in routes:
-        found = parents.attempt(g, key)
-        if isinstance(found, Crash) or not found:
+        attached = parents.attempt(g, key)
+        if isinstance(attached, Crash) or not attached:
             continue
         yield RouteReport(
             key,
-            tuple(_listener_id(parent.owner, name) for parent in found for name in parent.listeners),
-            tuple(dict.fromkeys(parent.gateway.path for parent in found)),
-            tuple(dict.fromkeys(host for parent in found for _, host in parent.hosts if host)),
+            tuple(_listener_id(parent.owner, name) for parent in attached for name in parent.listeners),
+            tuple(dict.fromkeys(parent.gateway.path for parent in attached)),
+            tuple(dict.fromkeys(host for parent in attached for _, host in parent.hosts if host)),
         )
 
 
@@ -131,7 +131,7 @@ def served_urls(g: Graph, key: Key) -> Iterator[str]:
         scheme, usual = _SCHEMES.get(listener.protocol, (listener.protocol.lower(), 0))
         port = "" if listener.port == usual else f":{listener.port}"
         names = sorted(_hostnames(g, key, listener))
-        address = next((each for each in owner.addresses if each not in _EVERY_ADDRESS), "localhost") if owner else ""
+        address = next((address for address in owner.addresses if address not in _EVERY_ADDRESS), "localhost") if owner else ""
         for name in names[:SHOWN] or [f"[{address}]" if ":" in address else address]:
             yield f"{scheme}://{name}{port}"
         if len(names) > SHOWN:
@@ -140,9 +140,9 @@ def served_urls(g: Graph, key: Key) -> Iterator[str]:
 
 def _hostnames(g: Graph, key: Key, listener: ListenerPlan) -> set[str]:
     """Returns the hostnames of a listener's routes; empty if a route serves any hostname."""
-    found = set()
+    hostnames = set()
     for route in ATTACHED.of(g, listener.owner, listener.name):
         for parent in parents(g, route):
             if parent.gateway == key:
-                found |= {name for table, name in parent.hosts if table == listener.table}
-    return set() if "" in found else found
+                hostnames |= {name for table, name in parent.hosts if table == listener.table}
+    return set() if "" in hostnames else hostnames

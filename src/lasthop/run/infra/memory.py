@@ -1,4 +1,4 @@
-"""Keeps the verification memory in a file, so that a policy that is deleted while Lasthop is stopped is noticed."""
+"""Keeps the verification memory in a file, so that Lasthop notices a policy that was deleted while it was stopped."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from lasthop.engine.memory.codec import Damaged, Encoder, Memory, decode
 
 FILE: Final = "verification.json"
 SHARE: Final = 1000
-"""Minimum pause between writes as a multiple of the CPU time of a write. The file is written completely, so with thousands of
-ports less often, or edits would cost more with more ports ..."""
+"""Minimum pause between writes as a multiple of the CPU time of a write. Each write covers the whole file. Without the pause,
+the cost of an edit would grow with the number of ports."""
 LONGEST_PAUSE: Final = 30.0
-"""... but at least after these seconds."""
+"""Maximum pause in seconds."""
 
 
 def pause(interval: float, took: float) -> float:
@@ -48,10 +48,10 @@ Stamp = tuple[int, int, int]
 def stamp(path: Path) -> Stamp | None:
     """Returns a value that changes with every write of the file; None if it does not exist."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def save(path: Path, memory: Memory, encode: Encoder) -> Stamp | None:
@@ -59,6 +59,6 @@ def save(path: Path, memory: Memory, encode: Encoder) -> Stamp | None:
     written = path.with_suffix(".new")
     written.touch(mode=0o600)
     written.write_bytes(encode(memory))
-    found = stamp(written)  # before the rename: from then on others may write it
+    new_stamp = stamp(written)  # before the rename: from then on others may write it
     os.replace(written, path)
-    return found
+    return new_stamp

@@ -24,22 +24,22 @@ HeldPort = socket.socket
 
 
 class BindProblem(NamedTuple):
-    found: str
+    reason: str
     remedy: str
     in_use: bool
     """A process has the port."""
 
     @property
     def message(self) -> str:
-        return f"{self.found}; {self.remedy}" if self.remedy else self.found
+        return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
 
 
 def problem(address: str, port: int, transport: str = "TCP") -> BindProblem | None:
     """Returns why the port cannot be bound; None if it is free."""
-    found = _take(address, port, transport)
-    if isinstance(found, BindProblem):
-        return found
-    found.close()
+    taken = _take(address, port, transport)
+    if isinstance(taken, BindProblem):
+        return taken
+    taken.close()
     return None
 
 
@@ -48,14 +48,14 @@ def hold(address: str, port: int) -> HeldPort | BindProblem:
 
     Otherwise two Lasthops that start at the same time would both find the port free, and their Envoys would share it.
     """
-    found = _take(address, port, "TCP")
-    if isinstance(found, socket.socket):
+    taken = _take(address, port, "TCP")
+    if isinstance(taken, socket.socket):
         # While it listens no other process can bind the port. From here on sockets with SO_REUSEPORT can, which Envoy sets and
         # `_take` does not; and this socket only binds, so that it receives no connection.
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        found.shutdown(socket.SHUT_RD)
-    return found
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        taken.shutdown(socket.SHUT_RD)
+    return taken
 
 
 def covers(address: str, other: str) -> bool:
@@ -114,10 +114,10 @@ def _gateway_folder(pid: int) -> str:
     bootstrap = next((Path(os.fsdecode(word)) for word in words if b"/bootstrap-" in word), None)
     if bootstrap is None or len(bootstrap.parents) < 2:
         return ""
-    found = bootstrap.parents[1] / USED_FOR
-    if not found.is_file() or found.stat().st_size > MAX_PATH:
+    record = bootstrap.parents[1] / USED_FOR
+    if not record.is_file() or record.stat().st_size > MAX_PATH:
         return ""
-    return os.fsdecode(found.read_bytes())
+    return os.fsdecode(record.read_bytes())
 
 
 LISTENING = {"TCP": "0A", "UDP": "07"}

@@ -74,7 +74,7 @@ class Processes:
 
     def want(self, gateways: Mapping[Key, set[tuple[str, int, str]]], graces: Mapping[Key, float] | None = None) -> None:
         """Receives the Gateways to run, each with the addresses and ports (TCP or UDP) that it binds. `graces` are the seconds
-        that the proxies of some have to finish their requests."""
+        for proxies to finish their requests, by Gateway."""
         for key in gateways.keys() - self._proxies.keys():
             self._proxies[key] = Proxy(
                 key.path,
@@ -90,13 +90,13 @@ class Processes:
             proxy = self._proxies.pop(key)
             proxy.stop()
             self._retiring.append(proxy)
-        wanted = {(key, *socket) for key, sockets in gateways.items() for socket in sockets}
-        for socket in self._wanted - wanted:
+        requested = {(key, *socket) for key, sockets in gateways.items() for socket in sockets}
+        for socket in self._wanted - requested:
             self._results.pop(socket, None)
             self._release(socket)
             self._probed(*socket, None)
-        new = not wanted <= self._wanted
-        self._wanted = wanted
+        new = not requested <= self._wanted
+        self._wanted = requested
         self._news.set()
         if new:
             self.probe()
@@ -112,10 +112,10 @@ class Processes:
                     self._probed(*socket, new)
 
     def _try(self, key: Key, address: str, port: int, transport: str) -> Probe:
-        found = self._hold(key, address, port) if transport == "TCP" else ports.problem(address, port, transport)
-        if found is None or (found.in_use and self._is_ours(key, port, transport)):
+        problem = self._hold(key, address, port) if transport == "TCP" else ports.problem(address, port, transport)
+        if problem is None or (problem.in_use and self._is_ours(key, port, transport)):
             return Probe()
-        return Probe(found.found, found.remedy)
+        return Probe(problem.reason, problem.remedy)
 
     def _hold(self, key: Key, address: str, port: int) -> ports.BindProblem | None:
         """Reserves a port until our Envoy has bound it; returns why that is impossible."""
@@ -125,10 +125,10 @@ class Processes:
         for socket in held:
             if ports.covers(address, socket[1]):
                 self._release(socket)
-        found = ports.hold(address, port)
-        if isinstance(found, ports.BindProblem):
-            return found
-        self._held[key, address, port, "TCP"] = found
+        reservation = ports.hold(address, port)
+        if isinstance(reservation, ports.BindProblem):
+            return reservation
+        self._held[key, address, port, "TCP"] = reservation
         return None
 
     def _release(self, socket: Socket) -> None:
@@ -141,11 +141,11 @@ class Processes:
 
     async def plaintext_hops(self) -> list[Hop]:
         """Returns the hops that Envoys of an earlier Lasthop serve in plaintext; none for an Envoy that does not answer."""
-        found: list[Hop] = []
+        hops: list[Hop] = []
         for proxy in self._proxies.values():
             with contextlib.suppress(AdminUnavailable):
-                found += await proxy.admin.plaintext_hops() if _envoys(proxy) else []
-        return found
+                hops += await proxy.admin.plaintext_hops() if _envoys(proxy) else []
+        return hops
 
     async def run(self) -> None:
         """Runs until `stop`, and then until the last proxy has exited; or until `leave`."""

@@ -1,4 +1,4 @@
-"""Copies the host's CA bundle to content-addressed files: Envoy reads a file once, so changed content needs another name."""
+"""Copies the host's CA bundle to content-addressed files. Envoy reads a file once, so changed content needs another name."""
 
 from __future__ import annotations
 

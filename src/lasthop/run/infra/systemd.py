@@ -44,8 +44,8 @@ def status(text: str) -> str:
 
 def unit(cgroup: str) -> str:
     """Returns the unit of a process with this cgroup (the text of /proc/PID/cgroup); empty: none."""
-    found = (re.search(r"/([^/]+\.service)(?:/[^/]*)?$", line) for line in cgroup.splitlines())
-    return next((each[1] for each in found if each), "")
+    matches = (re.search(r"/([^/]+\.service)(?:/[^/]*)?$", line) for line in cgroup.splitlines())
+    return next((match[1] for match in matches if match), "")
 
 
 def job(jobs: str, name: str) -> str:

@@ -1,13 +1,13 @@
-"""Imports Envoy Gateway: Gateway API objects are copied, its own kinds (Backend, policies, EnvoyProxy) translated.
+"""Imports from Envoy Gateway: copies Gateway API objects and translates its own kinds (Backend, policies, EnvoyProxy).
 
-Read at envoyproxy/gateway d32f2829.
+Follows the source of envoyproxy/gateway at d32f2829.
 
     kinds.py         kinds
-    backend_tls.py   BackendTLSPolicies and the tls of Backends: what Envoy verifies of a backend
+    backend_tls.py   verification of backends, from BackendTLSPolicies and the tls of Backends
     backends.py      Backends as XBackends and Services
-    proxies.py       EnvoyProxies, and what is only listed
+    proxies.py       EnvoyProxies, and the extensions that are only listed
     policies.py      BackendTrafficPolicy, SecurityPolicy, ClientTrafficPolicy
-    classes.py       which GatewayClasses are its own
+    classes.py       selection of Envoy Gateway's GatewayClasses
     copies.py        Gateways, ListenerSets and routes
     grants.py        ReferenceGrants
 """
@@ -32,8 +32,10 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     options, certificates = read_proxies(inputs)
     verified = BackendTLSPolicies(inputs)
     backends = EnvoyGatewayBackends(inputs, verified, options)
-    attached = GatewayPolicies(policies.read_traffic(inputs), policies.read_security(inputs), policies.read_clients(inputs))
-    copies = Copies(inputs, settings, backends, attached, certificates)
+    policy_effects = GatewayPolicies(
+        policies.read_traffic(inputs), policies.read_security(inputs), policies.read_clients(inputs)
+    )
+    copies = Copies(inputs, settings, backends, policy_effects, certificates)
     copies.copy()
     list_others(inputs)
     verified.skip_unused()

@@ -1,6 +1,6 @@
-"""Determines how Envoy Gateway verifies a backend: by a BackendTLSPolicy, by a Backend's own tls, or by both, merged.
+"""Determines how Envoy Gateway verifies a backend: by a BackendTLSPolicy, by the tls of a Backend, or by both, merged.
 
-The trap: `insecureSkipVerify` of a Backend stays in force beside a policy that is accepted.
+The trap: `insecureSkipVerify` of a Backend stays in force even with an accepted policy.
 [internal/gatewayapi/backendtlspolicy.go, internal/xds/translator/translator.go]
 """
 
@@ -31,11 +31,11 @@ class PolicyValidation(msgspec.Struct, frozen=True):
     names: tuple[Name, ...]
     trust: tuple[Trust, ...]
     problem: str = ""
-    """Why it is not accepted, so that its routes answer 500."""
+    """The reason why Envoy Gateway does not accept it; its routes then answer 500."""
 
 
 class BackendTLSSettings(msgspec.Struct, frozen=True):
-    """The tls of one Backend, or of an EnvoyProxy."""
+    """The tls of a Backend, or the backendTLS of an EnvoyProxy."""
 
     skip: bool = False
     sni: str = ""
@@ -44,11 +44,10 @@ class BackendTLSSettings(msgspec.Struct, frozen=True):
     problem: str = ""
     client: ObjectName | None = None
     options: TLSOptions = TLSOptions()
-    seems_checked: bool = False
 
 
 class BackendTLSPolicies:
-    """BackendTLSPolicies by what they are about."""
+    """Indexes BackendTLSPolicies by target."""
 
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
@@ -57,7 +56,7 @@ class BackendTLSPolicies:
         for document in inputs.of(KINDS["BackendTLSPolicy"]):
             reader = inputs.open(document)
             spec = reader.child("spec")
-            found = self._policy(reader, spec.child("validation"))
+            policy = self._policy(reader, spec.child("validation"))
             spec.cannot("options", "options of Envoy Gateway's policies are not read")
             for target in spec.children("targetRefs"):
                 group, kind = target.text("group"), target.text("kind")
@@ -65,27 +64,27 @@ class BackendTLSPolicies:
                 if (group, kind) not in (("", "Service"), (GROUP, "Backend")):
                     text = f"a policy for kind {kind[:60]} cannot be carried over"
                     target.note(Category.CANNOT, "target-kind", text, None, severity=NoteSeverity.HIGH)
-                elif self._by_target.setdefault(key, found) is not found:
+                elif self._by_target.setdefault(key, policy) is not policy:
                     text = f"{self._by_target[key].label} is older and holds for the same port"
                     target.note(Category.SKIPPED, "conflicted", text, None)
 
     def of(self, kind: str, namespace: str, name: str, section: str) -> PolicyValidation | None:
-        """Returns the policy of a port: the one that names it, else the one of all ports."""
-        found = self._by_target.get((kind, namespace, name, section)) or self._by_target.get((kind, namespace, name, ""))
-        if found is not None:
-            self._used.add(found.label)
-        return found
+        """Returns the policy that names a port, else the policy for all ports."""
+        policy = self._by_target.get((kind, namespace, name, section)) or self._by_target.get((kind, namespace, name, ""))
+        if policy is not None:
+            self._used.add(policy.label)
+        return policy
 
     def sections(self, namespace: str, service: str) -> list[tuple[str, PolicyValidation]]:
-        """Returns the policies of a Service, by the name of the port; "": all of its ports."""
-        places = sorted(each for each in self._by_target if each[:3] == ("Service", namespace, service))
-        return [(place[3], self._by_target[place]) for place in places]
+        """Returns the policies of a Service with their port names; "" means all ports."""
+        keys = sorted(key for key in self._by_target if key[:3] == ("Service", namespace, service))
+        return [(key[3], self._by_target[key]) for key in keys]
 
     def use(self, namespace: str, service: str) -> None:
         self._used |= {policy.label for _, policy in self.sections(namespace, service)}
 
     def skip_unused(self) -> None:
-        """Lists the policies of ports to which no route leads: they are not written."""
+        """Lists the policies of ports without a route; they are not written."""
         for document in self._inputs.of(KINDS["BackendTLSPolicy"]):
             if document.name not in self._used:
                 self._inputs.skip(document, "unused", "no route that is imported leads to what it is about; it is not written")
@@ -93,9 +92,9 @@ class BackendTLSPolicies:
     def _policy(self, reader: FieldReader, validation: FieldReader) -> PolicyValidation:
         hostname = validation.text("hostname").lower()
         names = []
-        for each in validation.children("subjectAltNames"):
-            kind = each.text("type")
-            uri, host = each.text("uri"), each.text("hostname")
+        for alt_name in validation.children("subjectAltNames"):
+            kind = alt_name.text("type")
+            uri, host = alt_name.text("uri"), alt_name.text("hostname")
             names.append(Name(uri, NameKind.URI) if kind == "URI" else Name(host))
         trust, problem = trust_of(self._inputs, validation)
         if not trust and not problem:
@@ -104,21 +103,21 @@ class BackendTLSPolicies:
 
 
 def trust_of(inputs: Inputs, reader: FieldReader) -> tuple[tuple[Trust, ...], str]:
-    """Reads caCertificateRefs and wellKnownCACertificates; returns what is trusted, and why nothing is."""
-    found: list[Trust] = []
+    """Reads caCertificateRefs and wellKnownCACertificates; returns the trusted CAs, or none and the reason."""
+    trust: list[Trust] = []
     for ref in reader.children("caCertificateRefs"):
-        trust = _referenced_ca(inputs, ref)
-        if isinstance(trust, str):
-            return (), trust
-        found.append(trust)
+        ca = _referenced_ca(inputs, ref)
+        if isinstance(ca, str):
+            return (), ca
+        trust.append(ca)
     system = reader.text("wellKnownCACertificates")
     if system and system != "System":
         return (), f"wellKnownCACertificates is {system[:60]}"
-    return (SystemTrust(),) if system and not found else tuple(found), ""
+    return (SystemTrust(),) if system and not trust else tuple(trust), ""
 
 
 def _referenced_ca(inputs: Inputs, ref: FieldReader) -> TrustRef | str:
-    """Returns the CA that a reference names, or why Envoy Gateway refuses it. One that is not in the input is listed."""
+    """Returns the CA that a reference names, or why Envoy Gateway refuses it. Lists a CA that is not in the input."""
     group, kind, name, namespace = ref.text("group"), ref.text("kind"), ref.text("name"), ref.namespace
     if kind == "ClusterTrustBundle":
         return TrustRef(kind, "", name)
@@ -131,12 +130,12 @@ def _referenced_ca(inputs: Inputs, ref: FieldReader) -> TrustRef | str:
         ref.note(Category.TODO, "ca-not-in-the-input", text, None, remedy=remedy, severity=NoteSeverity.WARNING)
         return TrustRef(kind, namespace, name)
     only = next(iter(data)) if len(data) == 1 else ""
-    key = next((each for each in ("ca.crt", "tls.crt") if data.get(each)), only)
+    key = next((candidate for candidate in ("ca.crt", "tls.crt") if data.get(candidate)), only)
     return TrustRef(kind, namespace, name, key) if key else f"{kind} {namespace}/{name} has neither ca.crt nor tls.crt"
 
 
 def read_settings(inputs: Inputs, tls: FieldReader) -> BackendTLSSettings:
-    """Reads the tls of a Backend, or the backendTLS of an EnvoyProxy."""
+    """Reads the TLS settings of a Backend or an EnvoyProxy."""
     trust, problem = trust_of(inputs, tls)
     ref = tls.child("clientCertificateRef")
     name = ref.text("name")
@@ -152,7 +151,6 @@ def read_settings(inputs: Inputs, tls: FieldReader) -> BackendTLSSettings:
         problem,
         client,
         _options(tls),
-        seems_checked=bool(trust or problem),
     )
 
 
@@ -169,12 +167,12 @@ def _options(tls: FieldReader) -> TLSOptions:
     return TLSOptions(minimum, highest if highest in ("1.2", "1.3") else "1.3", ciphers, curves, alpn)
 
 
-def _choosable(tls: FieldReader, key: str, known: Sequence[str], reason: str, what: str) -> tuple[str, ...]:
-    """Returns a list if a policy can have all of it; else nothing, so that the gateway's own holds."""
-    wanted = tls.texts(key)
-    if set(wanted) <= set(known):
-        return wanted
-    tls.note(Category.CANNOT, reason, f"{what} cannot be written; the new gateway uses its own", key)
+def _choosable(tls: FieldReader, key: str, supported: Sequence[str], reason: str, subject: str) -> tuple[str, ...]:
+    """Returns the values of a field if a policy supports all of them, else none, so that the gateway's own apply."""
+    values = tls.texts(key)
+    if set(values) <= set(supported):
+        return values
+    tls.note(Category.CANNOT, reason, f"{subject} cannot be written; the new gateway uses its own", key)
     return ()
 
 
@@ -183,7 +181,7 @@ def by_policy(policy: PolicyValidation, options: TLSOptions) -> HopTLS:
     if policy.problem:
         why = f"{policy.label} is not accepted, because {policy.problem}; its routes answered 500"
         return HopTLS(OldLevel.BROKEN, why, None, "", policy.names, policy.hostname, options=options)
-    uri = all(each.kind is NameKind.URI for each in policy.names)
+    uri = all(name.kind is NameKind.URI for name in policy.names)
     why = f"{policy.label} verifies it"
     level = OldLevel.URI if uri else OldLevel.NAME
     return HopTLS(level, why, None, "", policy.names, policy.hostname, policy.trust, options=options)
@@ -192,31 +190,31 @@ def by_policy(policy: PolicyValidation, options: TLSOptions) -> HopTLS:
 def by_backend(
     label: str, tls: BackendTLSSettings | None, policy: PolicyValidation | None, endpoint: str, hosts: tuple[str, ...]
 ) -> HopTLS | None:
-    """Returns the TLS of a hop to a Backend. `endpoint`: its hostname, if it has one; `hosts`: what the Host may be."""
+    """Returns the TLS of a hop to a Backend. `endpoint`: its hostname, or ""; `hosts`: possible values of the Host header."""
     if tls is None:
         return by_policy(policy, TLSOptions()) if policy else None
     if policy is not None and not tls.skip:
         return msgspec.structs.replace(by_policy(policy, tls.options), client_certificate=tls.client)
     if policy is not None:
         why = f"{label} has insecureSkipVerify, which holds in spite of {policy.label}"
-        seen = (policy.names, policy.hostname, policy.trust)
-        return HopTLS(OldLevel.UNVERIFIED, why, OldLevel.NAME, "skip-beats-policy", *seen, tls.client, tls.options)
+        policy_fields = (policy.names, policy.hostname, policy.trust)
+        return HopTLS(OldLevel.UNVERIFIED, why, OldLevel.NAME, "skip-beats-policy", *policy_fields, tls.client, tls.options)
     sni = tls.sni or (endpoint if tls.from_endpoint else "")
     names = (Name(sni),) if sni else tuple(map(Name, hosts))
-    found = HopTLS(
+    hop_tls = HopTLS(
         OldLevel.UNVERIFIED, f"{label} has insecureSkipVerify", None, "", names, sni, tls.trust, tls.client, tls.options
     )
-    return found if tls.skip else _verified(label, tls, found, hosts)
+    return hop_tls if tls.skip else _verified(label, tls, hop_tls, hosts)
 
 
-def _verified(label: str, tls: BackendTLSSettings, found: HopTLS, hosts: tuple[str, ...]) -> HopTLS:
-    """Returns the TLS of a Backend that verifies by itself."""
+def _verified(label: str, tls: BackendTLSSettings, hop_tls: HopTLS, hosts: tuple[str, ...]) -> HopTLS:
+    """Returns the TLS of a Backend that is verified by its own tls."""
     if tls.problem or not tls.trust:
         why = tls.problem or "its tls names no CA, and no policy does"
         text = f"{label}: {why}; its routes answered 500"
-        return msgspec.structs.replace(found, level=OldLevel.BROKEN, why=text, trust=(MissingTrust(why),))
-    if found.sni:
-        return msgspec.structs.replace(found, level=OldLevel.NAME, why=f"{label} verifies the name {found.sni}")
-    which = "" if hosts else ", which may be any"
-    why = f"{label} has no sni, so the name is the request's Host{which}"
-    return msgspec.structs.replace(found, level=OldLevel.HOST_NAME, why=why)
+        return msgspec.structs.replace(hop_tls, level=OldLevel.BROKEN, why=text, trust=(MissingTrust(why),))
+    if hop_tls.sni:
+        return msgspec.structs.replace(hop_tls, level=OldLevel.NAME, why=f"{label} verifies the name {hop_tls.sni}")
+    suffix = "" if hosts else ", which may be any"
+    why = f"{label} has no sni, so the name is the request's Host{suffix}"
+    return msgspec.structs.replace(hop_tls, level=OldLevel.HOST_NAME, why=why)

@@ -1,4 +1,4 @@
-"""Reads Backends: hosts become XBackends, addresses a Service with endpoints."""
+"""Reads Backends: hosts become XBackends, and addresses become a Service with endpoints."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lasthop_import.systems.envoy_gateway.kinds import GROUP, OWN
 
 XBACKEND = "gateway.networking.x-k8s.io"
 Part = HostBackend | AddressBackend | ServiceBackend
-"""The backends that replace the endpoints of a Backend; a host in the cluster's own domain is a Service."""
+"""A backend that replaces endpoints of a Backend. A host in the cluster's domain becomes a Service."""
 _SERVICE = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)\.svc(?:\.cluster\.local)?\.?")
 
 
@@ -49,7 +49,7 @@ class _Backend(msgspec.Struct, frozen=True):
 
 class EnvoyGatewayBackends:
     def __init__(self, inputs: Inputs, policies: BackendTLSPolicies, options: TLSOptions) -> None:
-        """`options`: those of the EnvoyProxy, for all backends."""
+        """`options`: the TLS options of the EnvoyProxy, for all backends."""
         self._inputs = inputs
         self._policies = policies
         self._options = options
@@ -58,27 +58,27 @@ class EnvoyGatewayBackends:
     def targets(
         self, reference: Json, namespace: str, source: SourceRef, hosts: tuple[str, ...]
     ) -> tuple[BackendRefTarget, ...]:
-        """Returns what a backendRef of a route in a namespace leads to; several for a Backend with several hosts."""
+        """Returns the targets of a backendRef; several for a Backend with several hosts. `namespace` is the route's."""
         group, kind, name = reference.get("group") or "", reference.get("kind") or "Service", str(reference.get("name") or "")
-        where = str(reference.get("namespace") or namespace)
+        backend_namespace = str(reference.get("namespace") or namespace)
         if (group, kind) == ("", "Service"):
-            return (BackendRefTarget(self._service(where, name, reference.get("port"), source), {}),)
+            return (BackendRefTarget(self._service(backend_namespace, name, reference.get("port"), source), {}),)
         if (group, kind) != (GROUP, "Backend"):
             return ()
-        found = self._backend(where, name)
-        if found is None:
+        backend = self._backend(backend_namespace, name)
+        if backend is None:
             return ()
-        return tuple(self._target(found, part, source, hosts) for part in found.parts)
+        return tuple(self._target(backend, part, source, hosts) for part in backend.parts)
 
     def is_own(self, reference: Json) -> bool:
         return (reference.get("group"), reference.get("kind")) == (GROUP, "Backend")
 
     def names(self, namespace: str, name: str) -> list[tuple[str, str, str]]:
         """Returns group, kind and name of the object that replaces a Backend."""
-        found = self._backend(namespace, name)
+        backend = self._backend(namespace, name)
         return [
-            (XBACKEND, "XBackend", each.name) if isinstance(each, HostBackend) else ("", "Service", each.name)
-            for each in (found.parts if found else ())
+            (XBACKEND, "XBackend", part.name) if isinstance(part, HostBackend) else ("", "Service", part.name)
+            for part in (backend.parts if backend else ())
         ]
 
     def _service(self, namespace: str, name: str, port: object, source: SourceRef) -> ImportedHop:
@@ -90,21 +90,21 @@ class EnvoyGatewayBackends:
         if unseen := unseen_policies(self._inputs, backend, by_section):
             self._policies.use(namespace, name)
             return ImportedHop(source, backend, unseen)
-        known = self._inputs.port(namespace, name, number)
-        policy = self._policies.of("Service", namespace, name, known.name if known else "")
+        service_port = self._inputs.port(namespace, name, number)
+        policy = self._policies.of("Service", namespace, name, service_port.name if service_port else "")
         tls = by_policy(policy, self._options) if policy else unread_policy(self._inputs, backend)
         return ImportedHop(source, backend, tls)
 
-    def _target(self, found: _Backend, part: Part, source: SourceRef, hosts: tuple[str, ...]) -> BackendRefTarget:
+    def _target(self, backend: _Backend, part: Part, source: SourceRef, hosts: tuple[str, ...]) -> BackendRefTarget:
         endpoint = part.hostname if isinstance(part, HostBackend) else ""
         if isinstance(part, ServiceBackend):
             endpoint = f"{part.name}.{part.namespace}.svc.cluster.local"
-        tls = by_backend(found.label, found.tls, found.policy, endpoint, hosts)
+        tls = by_backend(backend.label, backend.tls, backend.policy, endpoint, hosts)
         if isinstance(part, HostBackend):
             return BackendRefTarget(ImportedHop(source, part, tls), {"group": XBACKEND, "kind": "XBackend", "name": part.name})
         if tls is not None:
             tls = _merged(tls, self._options)
-        hop = ImportedHop(source, part, tls, h2c=found.h2c and not isinstance(part, ServiceBackend))
+        hop = ImportedHop(source, part, tls, h2c=backend.h2c and not isinstance(part, ServiceBackend))
         return BackendRefTarget(hop, {"name": part.name, "port": part.port})
 
     def _backend(self, namespace: str, name: str) -> _Backend | None:
@@ -134,19 +134,19 @@ class EnvoyGatewayBackends:
     def _addresses(
         self, addresses: Sequence[tuple[str, int]], namespace: str, name: str, h2c: bool
     ) -> Iterator[AddressBackend]:
-        """Yields the Service of the addresses, under a name that no other Service has."""
+        """Yields the Service for the addresses, with an unused name."""
         if addresses:
             taken = self._inputs.find("Service", namespace, name) is not None
-            own, protocol = f"{name}-backend" if taken else name, "kubernetes.io/h2c" if h2c else ""
-            yield AddressBackend(namespace, own, addresses[0][1], "backend", tuple(sorted(set(addresses))), protocol)
+            service_name, protocol = f"{name}-backend" if taken else name, "kubernetes.io/h2c" if h2c else ""
+            yield AddressBackend(namespace, service_name, addresses[0][1], "backend", tuple(sorted(set(addresses))), protocol)
 
     def _resolvable(self, parts: Iterable[Part], spec: FieldReader) -> tuple[Part, ...]:
-        """Returns the parts that a route can lead to, and lists the others."""
+        """Returns the parts that a route can use, and lists the others."""
         kept: list[Part] = []
         for part in parts:
-            found = resolve(self._inputs, ImportedHop(spec.source(), part))
-            if isinstance(found, Unresolved):
-                text = f"{found.problem}; it is left out"
+            resolution = resolve(self._inputs, ImportedHop(spec.source(), part))
+            if isinstance(resolution, Unresolved):
+                text = f"{resolution.problem}; it is left out"
                 spec.note(Category.CANNOT, "endpoint", text, None, severity=NoteSeverity.HIGH)
             else:
                 kept.append(part)
@@ -159,32 +159,32 @@ class _Endpoints(NamedTuple):
 
 
 def _endpoints(spec: FieldReader) -> _Endpoints:
-    found = _Endpoints([], [])
-    for each in spec.children("endpoints"):
-        fqdn, ip = each.child("fqdn"), each.child("ip")
-        each.cannot("zone", "zones of endpoints are not read")
-        each.cannot("hostname", "the name of a single endpoint is not used")
-        if "unix" in each:
-            each.note(Category.CANNOT, "unix-socket", "a socket on the gateway's host cannot be a backend", "unix")
-        elif "fqdn" in each:
-            found.hosts.append((fqdn.text("hostname").lower(), fqdn.integer("port") or 0))
-        elif "ip" in each:
-            found.addresses.append((ip.text("address"), ip.integer("port") or 0))
-    if len(found.hosts) > 1:
+    endpoints = _Endpoints([], [])
+    for endpoint in spec.children("endpoints"):
+        fqdn, ip = endpoint.child("fqdn"), endpoint.child("ip")
+        endpoint.cannot("zone", "zones of endpoints are not read")
+        endpoint.cannot("hostname", "the name of a single endpoint is not used")
+        if "unix" in endpoint:
+            endpoint.note(Category.CANNOT, "unix-socket", "a socket on the gateway's host cannot be a backend", "unix")
+        elif "fqdn" in endpoint:
+            endpoints.hosts.append((fqdn.text("hostname").lower(), fqdn.integer("port") or 0))
+        elif "ip" in endpoint:
+            endpoints.addresses.append((ip.text("address"), ip.integer("port") or 0))
+    if len(endpoints.hosts) > 1:
         text = "each host is a backend of its own now, without failover between them"
         spec.note(Category.CHANGED, "several-hosts", text, None)
-    return found
+    return endpoints
 
 
 def _hosts(hosts: Sequence[tuple[str, int]], namespace: str, name: str, h2c: bool) -> Iterator[HostBackend | ServiceBackend]:
-    """Yields a backend for each host; one that names a Service beside the Backend is that Service."""
+    """Yields a backend for each host. A host that names a Service in the Backend's namespace becomes that Service."""
     for number, (host, port) in enumerate(hosts, 1):
-        own = name if len(hosts) == 1 else f"{name}-{number}"
+        backend_name = name if len(hosts) == 1 else f"{name}-{number}"
         service = _SERVICE.fullmatch(host)
         if service and service["namespace"] == namespace:
             yield ServiceBackend(namespace, service["name"], port)
         else:
-            yield HostBackend(namespace, own, host, port, "H2C" if h2c else "")
+            yield HostBackend(namespace, backend_name, host, port, "H2C" if h2c else "")
 
 
 def _merged(tls: HopTLS, options: TLSOptions) -> HopTLS:

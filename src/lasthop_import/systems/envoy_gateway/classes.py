@@ -1,7 +1,7 @@
-"""Finds out which GatewayClasses are Envoy Gateway's: by their controller, else by the objects that use its own kinds.
+"""Selects the GatewayClasses of Envoy Gateway: by controller, else by objects that use Envoy Gateway's kinds.
 
-A folder often has no GatewayClass. Then a class is Envoy Gateway's if one of its Gateways has an EnvoyProxy, is the target of
-one of its policies, or has a route that uses one of its kinds.
+A folder often has no GatewayClass. Then the Gateways of a class decide: one of them has an EnvoyProxy, is the target of an
+Envoy Gateway policy, or has a route that uses an Envoy Gateway kind.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from lasthop_import.systems.envoy_gateway.kinds import CONTROLLER, GROUP, OWN, R
 
 
 def own_classes(inputs: Inputs) -> dict[str, Json] | None:
-    """Returns Envoy Gateway's classes with their parametersRef; None if nothing shows which are, so that all are taken."""
-    found = {}
+    """Returns Envoy Gateway's classes with their parametersRef. None imports all classes: the input shows no controller."""
+    classes = {}
     foreign: set[str] = set()
     for document in inputs.of(KINDS["GatewayClass"]):
         spec = inputs.open(document).child("spec")
@@ -29,44 +29,44 @@ def own_classes(inputs: Inputs) -> dict[str, Json] | None:
         spec.ignore("description")
         reference = spec.mapping("parametersRef")
         if controller == CONTROLLER:
-            found[document.bare_name] = reference
+            classes[document.bare_name] = reference
         else:
             foreign.add(document.bare_name)
             inputs.skip(document, "other-class", f"its controller is {controller[:100]}")
-    if found or (shown := _evident(inputs)):
-        return found or shown
-    named = {str(each.spec.get("gatewayClassName")) for each in inputs.of(KINDS["Gateway"])} - foreign
-    if len(named) == 1:
-        return {name: {} for name in named} if foreign else None
+    if classes or (evident := _evident(inputs)):
+        return classes or evident
+    names = {str(gateway.spec.get("gatewayClassName")) for gateway in inputs.of(KINDS["Gateway"])} - foreign
+    if len(names) == 1:
+        return {name: {} for name in names} if foreign else None
     for document in inputs.of(KINDS["Gateway"]):
-        if document.spec.get("gatewayClassName") in named:
-            text = f"the input does not show which of the classes {', '.join(sorted(named))} are Envoy Gateway's; not imported"
+        if document.spec.get("gatewayClassName") in names:
+            text = f"the input does not show which of the classes {', '.join(sorted(names))} are Envoy Gateway's; not imported"
             note = Note(Category.TODO, CLASS_UNKNOWN, text, SourceRef(document), remedy="Add the GatewayClasses to the input.")
             inputs.notes.append(note)
     return {}
 
 
 def _evident(inputs: Inputs) -> dict[str, Json]:
-    gateways = {ObjectName(each.namespace, each.bare_name): each.spec for each in inputs.of(KINDS["Gateway"])}
+    gateways = {ObjectName(gateway.namespace, gateway.bare_name): gateway.spec for gateway in inputs.of(KINDS["Gateway"])}
     targets = set(_targets(inputs))
-    shown = {name for kind, name in targets if kind == "Gateway"}
-    shown |= {name for name, spec in gateways.items() if any(_groups(spec.get("infrastructure")))}
-    routes = [each for kind in ROUTES for each in inputs.of(KINDS[kind])]
-    shown |= {parent for each in routes if _is_evident(each, targets) for parent in parents(each)}
-    return {str(gateways[name].get("gatewayClassName")): {} for name in shown if name in gateways}
+    names = {name for kind, name in targets if kind == "Gateway"}
+    names |= {name for name, spec in gateways.items() if any(_groups(spec.get("infrastructure")))}
+    routes = [route for kind in ROUTES for route in inputs.of(KINDS[kind])]
+    names |= {parent for route in routes if _is_evident(route, targets) for parent in parents(route)}
+    return {str(gateways[name].get("gatewayClassName")): {} for name in names if name in gateways}
 
 
 def _is_evident(route: Document, targets: Container[tuple[str, ObjectName]]) -> bool:
-    """Returns whether a policy of Envoy Gateway targets a route, or the route refers to one of its kinds."""
-    named = (route.kind, ObjectName(route.namespace, route.bare_name)) in targets
-    return named or any(_groups(route.spec.get("rules")))
+    """Returns whether an Envoy Gateway policy targets a route, or the route refers to an Envoy Gateway kind."""
+    targeted = (route.kind, ObjectName(route.namespace, route.bare_name)) in targets
+    return targeted or any(_groups(route.spec.get("rules")))
 
 
 def parents(document: Document) -> list[ObjectName]:
-    """Returns what a route is attached to."""
+    """Returns the names in a route's parentRefs."""
     return [
-        ObjectName(str(each.get("namespace") or document.namespace), str(each.get("name")))
-        for each in mappings(document.spec.get("parentRefs"))
+        ObjectName(str(ref.get("namespace") or document.namespace), str(ref.get("name")))
+        for ref in mappings(document.spec.get("parentRefs"))
     ]
 
 
@@ -74,17 +74,17 @@ def _targets(inputs: Inputs) -> Iterator[tuple[str, ObjectName]]:
     for kind in OWN.values():
         for document in inputs.of(kind):
             spec = document.spec
-            for each in (*mappings(spec.get("targetRefs")), *mappings([spec.get("targetRef")])):
-                yield str(each.get("kind")), ObjectName(document.namespace, str(each.get("name")))
+            for ref in (*mappings(spec.get("targetRefs")), *mappings([spec.get("targetRef")])):
+                yield str(ref.get("kind")), ObjectName(document.namespace, str(ref.get("name")))
 
 
 def _groups(value: Any) -> Iterator[bool]:
-    """Yields a value for each reference to a kind of Envoy Gateway."""
+    """Yields True for each reference to an Envoy Gateway kind."""
     if isinstance(value, dict):
         if value.get("group") == GROUP:
             yield True
-        for below in value.values():
-            yield from _groups(below)
+        for child in value.values():
+            yield from _groups(child)
     elif isinstance(value, list):
-        for below in value:
-            yield from _groups(below)
+        for child in value:
+            yield from _groups(child)

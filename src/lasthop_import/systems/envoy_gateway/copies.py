@@ -1,4 +1,4 @@
-"""Copies Gateways, routes and grants, changed where they refer to kinds of Envoy Gateway."""
+"""Copies Gateways, routes and grants, and changes their references to Envoy Gateway kinds."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _MOST_WEIGHT = 1_000_000
 
 
 class RulePlaces(NamedTuple):
-    """Holds the possible targets of a rule's policies."""
+    """The places that a policy for a rule can target."""
 
     own: list[Place]
-    """The rule and its route, whose policies go before all others."""
+    """The rule and its route; their policies take precedence."""
     attached: list[list[Place]]
-    """Each listener that the route is attached to, and what contains it."""
+    """For each listener of the route: the listener, then its ListenerSet and Gateway."""
 
 
 class GatewayPolicies(NamedTuple):
@@ -62,11 +62,11 @@ class Copies:
         self.objects: list[tuple[SourceRef, Json]] = []
         self.hops: list[ImportedHop] = []
         self.gateways: dict[ObjectName, Json] = {}
-        """Those that are copied, as they are in the input."""
+        """The copied Gateways, with their new spec."""
         self._sets: dict[ObjectName, ObjectName] = {}
         """The Gateway of each ListenerSet."""
         self._listeners: dict[ObjectName, list[Any]] = {}
-        """Of each ListenerSet."""
+        """The listeners of each ListenerSet."""
         self._others: set[ObjectName] = set()
         self._used_filters: set[tuple[str, str]] = set()
 
@@ -85,8 +85,8 @@ class Copies:
             else:
                 self._inputs.skip(document, "not-needed", "it is about kinds of Envoy Gateway only")
         self._list_filters()
-        for each in self._policies:
-            each.note_unused()
+        for effects in self._policies:
+            effects.note_unused()
 
     # --- Gateways ----------------------------------------------------------------------------------------------------
 
@@ -99,8 +99,8 @@ class Copies:
             self._inputs.skip(document, "other-class", f"its class {name[:100]} is not one that is imported")
             return
         spec["gatewayClassName"] = self._settings.gateway_class
-        own = _take_parameters(spec)
-        reference = own if own is not None else (classes or {}).get(name) or {}
+        parameters = _take_parameters(spec)
+        reference = parameters if parameters is not None else (classes or {}).get(name) or {}
         namespace = str(reference.get("namespace") or document.namespace)
         if client := self._certificates.get((namespace, str(reference.get("name") or ""))):
             self._show_certificate(spec, document, client)
@@ -120,7 +120,7 @@ class Copies:
             self._inputs.notes.append(note)
 
     def _verify_clients(self, document: Document, spec: Json, key: ObjectName) -> None:
-        """Adds the verification of clients. Policies may be about one listener; a Gateway verifies clients of a port alike."""
+        """Adds the verification of clients. A policy may target one listener; a Gateway treats all clients of a port alike."""
         whole = self._policies.clients.find([("Gateway", *key, "")]) or Effect()
         ports: dict[Any, list[Json]] = {}
         for listener in mappings(spec.get("listeners")):
@@ -129,13 +129,15 @@ class Copies:
                 effect = self._policies.clients.find([place]) or whole
                 ports.setdefault(listener.get("port"), []).append(effect.frontend)
         frontend: Json = {"default": {"validation": whole.frontend} if whole.frontend else {}}
-        wanted = {port: found[0] for port, found in ports.items() if found[0] != whole.frontend}
-        if any(each != found[0] for found in ports.values() for each in found) or not all(wanted.values()):
+        per_port = {port: validations[0] for port, validations in ports.items() if validations[0] != whole.frontend}
+        if any(validation != validations[0] for validations in ports.values() for validation in validations) or not all(
+            per_port.values()
+        ):
             text = "listeners of a port, or of one policy, verify clients differently, which a Gateway cannot do"
             self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "clientValidation", text, SourceRef(document)))
-        elif wanted:
-            frontend["perPort"] = [{"port": port, "tls": {"validation": wanted[port]}} for port in sorted(wanted)]
-        tls = spec.setdefault("tls", {}) if whole.frontend or wanted else None
+        elif per_port:
+            frontend["perPort"] = [{"port": port, "tls": {"validation": per_port[port]}} for port in sorted(per_port)]
+        tls = spec.setdefault("tls", {}) if whole.frontend or per_port else None
         if isinstance(tls, dict):
             tls.setdefault("frontend", frontend)
 
@@ -164,7 +166,7 @@ class Copies:
             tls.setdefault("backend", {"clientCertificateRef": reference})
 
     def _permit(self, document: Document, client: ObjectName) -> None:
-        """Writes the grant that an EnvoyProxy's Secret needs, which Envoy Gateway did not."""
+        """Writes a grant for an EnvoyProxy's Secret; Envoy Gateway needed none."""
         group = _API.partition("/")[0]
         metadata = {"name": f"{document.bare_name}-client-certificate", "namespace": client.namespace}
         spec = {
@@ -179,11 +181,11 @@ class Copies:
     def _route(self, document: Document) -> None:
         spec = _spec(document)
         parents = mappings(spec.get("parentRefs"))
-        names = [self._gateway_of(document, each) for each in parents]
+        names = [self._gateway_of(document, parent) for parent in parents]
         if parents and all(name in self._others for name in names):
             self._inputs.skip(document, "other-gateway", "its Gateways are not Envoy Gateway's")
             return
-        hosts = tuple(str(each).lower() for each in spec.get("hostnames") or ())
+        hosts = tuple(str(hostname).lower() for hostname in spec.get("hostnames") or ())
         before, rules = len(self.hops), spec.get("rules")
         passthrough = document.kind == "TLSRoute" and self._passes_through(document, parents)
 
@@ -199,12 +201,12 @@ class Copies:
             del self.hops[before:]
 
     def _gateway_of(self, document: Document, parent: Json) -> ObjectName:
-        """Returns the Gateway that a parentRef leads to, directly or by a ListenerSet."""
+        """Returns the Gateway of a parentRef, directly or through a ListenerSet."""
         name = _parent(document, parent)
         return self._sets.get(name, name) if parent.get("kind") == "ListenerSet" else name
 
     def _passes_through(self, document: Document, parents: list[Json]) -> bool:
-        """Returns whether the listeners of a TLSRoute pass TLS through; unknown listeners count as such."""
+        """Returns whether the listeners of a TLSRoute pass TLS through. Unknown listeners count as passthrough."""
         return not any(
             terminates_tls(listener, parent.get("sectionName"))
             for parent in parents
@@ -217,21 +219,21 @@ class Copies:
         return self.gateways.get(name, {}).get("listeners") or ()
 
     def _places(self, document: Document, rule: Json, names: list[ObjectName], parents: list[Json]) -> RulePlaces:
-        own = (document.kind, document.namespace, document.bare_name)
-        sections = [(*own, str(rule["name"]))] if rule.get("name") else []
+        route = (document.kind, document.namespace, document.bare_name)
+        sections = [(*route, str(rule["name"]))] if rule.get("name") else []
         attached = [places for name, ref in zip(names, parents, strict=True) for places in self._attached(document, name, ref)]
-        return RulePlaces([*sections, (*own, "")], attached)
+        return RulePlaces([*sections, (*route, "")], attached)
 
     def _attached(self, document: Document, gateway: ObjectName, parent: Json) -> list[list[Place]]:
-        """Returns the places of each listener that a parentRef leads to; without a section, these are several."""
+        """Returns the places of each listener of a parentRef: one listener with a sectionName, else all."""
         name, kind = _parent(document, parent), "ListenerSet" if parent.get("kind") == "ListenerSet" else "Gateway"
         whole: list[Place] = [(kind, *name, ""), *([("Gateway", *gateway, "")] if kind == "ListenerSet" else [])]
         if section := str(parent.get("sectionName") or ""):
             return [[(kind, *name, section), *whole]]
         listeners = mappings(self._listeners_of(name, kind))
-        found = [str(each.get("name")) for each in listeners if parent.get("port") in (None, each.get("port"))]
-        sections = found or self._policies.security.sections(kind, name)
-        return [[(kind, *name, each), *whole] for each in sections] or [whole]
+        names = [str(listener.get("name")) for listener in listeners if parent.get("port") in (None, listener.get("port"))]
+        sections = names or self._policies.security.sections(kind, name)
+        return [[(kind, *name, section), *whole] for section in sections] or [whole]
 
     def _rule(
         self, document: Document, rule: Json, source: SourceRef, hosts: tuple[str, ...], places: RulePlaces, passthrough: bool
@@ -239,8 +241,12 @@ class Copies:
         """Changes a rule; returns False if it cannot be kept."""
         if not self._filters(document, rule, source, hosts):
             return False
-        rewritten = [each["urlRewrite"].get("hostname") for each in _filters(rule) if isinstance(each.get("urlRewrite"), dict)]
-        hosts = tuple(str(each).lower() for each in rewritten if each) or hosts
+        rewritten = [
+            route_filter["urlRewrite"].get("hostname")
+            for route_filter in _filters(rule)
+            if isinstance(route_filter.get("urlRewrite"), dict)
+        ]
+        hosts = tuple(str(hostname).lower() for hostname in rewritten if hostname) or hosts
         refs = rule.get("backendRefs")
         if isinstance(refs, list):
             rule["backendRefs"] = self._references(document, refs, source.below("backendRefs"), hosts, passthrough)
@@ -273,12 +279,12 @@ class Copies:
                 if not targets:
                     self._note_kind(ref, source.below(number))
             elif targets:
-                rest = {key: value for key, value in ref.items() if key not in ("group", "kind", "name", "port")}
-                written += [({**each.reference, **rest}, len(targets)) for each in targets]
+                kept = {key: value for key, value in ref.items() if key not in ("group", "kind", "name", "port")}
+                written += [({**target.reference, **kept}, len(targets)) for target in targets]
             else:
                 self._note_lost(source.below(number))
             if document.kind != "UDPRoute":
-                self.hops += [_hop(each.hop, passthrough) for each in targets]
+                self.hops += [_hop(target.hop, passthrough) for target in targets]
         return _scaled(written)
 
     def _note_kind(self, ref: Json, source: SourceRef) -> None:
@@ -292,11 +298,11 @@ class Copies:
         self._inputs.notes.append(Note(Category.CANNOT, "backend-lost", text, source, severity=NoteSeverity.HIGH))
 
     def _filters(self, document: Document, rule: Json, source: SourceRef, hosts: tuple[str, ...]) -> bool:
-        """Changes the filters of a rule: references to Backends, and to HTTPRouteFilters. Returns whether the rule stays."""
+        """Replaces references to Backends and HTTPRouteFilters in a rule's filters. Returns whether the rule stays."""
         kept: list[Any] = []
-        for number, each in enumerate(rule.get("filters") or ()):
+        for number, entry in enumerate(rule.get("filters") or ()):
             at = source.below("filters", number)
-            step = mapping(each)
+            step = mapping(entry)
             extension = step.get("extensionRef")
             if isinstance(extension, dict) and extension.get("group") == GROUP:
                 if not self._extension(document, extension, at):
@@ -305,27 +311,27 @@ class Copies:
                 if lost == "externalAuth":
                     return False
             else:
-                kept.append(each)
+                kept.append(entry)
         if "filters" in rule:
             rule["filters"] = kept
         return True
 
     def _lost_backend(self, document: Document, step: Json, at: SourceRef, hosts: tuple[str, ...]) -> str:
-        """Changes the reference of a mirror or authorization server; returns which of them has lost its backend."""
+        """Replaces the backend of a mirror or authorization server. Returns the field that lost its backend, or ""."""
         for key in ("requestMirror", "externalAuth"):
             inner = step.get(key)
             if isinstance(inner, dict) and isinstance(inner.get("backendRef"), dict):
                 place = at.below(key, "backendRef")
-                found = self._references(document, [inner["backendRef"]], place, hosts, False, single=True)
-                if not found:
+                refs = self._references(document, [inner["backendRef"]], place, hosts, False, single=True)
+                if not refs:
                     return key
-                inner["backendRef"] = {name: value for name, value in found[0].items() if name != "weight"}
+                inner["backendRef"] = {name: value for name, value in refs[0].items() if name != "weight"}
         return ""
 
     def _extension(self, document: Document, reference: Json, at: SourceRef) -> bool:
         name = str(reference.get("name"))
-        found = self._inputs.find("HTTPRouteFilter", document.namespace, name, GROUP)
-        spec = found.value.get("spec") if found else None
+        route_filter = self._inputs.find("HTTPRouteFilter", document.namespace, name, GROUP)
+        spec = route_filter.value.get("spec") if route_filter else None
         self._used_filters.add((document.namespace, name))
         if isinstance(spec, dict) and "directResponse" not in spec:
             return True
@@ -352,7 +358,7 @@ class Copies:
             if alone if key == "sessionPersistence" else http:
                 rule.setdefault(key, copy.deepcopy(value))
         filters = list(rule.get("filters") or ())
-        if http and not any(_type(each) == "CORS" for each in filters):
+        if http and not any(_type(route_filter) == "CORS" for route_filter in filters):
             filters += copy.deepcopy(list(effect.filters))
         if effect.auth is not None:
             filters += self._auth(document, effect)
@@ -360,38 +366,38 @@ class Copies:
             rule["filters"] = filters
 
     def _security(self, document: Document, places: RulePlaces) -> Effect:
-        """Returns the policy that holds for a rule. If only some of its listeners have an authorization server, all get it."""
+        """Returns the security policy of a rule. If only some of its listeners have an authorization server, all get it."""
         security = self._policies.security
-        if own := security.find(places.own):
-            return own
-        found = [effect for each in places.attached if (effect := security.find(each))]
-        authorized = [each for each in found if each.auth]
-        if any(each is not authorized[0] for each in authorized):
+        if own_effect := security.find(places.own):
+            return own_effect
+        effects = [effect for listener_places in places.attached if (effect := security.find(listener_places))]
+        authorized = [effect for effect in effects if effect.auth]
+        if any(effect is not authorized[0] for effect in authorized):
             text = "its listeners have different authorization servers, and a rule has one; requests are not authorized now"
             self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "extAuth", text, SourceRef(document)))
             return Effect()
-        return next(iter((*authorized, *found)), Effect())
+        return next(iter((*authorized, *effects)), Effect())
 
     def _auth(self, document: Document, effect: Effect) -> list[Json]:
         auth = effect.auth
         assert auth is not None
         reference = {"namespace": auth.namespace, **auth.reference} if auth.namespace != document.namespace else auth.reference
-        found: list[Any] = []
+        refs: list[Any] = []
         if document.kind == "HTTPRoute":
             before = len(self.hops)
-            found = self._references(document, [reference], auth.source, (), False, single=True)
-            self.hops[before:] = [_of_route(each, document) for each in self.hops[before:]]
-        if not found:
+            refs = self._references(document, [reference], auth.source, (), False, single=True)
+            self.hops[before:] = [_of_route(hop, document) for hop in self.hops[before:]]
+        if not refs:
             text = f"{document.name} cannot have an authorization server; requests are not authorized now"
             self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "extAuth", text, auth.source))
             return []
-        backend = {key: value for key, value in found[0].items() if key != "weight"}
+        backend = {key: value for key, value in refs[0].items() if key != "weight"}
         return [{"type": "ExternalAuth", "externalAuth": {"backendRef": backend, **copy.deepcopy(auth.settings)}}]
 
     # --- all ---------------------------------------------------------------------------------------------------------
 
     def _keep(self, document: Document, spec: Json) -> bool:
-        """Adds the copy, if an API server would take it."""
+        """Adds the copy if an API server would accept it."""
         reader = self._inputs.open(document)
         reader.ignore("spec")
         annotations = reader.annotations()
@@ -409,10 +415,10 @@ class Copies:
 def _take_parameters(spec: Json) -> Json | None:
     """Removes the reference to an EnvoyProxy from a Gateway, and returns it."""
     infrastructure = spec.get("infrastructure")
-    found = infrastructure.pop("parametersRef", None) if isinstance(infrastructure, dict) else None
+    reference = infrastructure.pop("parametersRef", None) if isinstance(infrastructure, dict) else None
     if not infrastructure:
         spec.pop("infrastructure", None)
-    return found if isinstance(found, dict) else None
+    return reference if isinstance(reference, dict) else None
 
 
 def _hop(hop: ImportedHop, passthrough: bool) -> ImportedHop:
@@ -421,12 +427,12 @@ def _hop(hop: ImportedHop, passthrough: bool) -> ImportedHop:
 
 
 def _of_route(hop: ImportedHop, route: Document) -> ImportedHop:
-    """Returns a hop as one of the route that it serves, not of the policy that requires it."""
+    """Returns a hop with the route as its source instead of the policy."""
     return msgspec.structs.replace(hop, source=SourceRef(route, ("spec", "rules")))
 
 
 def _scaled(written: list[tuple[Any, int]]) -> list[Any]:
-    """Returns references with weights by which the parts of a Backend together have its share."""
+    """Returns references with scaled weights, so that the parts of a Backend together keep its share."""
     scale = math.lcm(*(count for _, count in written))
     for ref, count in written if scale > 1 else ():
         weight = ref.get("weight", 1) if isinstance(ref, dict) else None

@@ -1,4 +1,4 @@
-"""The kinds of Envoy Gateway, and those of Gateway API that are copied."""
+"""Lists the kinds of Envoy Gateway, and the Gateway API kinds that the import copies."""
 
 from __future__ import annotations
 

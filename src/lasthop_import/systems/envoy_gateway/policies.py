@@ -1,4 +1,4 @@
-"""Reads the policies for traffic, security and clients, by what they are attached to: the most specific one wins."""
+"""Reads the policies for traffic, security and clients, by target. The policy with the most specific target wins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lasthop_import.systems.envoy_gateway.kinds import OWN
 from lasthop_import.values import TOKEN, cors, duration, milliseconds
 
 Place = tuple[str, str, str, str]
-"""Kind, namespace, name and section."""
+"""Kind, namespace, name and section of a target."""
 _TARGETS: Final = ("targetRef", "targetRefs", "targetSelectors", "mergeType")
 _TRAFFIC: Final = (
     *("proxyProtocol", "tcpKeepalive", "healthCheck", "circuitBreaker", "connection", "dns", "http2", "faultInjection"),
@@ -51,33 +51,33 @@ class Effect(msgspec.Struct, frozen=True):
 
     @property
     def restricts(self) -> tuple[tuple[str, ...], ...]:
-        """Returns the fields that restrict access."""
+        """The paths of the fields that restrict access."""
         return (*((("extAuth",),) if self.auth else ()), *((("tls", "clientValidation"),) if self.frontend else ()))
 
 
 class PolicyEffects:
-    """The effects of all policies of one kind."""
+    """Indexes the effects of all policies of one kind by target."""
 
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
         self._by_place: dict[Place, Effect] = {}
         self._effects: dict[Document, Effect] = {}
         self._used: set[int] = set()
-        """Ids of the effects that something has."""
+        """Ids of the effects that apply to an imported object."""
 
     def add(self, reader: FieldReader, effect: Effect) -> None:
         spec = reader.child("spec")
         targets = [*spec.children("targetRefs"), *([spec.child("targetRef")] if "targetRef" in spec else [])]
-        places = [(each, self._place(each, reader.namespace)) for each in targets]
-        for each in spec.children("targetSelectors"):
-            places += [(each, place) for place in self._selected(each, reader.namespace)]
+        places = [(target, self._place(target, reader.namespace)) for target in targets]
+        for selector in spec.children("targetSelectors"):
+            places += [(selector, place) for place in self._selected(selector, reader.namespace)]
         if reader.document.kind == "SecurityPolicy" and "mergeType" in spec:
             text = "was merged with the policy of the Gateway, of which nothing holds for these routes any more"
             spec.note(Category.ACCESS_CONTROL, "mergeType", text, "mergeType")
         spec.cannot("mergeType", "policies are not merged; the most specific one holds")
-        for each, place in places:
+        for target, place in places:
             if place in self._by_place:
-                each.note(Category.SKIPPED, "conflicted", "an older policy has the same target", None)
+                target.note(Category.SKIPPED, "conflicted", "an older policy has the same target", None)
             self._by_place.setdefault(place, effect)
         self._effects[reader.document] = effect
 
@@ -89,25 +89,28 @@ class PolicyEffects:
         kind, labels = selector.text("kind"), selector.text_map("matchLabels")
         selector.ignore("group")
         expressions = selector.raw("matchExpressions")
-        wanted = [each for each in self._inputs.documents if (each.kind, each.namespace) == (kind, namespace)]
+        documents = [
+            document for document in self._inputs.documents if (document.kind, document.namespace) == (kind, namespace)
+        ]
         return [
-            (kind, namespace, each.bare_name, "")
-            for each in wanted
-            if labels.items() <= each.labels.items() and all(_matches(one, each.labels) for one in mappings(expressions))
+            (kind, namespace, document.bare_name, "")
+            for document in documents
+            if labels.items() <= document.labels.items()
+            and all(_matches(expression, document.labels) for expression in mappings(expressions))
         ]
 
     def find(self, places: Iterable[Place]) -> Effect | None:
-        found = next((self._by_place[each] for each in places if each in self._by_place), None)
-        if found is not None:
-            self._used.add(id(found))
-        return found
+        effect = next((self._by_place[place] for place in places if place in self._by_place), None)
+        if effect is not None:
+            self._used.add(id(effect))
+        return effect
 
     def sections(self, kind: str, name: ObjectName) -> list[str]:
-        """Returns the sections of an object that policies name."""
+        """Returns the sections of an object that are targets of policies."""
         return [place[3] for place in self._by_place if place[:3] == (kind, *name) and place[3]]
 
     def note_unused(self) -> None:
-        """Lists the policies that hold for nothing that is imported; restrictions among them are lost."""
+        """Lists the policies without an imported target; their restrictions are lost."""
         listed = {note.source.document for note in self._inputs.notes if note.source}
         for document, effect in self._effects.items():
             if id(effect) in self._used:
@@ -125,7 +128,7 @@ class PolicyEffects:
 
 
 def _matches(expression: Json, labels: Json) -> bool:
-    """Returns whether labels match an expression; one that is not known matches, so that a policy is not left out."""
+    """Returns whether labels match an expression. An unknown operator matches, so that no policy is left out."""
     key, values = str(expression.get("key")), expression.get("values") or ()
     match expression.get("operator"):
         case "In":
@@ -141,14 +144,14 @@ def _matches(expression: Json, labels: Json) -> bool:
 
 
 def read_traffic(inputs: Inputs) -> PolicyEffects:
-    found = PolicyEffects(inputs)
+    effects = PolicyEffects(inputs)
     for document in inputs.of(OWN["BackendTrafficPolicy"]):
         reader = inputs.open(document)
         spec = reader.child("spec")
         rule: Json = {}
         http = spec.child("timeout").child("http")
-        if wanted := _duration(http, "requestTimeout"):
-            rule["timeouts"] = {"request": wanted}
+        if timeout := _duration(http, "requestTimeout"):
+            rule["timeouts"] = {"request": timeout}
         for key in ("maxConnectionDuration", "connectionIdleTimeout", "maxStreamDuration"):
             http.cannot(key, "connections have no such limit")
         spec.child("timeout").cannot("tcp", "connect timeouts are the gateway's own")
@@ -159,28 +162,28 @@ def read_traffic(inputs: Inputs) -> PolicyEffects:
         spec.access_control("rateLimit", "requests were limited")
         for key in _TRAFFIC:
             spec.cannot(key, "has no equivalent")
-        found.add(reader, Effect(rule))
-    return found
+        effects.add(reader, Effect(rule))
+    return effects
 
 
 def _duration(reader: FieldReader, key: str) -> str:
     text = reader.text(key)
-    found = milliseconds(text) if text else None
-    if text and found is None:
+    length = milliseconds(text) if text else None
+    if text and length is None:
         reader.note(Category.CANNOT, "not-a-duration", "is not a duration", key)
-    return duration(found) if found else ""
+    return duration(length) if length else ""
 
 
 def _retry(reader: FieldReader) -> Json:
     attempts = reader.integer("numRetries")
     on = reader.child("retryOn")
-    found = on.raw("httpStatusCodes")
-    codes = [each for each in found if isinstance(each, int) and 400 <= each <= 599] if isinstance(found, list) else []
+    raw_codes = on.raw("httpStatusCodes")
+    codes = [code for code in raw_codes if isinstance(code, int) and 400 <= code <= 599] if isinstance(raw_codes, list) else []
     on.cannot("triggers", "retries are by status and by connection failures")
-    each_retry = reader.child("perRetry")
-    each_retry.cannot("timeout", "for that, write timeouts.backendRequest")
-    each_retry.child("backOff").cannot("maxInterval", "the longest wait between retries is the gateway's own")
-    backoff = _duration(each_retry.child("backOff"), "baseInterval")
+    per_retry = reader.child("perRetry")
+    per_retry.cannot("timeout", "for that, write timeouts.backendRequest")
+    per_retry.child("backOff").cannot("maxInterval", "the longest wait between retries is the gateway's own")
+    backoff = _duration(per_retry.child("backOff"), "baseInterval")
     reader.cannot("numAttemptsPerPriority", "backends have no priorities")
     return {
         "attempts": attempts if attempts is not None and 0 <= attempts <= 100 else 2,
@@ -211,7 +214,7 @@ def _session(balancer: FieldReader) -> Json | None:
 
 
 def read_security(inputs: Inputs) -> PolicyEffects:
-    found = PolicyEffects(inputs)
+    effects = PolicyEffects(inputs)
     for document in inputs.of(OWN["SecurityPolicy"]):
         reader = inputs.open(document)
         spec = reader.child("spec")
@@ -220,19 +223,19 @@ def read_security(inputs: Inputs) -> PolicyEffects:
         for key in sorted(spec.value):
             if key not in ("cors", "extAuth", *_TARGETS):
                 spec.access_control(key, "clients were checked by this, and are not any more")
-        found.add(reader, Effect(filters=filters, auth=auth))
-    return found
+        effects.add(reader, Effect(filters=filters, auth=auth))
+    return effects
 
 
 def _cors(reader: FieldReader) -> tuple[Json, ...]:
     names = ("allowOrigins", "allowMethods", "allowHeaders", "exposeHeaders")
     origins, methods, headers, exposed = (reader.texts(key) for key in names)
     age = milliseconds(reader.text("maxAge")) if "maxAge" in reader else None
-    found = cors(origins, methods, headers, exposed, None if age is None else age // 1000, reader.boolean("allowCredentials"))
-    if found.refused:
-        text = f"cannot be written: {', '.join(each[:60] for each in found.refused)}"
+    result = cors(origins, methods, headers, exposed, None if age is None else age // 1000, reader.boolean("allowCredentials"))
+    if result.refused:
+        text = f"cannot be written: {', '.join(value[:60] for value in result.refused)}"
         reader.note(Category.CANNOT, "cors", text, None)
-    return (plain(found.filter),) if found.filter else ()
+    return (plain(result.filter),) if result.filter else ()
 
 
 def _external_auth(reader: FieldReader) -> SecurityPolicyAuth | None:
@@ -260,7 +263,7 @@ def _external_auth(reader: FieldReader) -> SecurityPolicyAuth | None:
 
 
 def _auth_references(server: FieldReader) -> tuple[str, list[Any]]:
-    """Returns the backends of an authorization server, and the field that names them."""
+    """Returns the field that names an authorization server's backends, and its references."""
     single, several = server.raw("backendRef"), server.raw("backendRefs")
     if isinstance(single, dict):
         return "backendRef", [single]
@@ -281,7 +284,7 @@ def _tokens(reader: FieldReader, key: str) -> list[str]:
 
 
 def read_clients(inputs: Inputs) -> PolicyEffects:
-    found = PolicyEffects(inputs)
+    effects = PolicyEffects(inputs)
     for document in inputs.of(OWN["ClientTrafficPolicy"]):
         reader = inputs.open(document)
         spec = reader.child("spec")
@@ -291,12 +294,12 @@ def read_clients(inputs: Inputs) -> PolicyEffects:
             tls.cannot(key, "TLS for clients is the gateway's own")
         for key in _CLIENTS:
             spec.cannot(key, "connections of clients are treated in the gateway's own way")
-        found.add(reader, Effect(frontend=frontend))
-    return found
+        effects.add(reader, Effect(frontend=frontend))
+    return effects
 
 
 def _validation(reader: FieldReader, namespace: str) -> Json:
-    refs = [ref for each in reader.children("caCertificateRefs") if (ref := _client_ca(each, namespace))]
+    refs = [ref for entry in reader.children("caCertificateRefs") if (ref := _client_ca(entry, namespace))]
     mode, optional = reader.text("mode"), reader.boolean("optional")
     for key in ("spkiHashes", "certificateHashes", "subjectAltNames", "crl"):
         reader.access_control(key, "narrowed which client certificates are accepted; all of the CAs are now")

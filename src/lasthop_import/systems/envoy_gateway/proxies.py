@@ -30,13 +30,13 @@ def read_proxies(inputs: Inputs) -> tuple[TLSOptions, dict[tuple[str, str], Obje
     for document in documents:
         spec = inputs.open(document).child("spec")
         if "backendTLS" in spec:
-            found = read_settings(inputs, spec.child("backendTLS"))
-            if found.client:
-                clients[document.namespace, document.bare_name] = found.client
-            if found.options != TLSOptions() and len(documents) > 1:
+            settings = read_settings(inputs, spec.child("backendTLS"))
+            if settings.client:
+                clients[document.namespace, document.bare_name] = settings.client
+            if settings.options != TLSOptions() and len(documents) > 1:
                 text = "one of several EnvoyProxies has options, which hold for the backends of all Gateways now"
                 spec.note(Category.CHANGED, "options-widened", text, None)
-            options = found.options if found.options != TLSOptions() else options
+            options = settings.options if settings.options != TLSOptions() else options
         for key in sorted(spec.value):
             if key != "backendTLS":
                 spec.cannot(key, "belongs to Envoy Gateway's own proxies")

@@ -1,11 +1,12 @@
-"""Imports GKE: Ingresses of its load balancers, and Gateways of the classes `gke-*`.
+"""Imports from GKE: Ingresses of its load balancers, and Gateways of the classes `gke-*`.
 
-The verification by the load balancers follows their documentation; it was not tried on one.
+The verification by the load balancers follows their documentation; it was not tried on a real load balancer.
 
-    backend_tls.py    what a load balancer verifies of a backend: nothing, but by a BackendTLSPolicy
-    ingresses.py      Ingresses, with FrontendConfigs; backend_configs.py has what a BackendConfig says
-    gateways.py       Gateways and routes, which are copied
-    policies.py       Google's policies for Gateways
+    backend_tls.py      verification of backends by a load balancer: none without a BackendTLSPolicy
+    ingresses.py        Ingresses, with FrontendConfigs
+    backend_configs.py  BackendConfigs
+    gateways.py         copies of Gateways and routes
+    policies.py         Google's policies for Gateways
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from lasthop_import.systems.gke.kinds import (
 
 def _claims(document: Document) -> bool:
     if document.kind == INGRESS.kind:
-        named = any(str(name).startswith(PREFIXES) for name in document.annotations)
-        return class_of(document) in CLASSES or (not class_of(document) and named)
+        annotated = any(str(name).startswith(PREFIXES) for name in document.annotations)
+        return class_of(document) in CLASSES or (not class_of(document) and annotated)
     if document.kind == GATEWAY.kind:
         return is_gke(document)
     return document.group in (GROUP, CLOUD_GROUP, "net.gke.io")
@@ -60,5 +61,5 @@ SYSTEM: Final = System(
     claims=_claims,
     controllers=(CONTROLLER,),
     annotations=("networking.gke.io/", "cloud.google.com/", "ingress.gcp.kubernetes.io/"),
-    restricting=frozenset(each.kind for each in (BACKEND_CONFIG, BACKEND_POLICY, *RESTRICTING)),
+    restricting=frozenset(kind.kind for kind in (BACKEND_CONFIG, BACKEND_POLICY, *RESTRICTING)),
 )

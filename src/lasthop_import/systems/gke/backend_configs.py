@@ -35,7 +35,8 @@ class BackendConfigs:
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
         self._read = {
-            (each.namespace, each.bare_name): _config(inputs.open(each).child("spec")) for each in inputs.of(BACKEND_CONFIG)
+            (document.namespace, document.bare_name): _config(inputs.open(document).child("spec"))
+            for document in inputs.of(BACKEND_CONFIG)
         }
 
     def of(self, backend: ServiceBackend, source: SourceRef) -> BackendConfig:
@@ -49,7 +50,7 @@ class BackendConfigs:
             self._inputs.notes.append(note)
             return BackendConfig()
         annotations = self._inputs.annotations("Service", backend.namespace, backend.name)
-        text = next((annotations[each] for each in ANNOTATIONS if annotations.get(each)), "")
+        text = next((annotations[key] for key in ANNOTATIONS if annotations.get(key)), "")
         if not text:
             return BackendConfig()
         name = self._name(text, backend)
@@ -57,23 +58,23 @@ class BackendConfigs:
             message = f"annotation {ANNOTATIONS[0]} of Service {service} is not JSON that GKE reads; it may restrict access"
             self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "backend-config", message, source))
             return BackendConfig()
-        found = self._read.get((backend.namespace, name))
-        if name and found is None:
+        config = self._read.get((backend.namespace, name))
+        if name and config is None:
             message = f"BackendConfig {backend.namespace}/{name} is not in the input; whether it restricts access is not known"
             self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "backend-config-missing", message, source))
-        return found or BackendConfig()
+        return config or BackendConfig()
 
     def _name(self, text: str, backend: ServiceBackend) -> str | None:
         try:
-            found: Any = json.loads(text)
+            decoded: Any = json.loads(text)
         except (ValueError, RecursionError):
             return None
-        if not isinstance(found, dict):
+        if not isinstance(decoded, dict):
             return None
         port = self._inputs.port(backend.namespace, backend.name, backend.port)
-        by_port = mapping(found.get("ports"))
+        by_port = mapping(decoded.get("ports"))
         names = [by_port.get(port.name), by_port.get(str(port.number))] if port else [by_port.get(str(backend.port))]
-        return next((each for each in (*names, found.get("default")) if isinstance(each, str)), "")
+        return next((name for name in (*names, decoded.get("default")) if isinstance(name, str)), "")
 
 
 def _config(spec: FieldReader) -> BackendConfig:
@@ -90,15 +91,15 @@ def _config(spec: FieldReader) -> BackendConfig:
 
 
 def _headers(reader: FieldReader, kind: str) -> tuple[HTTPRouteFilter, ...]:
-    wanted = {}
-    for each in reader.texts("headers"):
-        name, _, value = each.partition(":")
+    headers = {}
+    for header in reader.texts("headers"):
+        name, _, value = header.partition(":")
         if "{" in value:
             text = f"{name} has a variable of the load balancer, and is left out"
             reader.note(Category.CANNOT, "header-variable", text, "headers")
         else:
-            wanted[name.strip()] = value.strip()
-    edits = header_edits(kind, {}, wanted)
+            headers[name.strip()] = value.strip()
+    edits = header_edits(kind, {}, headers)
     if edits.refused:
         reader.note(Category.CANNOT, "headers", f"{', '.join(edits.refused)} cannot be written", "headers")
     return edits.filters

@@ -1,4 +1,4 @@
-"""Copies Gateways of the classes `gke-*` and their routes, and finds the hops of these."""
+"""Copies Gateways of the classes `gke-*` and their routes, and finds the hops of the routes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lasthop_import.values import duration
 
 PREFIX: Final = "gke-"
 INTERNAL_CLASSES: Final = ("rilb", "internal")
-"""Parts of the names of GatewayClasses whose load balancers are internal."""
+"""Parts of a GatewayClass's name that make its load balancers internal."""
 CERTIFICATE_MAP: Final = "networking.gke.io/certmap"
 TODO_CERTIFICATE: Final = "certificate-todo"
 
@@ -45,7 +45,7 @@ class _Copier:
         self._policies = policies
         self._gateways: dict[ObjectName, Json] = {}
         """Copied Gateways, with their new spec."""
-        self._grants = [each for each in inputs.of(GRANT)]
+        self._grants = list(inputs.of(GRANT))
         self._objects: list[tuple[SourceRef, Json]] = []
         self._hops: list[ImportedHop] = []
 
@@ -67,12 +67,12 @@ class _Copier:
         return Imported(hops=tuple(self._hops), objects=tuple(self._objects), gateways=gateways)
 
     def _copy(self, document: Document, spec: Json) -> bool:
-        found = copied(self._inputs, document, spec)
+        written = copied(self._inputs, document, spec)
         annotations = self._inputs.open(document).annotations()
         annotations.ignore(*(name for name in annotations.value if not name.startswith(OLD)))
-        if found is not None:
-            self._objects.append((SourceRef(document), found))
-        return found is not None
+        if written is not None:
+            self._objects.append((SourceRef(document), written))
+        return written is not None
 
     # --- Gateways ----------------------------------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ class _Copier:
             reader.annotations().ignore(CERTIFICATE_MAP)
         listeners = spec.get("listeners")
         if isinstance(listeners, list):
-            spec["listeners"] = [self._listener(each, number, document) for number, each in enumerate(listeners)]
+            spec["listeners"] = [self._listener(listener, number, document) for number, listener in enumerate(listeners)]
         if spec.pop("addresses", None):
             text = "the addresses are Google's; give the Gateway one of its own"
             self._inputs.notes.append(Note(Category.CANNOT, "addresses", text, SourceRef(document, ("spec", "addresses"))))
@@ -97,7 +97,7 @@ class _Copier:
             self._objects.append((SourceRef(document), {**class_, "spec": {"controllerName": CONTROLLER_NAME}}))
 
     def _listener(self, listener: Any, number: int, document: Document) -> Any:
-        """Returns a listener that names a Secret still to be created where its certificate was Google's."""
+        """Returns a listener. If its certificate was Google's, the listener names a Secret that the user has to create."""
         if not isinstance(listener, dict):
             return listener
         tls = listener.get("tls")
@@ -107,14 +107,14 @@ class _Copier:
             return listener
         kept = {**tls}
         options = kept.pop("options", None)
-        where = SourceRef(document, ("spec", "listeners", number, "tls"))
+        source = SourceRef(document, ("spec", "listeners", number, "tls"))
         for key in mapping(options):
             text = "an option of GKE's, which the new gateway does not have"
-            self._inputs.notes.append(Note(Category.CANNOT, "listener-option", text, where.below("options", key)))
+            self._inputs.notes.append(Note(Category.CANNOT, "listener-option", text, source.below("options", key)))
         if not kept.get("certificateRefs"):
             text = f"the certificate is Google's; the listener waits for Secret {document.namespace}/{TODO_CERTIFICATE}"
             remedy = "Get a certificate for its hosts, as with cert-manager."
-            self._inputs.notes.append(Note(Category.TODO, "default-certificate", text, where, remedy=remedy))
+            self._inputs.notes.append(Note(Category.TODO, "default-certificate", text, source, remedy=remedy))
             kept["certificateRefs"] = [{"name": TODO_CERTIFICATE}]
         return {**listener, "tls": kept}
 
@@ -122,44 +122,44 @@ class _Copier:
 
     def _is_attached(self, document: Document) -> bool:
         return any(
-            each.get("kind", "Gateway") == "Gateway" and _parent(document, each) in self._gateways
-            for each in mappings(document.spec.get("parentRefs"))
+            ref.get("kind", "Gateway") == "Gateway" and _parent(document, ref) in self._gateways
+            for ref in mappings(document.spec.get("parentRefs"))
         )
 
     def _route(self, document: Document) -> None:
         spec = dict(self._inputs.open(document).mapping("spec"))
         rules = spec.get("rules")
         if isinstance(rules, list):
-            spec["rules"] = [self._with_timeout(each, document) for each in rules]
+            spec["rules"] = [self._with_timeout(rule, document) for rule in rules]
         if self._copy(document, spec):
             self._hops += self._backends(spec.get("rules"), ("spec", "rules"), document)
 
     def _with_timeout(self, rule: Any, document: Document) -> Any:
-        """Returns a rule with the timeout of its Services' policies, if they agree and it has none itself."""
+        """Returns a rule with the timeout of its Services' policies, if they agree and the rule has no timeouts."""
         if not isinstance(rule, dict) or document.kind != "HTTPRoute" or rule.get("timeouts"):
             return rule
-        found = {
-            self._policies.timeout(str(each.get("namespace") or document.namespace), str(each.get("name")))
-            for each in mappings(rule.get("backendRefs"))
+        timeouts = {
+            self._policies.timeout(str(ref.get("namespace") or document.namespace), str(ref.get("name")))
+            for ref in mappings(rule.get("backendRefs"))
         }
-        seconds = found.pop() if len(found) == 1 else 0
+        seconds = timeouts.pop() if len(timeouts) == 1 else 0
         return {**rule, "timeouts": {"request": duration(seconds * 1000)}} if seconds else rule
 
     def _backends(self, value: Any, path: tuple[str | int, ...], document: Document) -> Iterator[ImportedHop]:
-        """Yields the hop of every backendRef of a route, those of mirrors included."""
+        """Yields the hop of every backendRef of a route, including mirrors."""
         if isinstance(value, list):
-            for number, each in enumerate(value):
-                yield from self._backends(each, (*path, number), document)
+            for number, item in enumerate(value):
+                yield from self._backends(item, (*path, number), document)
         elif isinstance(value, dict):
-            for key, below in value.items():
-                if key == "backendRefs" and isinstance(below, list):
-                    for number, each in enumerate(below):
-                        yield from self._hop(each, (*path, key, number), document)
-                        yield from self._backends(each.get("filters"), (*path, key, number, "filters"), document)
-                elif key == "backendRef" and isinstance(below, dict):
-                    yield from self._hop(below, (*path, key), document)
+            for key, child in value.items():
+                if key == "backendRefs" and isinstance(child, list):
+                    for number, ref in enumerate(child):
+                        yield from self._hop(ref, (*path, key, number), document)
+                        yield from self._backends(ref.get("filters"), (*path, key, number, "filters"), document)
+                elif key == "backendRef" and isinstance(child, dict):
+                    yield from self._hop(child, (*path, key), document)
                 else:
-                    yield from self._backends(below, (*path, key), document)
+                    yield from self._backends(child, (*path, key), document)
 
     def _hop(self, ref: Json, path: tuple[str | int, ...], document: Document) -> Iterator[ImportedHop]:
         source = SourceRef(document, path)
@@ -198,5 +198,7 @@ def _parent(route: Document, reference: Json) -> ObjectName:
 
 def _grants(grant: Document, route: Document, service: str) -> bool:
     sources, targets = mappings(grant.spec.get("from")), mappings(grant.spec.get("to"))
-    given = any((each.get("kind"), each.get("namespace")) == (route.kind, route.namespace) for each in sources)
-    return given and any(each.get("kind") == "Service" and each.get("name") in (None, "", service) for each in targets)
+    permitted = any((source.get("kind"), source.get("namespace")) == (route.kind, route.namespace) for source in sources)
+    return permitted and any(
+        target.get("kind") == "Service" and target.get("name") in (None, "", service) for target in targets
+    )

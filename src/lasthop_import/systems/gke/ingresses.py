@@ -1,4 +1,4 @@
-"""Turns Ingresses of GKE's load balancers into listeners and rules."""
+"""Translates Ingresses of GKE's load balancers to listeners and rules."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ STATUS: Final = tuple(
         *("ssl-cert", "static-ip", "redirect-url-map"),
     )
 )
-"""Annotations that the controller writes itself."""
+"""Annotations that the controller writes."""
 CODES: Final = {
     "MOVED_PERMANENTLY_DEFAULT": 301,
     "FOUND": 302,
@@ -61,10 +61,10 @@ CODES: Final = {
 
 
 def read_ingresses(inputs: Inputs, settings: ImportSettings) -> Imported:
-    """Reads all Ingresses of the classes of GKE; one without a class is GKE's, too."""
+    """Reads all Ingresses of GKE's classes and all Ingresses without a class."""
     importer = _GKEIngressImporter(inputs, settings)
     documents = ingresses_of(inputs, settings, CONTROLLER, known=(*CLASSES, ""))
-    mixed = not settings.ingress_classes and len({class_of(each) == INTERNAL for each in documents}) > 1
+    mixed = not settings.ingress_classes and len({class_of(document) == INTERNAL for document in documents}) > 1
     for document in documents:
         if class_of(document) != INTERNAL:
             importer.ingress(read_ingress(inputs, document))
@@ -84,7 +84,8 @@ class _GKEIngressImporter:
         self._settings = settings
         self._configs = BackendConfigs(inputs)
         self._frontends = {
-            (e.namespace, e.bare_name): _frontend(inputs.open(e).child("spec")) for e in inputs.of(FRONTEND_CONFIG)
+            (document.namespace, document.bare_name): _frontend(inputs.open(document).child("spec"))
+            for document in inputs.of(FRONTEND_CONFIG)
         }
         for document in inputs.of(MANAGED_CERTIFICATE):
             text = "Google issued it for its load balancers; the listeners need certificates of their own"
@@ -118,7 +119,7 @@ class _GKEIngressImporter:
         secure: ImportedListener | None,
         redirect: int,
     ) -> None:
-        """Adds listeners, the rules of all paths and, for each host, the redirect with this status; 0: none."""
+        """Adds listeners, the rules of all paths and, for each host, the redirect with this status; 0 means none."""
         served = [*filter(None, (None if redirect else plain, secure))]
         self.listeners += filter(None, (plain, secure))
         if not served:
@@ -130,18 +131,20 @@ class _GKEIngressImporter:
             self.rules += [_redirect(ingress, plain, host, redirect) for host in hosts]
 
     def _gateway(self, ingress: IngressObject, paths: list[tuple[str, PathMatch]]) -> ObjectName | None:
-        """Returns a Gateway of its own for an Ingress that has a path which another has: each had its own address."""
-        owners = [self._taken.setdefault(each, ingress.document) for each in paths]
-        other = next((each for each in owners if each is not ingress.document), None)
-        if other is None:
+        """Returns a separate Gateway for an Ingress that shares a path with another Ingress: each had its own address."""
+        owners = [self._taken.setdefault(path, ingress.document) for path in paths]
+        holder = next((owner for owner in owners if owner is not ingress.document), None)
+        if holder is None:
             return None
         namespace, name = self._settings.gateway
-        own = ObjectName(namespace, f"{name}-{ingress.namespace}-{ingress.name}")
-        text = f"has hosts and paths of {other.name}, at another address, so it gets a Gateway of its own"
+        gateway = ObjectName(namespace, f"{name}-{ingress.namespace}-{ingress.name}")
+        text = f"has hosts and paths of {holder.name}, at another address, so it gets a Gateway of its own"
         remedy = "In a folder, give it an address of its own in spec.addresses."
-        note = Note(Category.CHANGED, "own-gateway", text, SourceRef(ingress.document), remedy=remedy, target=f"Gateway {own}")
+        note = Note(
+            Category.CHANGED, "own-gateway", text, SourceRef(ingress.document), remedy=remedy, target=f"Gateway {gateway}"
+        )
         self._inputs.notes.append(note)
-        return own
+        return gateway
 
     def _secure(self, ingress: IngressObject, gateway: ObjectName | None) -> ImportedListener | None:
         """Returns the listener for HTTPS. The load balancer ignores `hosts` and chooses among all certificates by SNI."""
@@ -162,7 +165,7 @@ class _GKEIngressImporter:
         return ImportedListener(source, 443, "HTTPS", certificates=tuple(certificates), gateway=gateway)
 
     def _redirect_code(self, ingress: IngressObject) -> int:
-        """Returns the status with which HTTP is redirected to HTTPS; 0 if it is not."""
+        """Returns the status of the redirect from HTTP to HTTPS; 0 without a redirect."""
         name = ingress.annotation_reader.text(FRONTEND).strip()
         if not name:
             return 0
@@ -206,7 +209,7 @@ def _frontend(spec: FieldReader) -> int:
 
 
 def _defaults(ingress: IngressObject) -> Iterator[PathOf]:
-    """Yields the default backend for all hosts, and for each host that has not all paths itself."""
+    """Yields the default backend for all hosts, and for each host without a path "/"."""
     if ingress.default is None:
         return
     source = SourceRef(ingress.document, ("spec", "defaultBackend"))
@@ -217,7 +220,7 @@ def _defaults(ingress: IngressObject) -> Iterator[PathOf]:
 
 
 def _path(at: PathOf) -> PathMatch:
-    """Returns the match of a path: without a type, only `/*` at the end makes it a prefix."""
+    """Returns the match of a path. Without a type, a path is a prefix only if it ends in `/*`."""
     if at.path_type in ("Exact", "Prefix"):
         return PathMatch(PathKind.EXACT if at.path_type == "Exact" else PathKind.SEGMENT, at.path)
     if at.path in ("/", "/*"):

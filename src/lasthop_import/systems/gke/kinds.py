@@ -1,4 +1,4 @@
-"""The kinds of GKE."""
+"""Lists the kinds that GKE reads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RESTRICTING: Final = tuple(
         ("GCPEdgeExtension", "gcpedgeextensions"),
     )
 )
-"""Policies that may refuse requests or clients. Extensions call a server about each request."""
+"""Policies that may refuse requests or clients. Extensions call a server for each request."""
 OTHER_POLICIES: Final = tuple(
     Kind(name, GROUP, ("v1", "v1alpha1"), f"{name.lower()}s", Object)
     for name in ("GCPGatewayPolicy", "HealthCheckPolicy", "GCPSessionAffinityPolicy", "GCPTrafficDistributionPolicy")

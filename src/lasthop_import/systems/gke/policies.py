@@ -1,4 +1,4 @@
-"""Reads policies for Gateways: BackendTLSPolicies, and Google's own."""
+"""Reads policies for Gateways: BackendTLSPolicies and Google's own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Target(NamedTuple):
 
 
 class GKEPolicies:
-    """The policies of Services: the oldest counts, and one for a port before one for all."""
+    """Indexes the policies of Services. The oldest policy counts; a policy for one port takes precedence over one for all."""
 
     def __init__(self, inputs: Inputs) -> None:
         self._tls: dict[_Target, HopTLS] = {}
@@ -50,17 +50,17 @@ class GKEPolicies:
                 inputs.open(document).cannot("spec", f"a {kind.kind} has no equivalent")
 
     def tls(self, inputs: Inputs, backend: ServiceBackend) -> HopTLS | None:
-        """Returns the TLS of a port by policy; None without a policy."""
+        """Returns the TLS that policies set for a port; None without a policy."""
         namespace, service = backend.namespace, backend.name
-        found = inputs.port(namespace, service, backend.port)
-        port = found.name if found else ""
+        service_port = inputs.port(namespace, service, backend.port)
+        port = service_port.name if service_port else ""
         by_section = tuple(
             (target.section, tls)
             for target, tls in sorted(self._tls.items())
             if (target.namespace, target.kind, target.name) == (namespace, "Service", service)
         )
         if unseen := unseen_policies(inputs, backend, by_section):
-            self._used |= {self._owners[each] for each in self._tls if each[:3] == (namespace, "Service", service)}
+            self._used |= {self._owners[target] for target in self._tls if target[:3] == (namespace, "Service", service)}
             return unseen
         places = [_Target(namespace, "Service", service, section) for section in (port, "")]
         for target in places if port else places[1:]:
@@ -73,23 +73,23 @@ class GKEPolicies:
         return None
 
     def skip_unused(self, inputs: Inputs) -> None:
-        """Lists the BackendTLSPolicies of ports to which no route leads: they are not written."""
+        """Lists the BackendTLSPolicies of ports without a route; they are not written."""
         for document in inputs.of(TLS_POLICY):
             if document not in self._used:
                 inputs.skip(document, "unused", "no route that is imported leads to what it is about; it is not written")
 
     def timeout(self, namespace: str, service: str) -> int:
-        """Returns the timeout of a GCPBackendPolicy in seconds; 0: not set."""
+        """Returns the timeout of a GCPBackendPolicy in seconds; 0 means not set."""
         return self._timeouts.get((namespace, service), 0)
 
     def _client_tls(self, spec: FieldReader, document: Document) -> None:
         default = spec.child("default")
         mode = default.text("tlsMode") or spec.text("tlsMode") or "MutualTLS"
-        uris = [each.text("uri") for where in (spec, default) for each in where.children("subjectAltNames")]
-        named = f" (names {', '.join(filter(None, uris))})" if any(uris) else ""
+        uris = [alt_name.text("uri") for reader in (spec, default) for alt_name in reader.children("subjectAltNames")]
+        suffix = f" (names {', '.join(filter(None, uris))})" if any(uris) else ""
         tls = None
         if mode != "Disable":
-            tls = HopTLS(OldLevel.MESH, f"{document.name}: mutual TLS with certificates of Google's mesh{named}")
+            tls = HopTLS(OldLevel.MESH, f"{document.name}: mutual TLS with certificates of Google's mesh{suffix}")
         for target in _targets(spec, document):
             self._mesh.setdefault(target, tls)
 
@@ -107,15 +107,15 @@ class GKEPolicies:
 
 def _targets(spec: FieldReader, document: Document) -> list[_Target]:
     readers = [*([spec.child("targetRef")] if "targetRef" in spec else []), *spec.children("targetRefs")]
-    found = []
-    for each in readers:
-        kind, name, section = each.text("kind"), each.text("name"), each.text("sectionName")
-        each.ignore("group", "namespace")
+    targets = []
+    for reader in readers:
+        kind, name, section = reader.text("kind"), reader.text("name"), reader.text("sectionName")
+        reader.ignore("group", "namespace")
         if kind in ("Service", "Namespace"):
-            found.append(_Target(document.namespace, kind, name, section))
+            targets.append(_Target(document.namespace, kind, name, section))
         else:
-            each.note(Category.CANNOT, "target", f"a {kind} cannot be a target", "kind", severity=NoteSeverity.HIGH)
-    return found
+            reader.note(Category.CANNOT, "target", f"a {kind} cannot be a target", "kind", severity=NoteSeverity.HIGH)
+    return targets
 
 
 def _tls(spec: FieldReader, document: Document) -> HopTLS:
@@ -124,32 +124,34 @@ def _tls(spec: FieldReader, document: Document) -> HopTLS:
     for key in sorted(spec.child("options").value):
         text = "an option of another implementation, which the new gateway ignores"
         spec.child("options").cannot(key, text)
-    level = OldLevel.URI if names and all(each.kind is NameKind.URI for each in names) else OldLevel.NAME
-    found = names or ((Name(hostname),) if hostname else ())
+    level = OldLevel.URI if names and all(name.kind is NameKind.URI for name in names) else OldLevel.NAME
+    expected = names or ((Name(hostname),) if hostname else ())
     if not trust or not hostname:
-        return HopTLS(OldLevel.BROKEN, f"{document.name} has no CA certificates or no hostname, so it is invalid", names=found)
-    return HopTLS(level, f"{document.name}", names=found, sni=hostname, trust=trust)
+        return HopTLS(
+            OldLevel.BROKEN, f"{document.name} has no CA certificates or no hostname, so it is invalid", names=expected
+        )
+    return HopTLS(level, f"{document.name}", names=expected, sni=hostname, trust=trust)
 
 
 def _trust(validation: FieldReader) -> tuple[Trust, ...]:
-    found: list[Trust] = []
-    for each in validation.children("caCertificateRefs"):
-        kind, name = each.text("kind"), each.text("name")
-        each.ignore("group")
+    trust: list[Trust] = []
+    for ref in validation.children("caCertificateRefs"):
+        kind, name = ref.text("kind"), ref.text("name")
+        ref.ignore("group")
         if kind in ("ConfigMap", "Secret", "ClusterTrustBundle"):
-            found.append(TrustRef(kind, "" if kind == "ClusterTrustBundle" else validation.namespace, name))
+            trust.append(TrustRef(kind, "" if kind == "ClusterTrustBundle" else validation.namespace, name))
         else:
-            found.append(MissingTrust(f"{kind} {name} is not a kind of CA certificates"))
+            trust.append(MissingTrust(f"{kind} {name} is not a kind of CA certificates"))
     if validation.text("wellKnownCACertificates") == "System":
-        found.append(SystemTrust())
-    return tuple(found)
+        trust.append(SystemTrust())
+    return tuple(trust)
 
 
 def _names(validation: FieldReader) -> tuple[Name, ...]:
-    found = []
-    for each in validation.children("subjectAltNames"):
-        uri, dns = each.text("uri"), each.text("hostname")
-        each.ignore("type")
+    names = []
+    for alt_name in validation.children("subjectAltNames"):
+        uri, dns = alt_name.text("uri"), alt_name.text("hostname")
+        alt_name.ignore("type")
         if uri or dns:
-            found.append(Name(uri, NameKind.URI) if uri else Name(dns))
-    return tuple(found)
+            names.append(Name(uri, NameKind.URI) if uri else Name(dns))
+    return tuple(names)

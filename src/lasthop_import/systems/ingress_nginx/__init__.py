@@ -1,14 +1,14 @@
-"""Imports ingress-nginx, the community's controller: Ingresses with `nginx.ingress.kubernetes.io/*`, and its ConfigMap.
+"""Imports from ingress-nginx, the community's controller: Ingresses with `nginx.ingress.kubernetes.io/*`, and its ConfigMap.
 
-Read at kubernetes/ingress-nginx dbb11b92, the last commit before it was retired.
+Follows the source of kubernetes/ingress-nginx at dbb11b92, the last commit before its retirement.
 
-    ingresses.py      which Ingresses, and their annotations
+    ingresses.py      the controller's Ingresses and their annotations
     config.py         the controller's ConfigMap
-    backend_tls.py    what nginx verifies of a backend
-    locations.py      hosts and paths, as nginx merges them from all Ingresses
+    backend_tls.py    verification of backends
+    locations.py      hosts and paths, merged from all Ingresses as nginx merges them
     rewrites.py       paths, regular expressions, rewrite-target
     filters.py        headers, CORS, redirects, sessions, external authentication
-    canaries.py       shares and conditions of a second Ingress
+    canaries.py       weights and conditions of a canary Ingress
     routing.py        listeners and rules
     unsupported.py    annotations without an equivalent
 """
@@ -26,8 +26,8 @@ from lasthop_import.systems.ingress_nginx.routing import read
 
 def _claims(document: Document) -> bool:
     names = [str(name) for name in document.annotations]
-    own = any(name.startswith(f"{PREFIX}/") for name in names)
-    return own or (is_named_nginx(document) and not any(name.startswith(NAMESAKE) for name in names))
+    prefixed = any(name.startswith(f"{PREFIX}/") for name in names)
+    return prefixed or (is_named_nginx(document) and not any(name.startswith(NAMESAKE) for name in names))
 
 
 SYSTEM: Final = System(

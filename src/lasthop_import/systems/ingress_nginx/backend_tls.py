@@ -1,7 +1,7 @@
 """Determines how nginx really verifies a backend.
 
-Two traps are in the controller's template. `proxy_ssl_*` is written only beside a CA, regardless of the annotations; and
-for gRPC it is written too, where nginx obeys `grpc_ssl_*`, which never is. [internal/ingress/annotations/proxyssl/main.go,
+The controller's template has two traps. It writes `proxy_ssl_*` only with a CA, regardless of the annotations. For gRPC, nginx
+obeys `grpc_ssl_*`, but the template always writes `proxy_ssl_*`. [internal/ingress/annotations/proxyssl/main.go,
 rootfs/etc/nginx/template/nginx.tmpl]
 """
 
@@ -23,7 +23,7 @@ from lasthop_import.systems.ingress_nginx.ingresses import Ingress
 
 PLAIN, TLS, GRPC, GRPC_TLS = "HTTP", "HTTPS", "GRPC", "GRPCS"
 UNKNOWN_TLS = "unknown"
-"""A protocol that the controller does not know, and whose author means TLS."""
+"""A protocol that the controller does not know, but that looks like TLS."""
 PROTOCOLS: Final = (PLAIN, TLS, "AUTO_HTTP", GRPC, GRPC_TLS, "FCGI")
 SECRET = "proxy-ssl-secret"
 ALL: Final = (
@@ -38,35 +38,35 @@ ALL: Final = (
 
 
 class ProxySSL(msgspec.Struct, frozen=True):
-    """The proxy_ssl_* of one Ingress, as the template writes them."""
+    """The proxy_ssl_* settings that the template writes for one Ingress."""
 
     owner: str
-    """`Ingress obs/grafana`."""
+    """The Ingress's name, such as `Ingress obs/grafana`."""
     secret: ObjectName
     ca: bool
-    """The Secret has a CA, or is not in the input; without one nothing is written."""
+    """The Secret has a CA, or is not in the input. Without a CA the template writes no proxy_ssl_*."""
     client: bool
-    """It has a certificate and key too."""
+    """The Secret has a certificate and key."""
     verify: bool
     name: str
     server_name: bool
     options: TLSOptions
     denied: str = ""
-    """Why the location answers 503."""
+    """The reason why the location answers 503."""
 
 
 class BackendAnnotations(msgspec.Struct, frozen=True):
     """The TLS annotations of one Ingress, whether or not nginx obeys them."""
 
     ssl: ProxySSL | None
-    """None: proxy-ssl-secret is missing, so that all the others are ignored."""
+    """None if proxy-ssl-secret is missing; nginx then ignores all other annotations."""
     seems: str
     """The value of proxy-ssl-verify, if it seems to require verification: `on`, but also `On` or `true`."""
     name: str
 
 
 def protocol(annotations: Annotations) -> str:
-    """Returns the protocol to the backends; as the controller, in any case and with space around it."""
+    """Returns the protocol to the backends. As in the controller, case and surrounding space do not matter."""
     value = annotations.text("backend-protocol", PLAIN).upper()
     if value in PROTOCOLS:
         return value
@@ -107,12 +107,12 @@ def _note_depth(annotations: Annotations, *, limited: bool) -> None:
     if limited and "proxy-ssl-verify-depth" in annotations:
         text = "how long a chain may be is not limited any more"
         annotations.note(Category.LOOSENED, "depth-dropped", text, "proxy-ssl-verify-depth")
-    for rest in ("proxy-ssl-verify-depth", "proxy-ssl-protocols", "proxy-ssl-ciphers"):
-        annotations.reader.ignore(annotations.key(rest))
+    for name in ("proxy-ssl-verify-depth", "proxy-ssl-protocols", "proxy-ssl-ciphers"):
+        annotations.reader.ignore(annotations.key(name))
 
 
 def _secret(inputs: Inputs, annotations: Annotations, namespace: str, name: str) -> dict[str, bytes] | None:
-    """Returns the content of the Secret, and lists one that is not there."""
+    """Returns the content of the Secret. Lists a Secret that is not in the input."""
     data = inputs.data("Secret", namespace, name)
     if data is None:
         absent = inputs.absence("Secret", namespace, name)
@@ -123,7 +123,7 @@ def _secret(inputs: Inputs, annotations: Annotations, namespace: str, name: str)
 
 
 def _denied(namespace: str, ingress: Ingress, config: ControllerConfig) -> str:
-    """Returns why the controller does not read the Secret in this namespace."""
+    """Returns the reason why the controller does not read a Secret in this namespace, or ""."""
     if not namespace:
         return "proxy-ssl-secret must be namespace/name"
     if namespace != ingress.namespace and not config.cross_namespace:
@@ -132,29 +132,29 @@ def _denied(namespace: str, ingress: Ingress, config: ControllerConfig) -> str:
 
 
 def _options(annotations: Annotations) -> TLSOptions:
-    """Returns the configured versions and ciphers; nginx's own defaults beside a Secret (only TLS 1.2) are not kept."""
-    found = tls_options(annotations.text("proxy-ssl-protocols"), annotations.text("proxy-ssl-ciphers"))
-    if found.lost_ciphers:
+    """Returns the configured versions and ciphers, without nginx's defaults for an Ingress with a Secret (only TLS 1.2)."""
+    result = tls_options(annotations.text("proxy-ssl-protocols"), annotations.text("proxy-ssl-ciphers"))
+    if result.lost_ciphers:
         text = "an expression, or ciphers that Envoy does not have; the new gateway uses its own"
         annotations.note(Category.CANNOT, "ciphers", text, "proxy-ssl-ciphers")
-    return found.options
+    return result.options
 
 
-def hop_tls(spoken: str, own: BackendAnnotations, server: ProxySSL | None) -> HopTLS | None:
-    """Returns the TLS of a location: of its own Ingress, or of the first Ingress of the host, which is inherited."""
-    if spoken in _BY_PROTOCOL:
-        return _BY_PROTOCOL[spoken]
-    ssl, inherited = own.ssl, ""
+def hop_tls(backend_protocol: str, annotations: BackendAnnotations, server: ProxySSL | None) -> HopTLS | None:
+    """Returns the TLS of a location: from its own Ingress, else inherited from the first Ingress of the host."""
+    if backend_protocol in _BY_PROTOCOL:
+        return _BY_PROTOCOL[backend_protocol]
+    ssl, inherited = annotations.ssl, ""
     if ssl is not None and ssl.denied:
         return HopTLS(OldLevel.BROKEN, f"{ssl.denied}, so the location answered 503")
     if (ssl is None or not ssl.ca) and server is not None:
         ssl, inherited = server, f", inherited from {server.owner}"
-    believed = OldLevel.NAME if own.name else OldLevel.CHAIN
-    if spoken == GRPC_TLS:
-        return _grpc(own, ssl, believed, inherited)
+    believed = OldLevel.NAME if annotations.name else OldLevel.CHAIN
+    if backend_protocol == GRPC_TLS:
+        return _grpc(annotations, ssl, believed, inherited)
     if ssl is None or not ssl.ca:
-        return _unverified(own, ssl, believed)
-    return _proxied(own, ssl, believed, inherited)
+        return _unverified(annotations, ssl, believed)
+    return _proxied(annotations, ssl, believed, inherited)
 
 
 _BY_PROTOCOL: Final = {
@@ -170,24 +170,26 @@ _BY_PROTOCOL: Final = {
         OldLevel.BROKEN, "backend-protocol AUTO_HTTP: TLS for requests that came over TLS, plaintext for others"
     ),
 }
-"""The TLS of protocols for which no other setting counts."""
+"""The TLS of protocols that ignore all other settings."""
 
 
-def _grpc(own: BackendAnnotations, ssl: ProxySSL | None, believed: OldLevel, inherited: str) -> HopTLS:
+def _grpc(annotations: BackendAnnotations, ssl: ProxySSL | None, believed: OldLevel, inherited: str) -> HopTLS:
     why = f"backend-protocol GRPCS: nginx obeys grpc_ssl_*, which the controller never writes{inherited}"
-    seemed = believed if own.seems or (ssl is not None and ssl.verify) else None
+    seemed = believed if annotations.seems or (ssl is not None and ssl.verify) else None
     trust = _trust(ssl) if ssl is not None and ssl.ca else ()
     options = TLSOptions(alpn=("h2",))
-    return HopTLS(OldLevel.UNVERIFIED, why, seemed, "grpc-not-verified", _names(own.name), trust=trust, options=options)
+    return HopTLS(
+        OldLevel.UNVERIFIED, why, seemed, "grpc-not-verified", _names(annotations.name), trust=trust, options=options
+    )
 
 
-def _proxied(own: BackendAnnotations, ssl: ProxySSL, believed: OldLevel, inherited: str) -> HopTLS:
-    """Returns the TLS by proxy_ssl_* with a CA; `inherited`: from which Ingress."""
+def _proxied(annotations: BackendAnnotations, ssl: ProxySSL, believed: OldLevel, inherited: str) -> HopTLS:
+    """Returns the TLS that proxy_ssl_* with a CA sets. `inherited`: a text that names the Ingress of the settings, or ""."""
     client, sni = ssl.secret if ssl.client else None, ssl.name if ssl.server_name else ""
     options = msgspec.structs.replace(ssl.options, alpn=())
     if not ssl.verify:
-        misled = bool(own.seems) and not inherited
-        why = f"proxy-ssl-verify is {own.seems!r}, not exactly on" if misled else f"proxy-ssl-verify is off{inherited}"
+        misled = bool(annotations.seems) and not inherited
+        why = f"proxy-ssl-verify is {annotations.seems!r}, not exactly on" if misled else f"proxy-ssl-verify is off{inherited}"
         seemed, reason = (believed, "verify-not-on") if misled else (None, "")
         return HopTLS(OldLevel.UNVERIFIED, why, seemed, reason, _names(ssl.name), sni, _trust(ssl), client, options)
     if not ssl.name:
@@ -197,16 +199,18 @@ def _proxied(own: BackendAnnotations, ssl: ProxySSL, believed: OldLevel, inherit
     return HopTLS(OldLevel.NAME, why, None, "", _names(ssl.name), sni, _trust(ssl), client, options, cn_fallback=True)
 
 
-def _unverified(own: BackendAnnotations, ssl: ProxySSL | None, believed: OldLevel) -> HopTLS:
+def _unverified(annotations: BackendAnnotations, ssl: ProxySSL | None, believed: OldLevel) -> HopTLS:
     if ssl is None:
         why, reason = "there is no proxy-ssl-secret", "ca-was-ignored"
         trust: tuple[MissingTrust, ...] = ()
-        if own.seems:
+        if annotations.seems:
             why = "proxy-ssl-verify is ignored without proxy-ssl-secret"
     else:
         why, reason = f"Secret {ssl.secret} has no ca.crt, so nothing of proxy-ssl is in force", "secret-without-ca"
         trust = (MissingTrust(f"Secret {ssl.secret} has no ca.crt"),)
-    return HopTLS(OldLevel.UNVERIFIED, why, believed if own.seems else None, reason, _names(own.name), trust=trust)
+    return HopTLS(
+        OldLevel.UNVERIFIED, why, believed if annotations.seems else None, reason, _names(annotations.name), trust=trust
+    )
 
 
 def _names(name: str) -> tuple[Name, ...]:

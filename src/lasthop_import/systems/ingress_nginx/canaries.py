@@ -1,4 +1,4 @@
-"""Reads canaries: which requests, or what share of them, go to the backend of another Ingress of the same path."""
+"""Reads canaries: Ingresses that take some requests, or a share of all requests, from another Ingress's path."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from lasthop_import.model import ImportedRule, ImportedValueMatch
 from lasthop_import.systems.ingress_nginx.locations import IngressLocation
 
 
-def canary_rules(each: IngressLocation, rule: ImportedRule) -> Iterator[ImportedRule]:
-    """Yields the rule, before it those by header and cookie: these go before the weight."""
-    if not each.canaries or not rule.hops:
+def canary_rules(location: IngressLocation, rule: ImportedRule) -> Iterator[ImportedRule]:
+    """Yields the rules by header and cookie first, because they take precedence over the weight, then the rule itself."""
+    if not location.canaries or not rule.hops:
         yield rule
         return
-    canary, at = each.canaries[0]
+    canary, at = location.canaries[0]
     annotations = canary.annotations
     weight, total = annotations.number("canary-weight", 0), annotations.number("canary-weight-total", 100)
     main = rule.hops[0]
     if at.backend is None:
         yield rule
         return
-    other = msgspec.structs.replace(main, source=at.source, backend=at.backend)
+    canary_hop = msgspec.structs.replace(main, source=at.source, backend=at.backend)
     replace = msgspec.structs.replace
     for condition, to in _conditions(annotations):
         matches = tuple(replace(match, headers=(*match.headers, condition)) for match in rule.matches)
-        yield replace(rule, matches=matches, hops=(other if to == "canary" else main,))
+        yield replace(rule, matches=matches, hops=(canary_hop if to == "canary" else main,))
     weight = max(0, min(weight, total))
     if weight and total > 0:
-        yield replace(rule, hops=(replace(main, weight=total - weight), replace(other, weight=weight)))
+        yield replace(rule, hops=(replace(main, weight=total - weight), replace(canary_hop, weight=weight)))
     else:
         yield rule
 
 
 def _conditions(annotations: Annotations) -> Iterator[tuple[ImportedValueMatch, str]]:
-    """Yields the header that sends a request to the canary, or to the main backend."""
+    """Yields header matches, each with its destination: "canary" or "main"."""
     header, value = annotations.text("canary-by-header"), annotations.text("canary-by-header-value")
     pattern, cookie = annotations.text("canary-by-header-pattern"), annotations.text("canary-by-cookie")
     if header and value:

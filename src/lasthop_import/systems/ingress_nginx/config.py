@@ -52,16 +52,16 @@ _HARMLESS: Final = frozenset(
         *("nginx-status-ipv4-whitelist", "nginx-status-ipv6-whitelist"),
     )
 )
-"""Settings that restrict no request, in spite of their names."""
+"""Settings that do not restrict requests, despite their names."""
 
 
 class ControllerConfig(msgspec.Struct, frozen=True):
-    """The controller's ConfigMap, as far as it changes what an Ingress means."""
+    """The controller's settings that change the meaning of an Ingress."""
 
     ssl_redirect: bool = True
     force_ssl_redirect: bool = False
     hsts: str = "max-age=31536000; includeSubDomains"
-    """The header; empty: none."""
+    """The value of the header; "" means no header."""
     redirect_code: int = 308
     location_only: bool = False
     cross_namespace: bool = False
@@ -69,7 +69,7 @@ class ControllerConfig(msgspec.Struct, frozen=True):
 
 
 def read_config(inputs: Inputs, settings: ImportSettings) -> ControllerConfig:
-    """Returns the controller's settings; those without an equivalent are listed one by one."""
+    """Returns the controller's settings. Lists each setting without an equivalent."""
     _note_streams(inputs)
     values: dict[str, str] = {}
     for document in _config_maps(inputs, settings):
@@ -109,20 +109,20 @@ def _hsts(values: dict[str, str]) -> str:
 
 
 def _config_maps(inputs: Inputs, settings: ImportSettings) -> list[Document]:
-    """Returns the ConfigMap that the option names, else those that have the names of the manifests and of the Helm chart."""
-    named = str(settings.flags.get("ingress-nginx-configmap") or "")
-    namespace, _, name = named.rpartition("/") if named else ("ingress-nginx", "", CONFIG_MAP)
-    found = inputs.find("ConfigMap", namespace or "default", name)
-    likely = () if named else (each for each in _maps(inputs) if each.bare_name.endswith(_CONFIG_MAPS))
-    return list(dict.fromkeys((*((found,) if found else ()), *likely)))
+    """Returns the ConfigMap that the option names, else ConfigMaps with the names in the manifests or the Helm chart."""
+    option = str(settings.flags.get("ingress-nginx-configmap") or "")
+    namespace, _, name = option.rpartition("/") if option else ("ingress-nginx", "", CONFIG_MAP)
+    document = inputs.find("ConfigMap", namespace or "default", name)
+    likely = () if option else (document for document in _maps(inputs) if document.bare_name.endswith(_CONFIG_MAPS))
+    return list(dict.fromkeys((*((document,) if document else ()), *likely)))
 
 
 def _maps(inputs: Inputs) -> list[Document]:
-    return [each for each in inputs.documents if each.kind == "ConfigMap"]
+    return [document for document in inputs.documents if document.kind == "ConfigMap"]
 
 
 def _note_streams(inputs: Inputs) -> None:
-    """Lists the ConfigMaps by which the controller passes on ports for TCP and UDP."""
+    """Lists the ConfigMaps that expose TCP and UDP ports."""
     for document in _maps(inputs):
         if document.bare_name.endswith(_STREAMS) and document.value.get("data"):
             text = "the controller passed these ports on for TCP or UDP; the new gateway does not"

@@ -32,7 +32,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 def rewrite(annotations: Annotations, modifier: HTTPPathModifier | None) -> tuple[HTTPRouteFilter, ...]:
-    """Returns the rewrite of path and Host, which are one filter."""
+    """Returns the rewrite of path and Host, which share one filter."""
     hostname = annotations.text("upstream-vhost").lower()
     if "$" in hostname:
         annotations.note(Category.CANNOT, "upstream-vhost", "nginx variables have no equivalent", "upstream-vhost")
@@ -42,13 +42,13 @@ def rewrite(annotations: Annotations, modifier: HTTPPathModifier | None) -> tupl
 
 def headers(inputs: Inputs, ingress: Ingress, hsts: str) -> list[HTTPRouteFilter]:
     annotations = ingress.annotations
-    found: list[HTTPRouteFilter] = []
+    filters: list[HTTPRouteFilter] = []
     if prefix := annotations.text("x-forwarded-prefix"):
         edit = HTTPHeaderFilter(set=(HTTPHeader("X-Forwarded-Prefix", prefix),))
-        found.append(HTTPRouteFilter("RequestHeaderModifier", request_header_modifier=edit))
+        filters.append(HTTPRouteFilter("RequestHeaderModifier", request_header_modifier=edit))
     added = [HTTPHeader("Strict-Transport-Security", hsts)] if hsts else []
-    if named := annotations.text("custom-headers"):
-        namespace, _, name = named.rpartition("/")
+    if config_map := annotations.text("custom-headers"):
+        namespace, _, name = config_map.rpartition("/")
         data = inputs.data("ConfigMap", namespace or ingress.namespace, name)
         if data is None:
             absent = inputs.absence("ConfigMap", namespace or ingress.namespace, name)
@@ -58,8 +58,8 @@ def headers(inputs: Inputs, ingress: Ingress, hsts: str) -> list[HTTPRouteFilter
             added += [HTTPHeader(key, value.decode(errors="replace")) for key, value in sorted(data.items())]
     if added:
         edit = HTTPHeaderFilter(set=tuple(added[:16]))
-        found.append(HTTPRouteFilter("ResponseHeaderModifier", response_header_modifier=edit))
-    return found
+        filters.append(HTTPRouteFilter("ResponseHeaderModifier", response_header_modifier=edit))
+    return filters
 
 
 def cors(annotations: Annotations) -> list[HTTPRouteFilter]:
@@ -73,24 +73,24 @@ def cors(annotations: Annotations) -> list[HTTPRouteFilter]:
     if len(origins) < len(_split(origin)):
         text = "some origins cannot be written, and are left out"
         annotations.note(Category.CANNOT, "cors-origin", text, "cors-allow-origin")
-    verbs = tuple(each for each in _split(methods or CORS_METHODS) if each in (*METHODS, "*"))
-    found = HTTPCORSFilter(
+    allowed_methods = tuple(method for method in _split(methods or CORS_METHODS) if method in (*METHODS, "*"))
+    cors_filter = HTTPCORSFilter(
         allow_origins=origins,
         allow_credentials=credentials,
-        allow_methods=("*",) if "*" in verbs else verbs,
+        allow_methods=("*",) if "*" in allowed_methods else allowed_methods,
         allow_headers=_listed(allowed or CORS_HEADERS, _TOKEN),
         expose_headers=_listed(exposed, _TOKEN),
         max_age=max(1, min(age, 2**31 - 1)),
     )
-    return [HTTPRouteFilter("CORS", cors=found)]
+    return [HTTPRouteFilter("CORS", cors=cors_filter)]
 
 
 def _split(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
-def _listed(text: str, wanted: re.Pattern[str]) -> tuple[str, ...]:
-    return tuple(each for each in _split(text) if wanted.fullmatch(each))[:64]
+def _listed(text: str, pattern: re.Pattern[str]) -> tuple[str, ...]:
+    return tuple(value for value in _split(text) if pattern.fullmatch(value))[:64]
 
 
 def redirect(annotations: Annotations) -> list[HTTPRouteFilter]:
@@ -102,11 +102,11 @@ def redirect(annotations: Annotations) -> list[HTTPRouteFilter]:
         if name not in annotations:
             continue
         url = annotations.text(name)
-        found = redirect_to(url, code if code in REDIRECT_CODES else default)
-        if found is not None:
-            if found.path is not None:
+        redirect_filter = redirect_to(url, code if code in REDIRECT_CODES else default)
+        if redirect_filter is not None:
+            if redirect_filter.path is not None:
                 note_query(annotations, name)
-            return [HTTPRouteFilter("RequestRedirect", request_redirect=found)]
+            return [HTTPRouteFilter("RequestRedirect", request_redirect=redirect_filter)]
         text = "the address has variables, a query or no host, and cannot be written; requests go to the backend"
         annotations.note(Category.CANNOT, name, text, name, severity=NoteSeverity.HIGH)
     return []
@@ -118,7 +118,7 @@ def note_query(annotations: Annotations, name: str) -> None:
 
 
 def retry(annotations: Annotations) -> HTTPRouteRetry | None:
-    """Returns that nothing is tried at another Pod, if that is what is written."""
+    """Returns a retry policy without attempts if the annotation turns retries off."""
     off = annotations.text("proxy-next-upstream") == "off"
     return HTTPRouteRetry(attempts=0) if off else None
 
@@ -139,32 +139,32 @@ def mirrors(annotations: Annotations) -> tuple[ImportedMirror, ...]:
     if "mirror-target" not in annotations:
         return ()
     url = annotations.text("mirror-target")
-    place = service_url(url.removesuffix("$request_uri"))
-    if place is None or place.path not in ("", "/"):
+    service = service_url(url.removesuffix("$request_uri"))
+    if service is None or service.path not in ("", "/"):
         annotations.note(
             Category.CANNOT, "mirror-target", "only a Service, with the request's own path, can be a mirror", "mirror-target"
         )
         return ()
-    return (ImportedMirror(_hop(annotations, "mirror-target", place)),)
+    return (ImportedMirror(_hop(annotations, "mirror-target", service)),)
 
 
 def external_auth(annotations: Annotations) -> Auth | None:
-    """Returns the server that authorizes requests. One outside the cluster cannot be carried over."""
+    """Returns the server that authorizes requests. A server outside the cluster cannot be carried over."""
     response_headers = annotations.text("auth-response-headers")
     if "auth-url" not in annotations:
         return None
-    place = service_url(annotations.text("auth-url"))
-    if place is None:
+    service = service_url(annotations.text("auth-url"))
+    if service is None:
         text = "only a Service of the cluster can authorize requests; no server authorizes them now"
         annotations.note(Category.ACCESS_CONTROL, "auth-url", text, "auth-url")
         return None
-    if place.path not in ("", "/"):
-        text = f"the server received requests for {place.path}; now this precedes the request's own path"
+    if service.path not in ("", "/"):
+        text = f"the server received requests for {service.path}; now this precedes the request's own path"
         annotations.note(Category.CHANGED, "auth-path", text, "auth-url", remedy="Let the server accept all paths below it.")
-    hop = _hop(annotations, "auth-url", place)
-    return Auth(hop, path=place.path if place.path != "/" else "", response_headers=_listed(response_headers, _TOKEN))
+    hop = _hop(annotations, "auth-url", service)
+    return Auth(hop, path=service.path if service.path != "/" else "", response_headers=_listed(response_headers, _TOKEN))
 
 
-def _hop(annotations: Annotations, name: str, place: ServiceURL) -> ImportedHop:
-    tls = HopTLS(OldLevel.UNVERIFIED, f"nginx never verifies the server of {name}") if place.tls else None
-    return ImportedHop(annotations.source(name), place.backend, tls)
+def _hop(annotations: Annotations, name: str, service: ServiceURL) -> ImportedHop:
+    tls = HopTLS(OldLevel.UNVERIFIED, f"nginx never verifies the server of {name}") if service.tls else None
+    return ImportedHop(annotations.source(name), service.backend, tls)

@@ -12,12 +12,12 @@ from lasthop_import.settings import ImportSettings
 PREFIX: Final = "nginx.ingress.kubernetes.io"
 CONTROLLER: Final = "k8s.io/ingress-nginx"
 NAMESAKE: Final = ("nginx.org/", "nginx.com/")
-"""Annotations of the other controller whose class is usually called nginx."""
+"""Annotation prefixes of NGINX Inc.'s controller, whose class is usually named nginx, too."""
 
 
 class Ingress(IngressObject, frozen=True):
     annotations: Annotations
-    """Those of the controller."""
+    """The controller's annotations."""
 
 
 def read_ingresses(inputs: Inputs, settings: ImportSettings) -> list[Ingress]:
@@ -27,13 +27,13 @@ def read_ingresses(inputs: Inputs, settings: ImportSettings) -> list[Ingress]:
 
 
 def is_named_nginx(document: Document) -> bool:
-    """Returns whether the class is called as the controller's usually is."""
+    """Returns whether an Ingress has one of the controller's usual class names."""
     name = class_of(document)
     return name == "nginx" or name.startswith(("nginx-", "ingress-nginx"))
 
 
 def _ingress(inputs: Inputs, document: Document, prefix: str) -> Ingress:
-    found = read_ingress(inputs, document)
-    note_namesake(found.reader, (f"{prefix}/",), NAMESAKE, "nginx")
-    annotations = Annotations(found.annotation_reader, prefix)
-    return Ingress(found.reader, found.annotation_reader, found.paths, found.default, found.tls, annotations)
+    ingress = read_ingress(inputs, document)
+    note_namesake(ingress.reader, (f"{prefix}/",), NAMESAKE, "nginx")
+    annotations = Annotations(ingress.annotation_reader, prefix)
+    return Ingress(ingress.reader, ingress.annotation_reader, ingress.paths, ingress.default, ingress.tls, annotations)

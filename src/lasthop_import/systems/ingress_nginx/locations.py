@@ -1,4 +1,4 @@
-"""Merges Ingresses to hosts and locations, as nginx does: the oldest Ingress has a path; canaries join its own."""
+"""Merges Ingresses into hosts and locations, as nginx does: a path belongs to the oldest Ingress; canaries join it."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ class IngressLocation(msgspec.Struct, frozen=True):
 
 class IngressHost(msgspec.Struct, frozen=True):
     name: str
-    """Empty: all hosts that no other names."""
+    """Empty for all hosts without an IngressHost."""
     locations: tuple[IngressLocation, ...]
     regex: bool
-    """All paths are regular expressions."""
+    """Whether all paths are regular expressions."""
     ssl: ProxySSL | None
     """The TLS settings that the whole host inherits."""
     aliases: tuple[str, ...]
     secret: tuple[str, str, SourceRef] | None
-    """Namespace and name of its certificate (the name may be empty), and its source; None: no TLS."""
+    """Namespace, name (may be empty) and source of the certificate's Secret; None without TLS."""
 
 
 def hosts(
     inputs: Inputs, ingresses: list[Ingress], config: ControllerConfig
 ) -> tuple[list[IngressHost], dict[str, BackendAnnotations]]:
     """Returns every host, and the TLS annotations of each Ingress by its path."""
-    wanted = {each.document.path: backend_annotations(inputs, each, config) for each in ingresses}
-    mains = [each for each in ingresses if not each.annotations.boolean("canary")]
+    tls_annotations = {ingress.document.path: backend_annotations(inputs, ingress, config) for ingress in ingresses}
+    mains = [ingress for ingress in ingresses if not ingress.annotations.boolean("canary")]
     locations = _locations(inputs, mains)
     for canary in ingresses:
         if canary.annotations.boolean("canary"):
@@ -49,23 +49,26 @@ def hosts(
         for name in ingress.hosts or ("",):
             by_host.setdefault(name, []).append(ingress)
     taken = set(locations)
-    return [_host(name, found, by_host[name], wanted, config, taken) for name, found in sorted(locations.items())], wanted
+    return [
+        _host(name, host_locations, by_host[name], tls_annotations, config, taken)
+        for name, host_locations in sorted(locations.items())
+    ], tls_annotations
 
 
 Locations = dict[str, dict[tuple[str, str], IngressLocation]]
-"""By host, then by path and type."""
+"""Locations by host, then by path and type."""
 
 
 def _locations(inputs: Inputs, ingresses: list[Ingress]) -> Locations:
-    """Returns the locations of all hosts; of equal ones the oldest Ingress has it."""
-    found: Locations = {}
+    """Returns the locations of all hosts. If several Ingresses have a location, it belongs to the oldest."""
+    locations: Locations = {}
     for ingress in ingresses:
         for at in (*ingress.paths, *_defaults(ingress)):
-            first = found.setdefault(at.host, {}).setdefault((at.path, _type(at)), IngressLocation(at, ingress))
+            first = locations.setdefault(at.host, {}).setdefault((at.path, _type(at)), IngressLocation(at, ingress))
             if first.at is not at and at.source.path != ("spec", "defaultBackend"):
                 text = f"{at.host or 'the default host'}{at.path} belongs to the older {first.ingress.document.name}"
                 inputs.notes.append(Note(Category.SKIPPED, "path-taken", text, at.source))
-    return found
+    return locations
 
 
 def _join_canary(inputs: Inputs, canary: Ingress, locations: Locations) -> None:
@@ -92,22 +95,22 @@ def _defaults(ingress: Ingress) -> list[PathOf]:
 
 def _host(
     name: str,
-    found: dict[tuple[str, str], IngressLocation],
-    here: list[Ingress],
-    wanted: dict[str, BackendAnnotations],
+    locations: dict[tuple[str, str], IngressLocation],
+    ingresses: list[Ingress],
+    tls_annotations: dict[str, BackendAnnotations],
     config: ControllerConfig,
     taken: set[str],
 ) -> IngressHost:
-    regex = any(_uses_regex(each, name) for each in here)
-    settings = [] if config.location_only else [wanted[each.document.path].ssl for each in here]
-    ssl = next((each for each in settings if each and each.ca and not each.denied), None)
-    aliases = tuple(dict.fromkeys(alias for each in here for alias in _aliases(each, taken)))
-    return IngressHost(name, tuple(found.values()), regex, ssl, aliases, _certificate(name, here))
+    regex = any(_uses_regex(ingress, name) for ingress in ingresses)
+    settings = [] if config.location_only else [tls_annotations[ingress.document.path].ssl for ingress in ingresses]
+    ssl = next((candidate for candidate in settings if candidate and candidate.ca and not candidate.denied), None)
+    aliases = tuple(dict.fromkeys(alias for ingress in ingresses for alias in _aliases(ingress, taken)))
+    return IngressHost(name, tuple(locations.values()), regex, ssl, aliases, _certificate(name, ingresses))
 
 
 def _aliases(ingress: Ingress, taken: set[str]) -> Iterator[str]:
-    """Yields the further names of a host; one that cannot be written is listed."""
-    for alias in (each.strip().lower() for each in ingress.annotations.text("server-alias").split(",")):
+    """Yields the aliases of a host. Lists an alias that cannot be written."""
+    for alias in (name.strip().lower() for name in ingress.annotations.text("server-alias").split(",")):
         if alias.startswith("~") or alias in taken - {""}:
             why = "is a regular expression" if alias.startswith("~") else "is a host of its own"
             text = f"the alias {alias} {why}, and is left out"
@@ -118,15 +121,15 @@ def _aliases(ingress: Ingress, taken: set[str]) -> Iterator[str]:
 
 def _uses_regex(ingress: Ingress, host: str) -> bool:
     target = ingress.annotations.text("rewrite-target")
-    rewrites = bool(target) and any(each.path != target for each in ingress.paths if each.host == host)
+    rewrites = bool(target) and any(at.path != target for at in ingress.paths if at.host == host)
     return ingress.annotations.boolean("use-regex") or rewrites
 
 
-def _certificate(host: str, here: list[Ingress]) -> tuple[str, str, SourceRef] | None:
-    """Returns the certificate of a host: of the first `tls` that names it, or else of one that names no host."""
-    for named in (True, False):
-        for ingress in here:
+def _certificate(host: str, ingresses: list[Ingress]) -> tuple[str, str, SourceRef] | None:
+    """Returns the certificate of a host: from the first `tls` that names it, else from the first without hosts."""
+    for naming_host in (True, False):
+        for ingress in ingresses:
             for number, (names, secret, _) in enumerate(ingress.tls):
-                if any(covers(each, host) for each in names) if named else not names:
+                if any(covers(name, host) for name in names) if naming_host else not names:
                     return ingress.namespace, secret, SourceRef(ingress.document, ("spec", "tls", number))
     return None

@@ -1,4 +1,4 @@
-"""Turns hosts and locations into listeners and rules."""
+"""Translates hosts and locations to listeners and rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from lasthop_import.systems.ingress_nginx.canaries import canary_rules
 from lasthop_import.systems.ingress_nginx.config import ControllerConfig, read_config
 from lasthop_import.systems.ingress_nginx.ingresses import Ingress, read_ingresses
 from lasthop_import.systems.ingress_nginx.locations import IngressHost, IngressLocation, hosts
-from lasthop_import.systems.ingress_nginx.rewrites import IngressRewrite, location, rewritten
+from lasthop_import.systems.ingress_nginx.rewrites import IngressRewrite, location_match, rewritten
 from lasthop_import.systems.ingress_nginx.unsupported import list_unsupported
 from lasthop_import.values import ROOT, full_path, https_redirect_rule, redirect
 
@@ -48,12 +48,12 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     ingresses = read_ingresses(inputs, settings)
     for ingress in ingresses:
         list_unsupported(ingress.annotations)
-    found, wanted = hosts(inputs, ingresses, config)
-    importer = _IngressImporter(inputs, config, wanted)
-    for host in found:
+    merged_hosts, tls_annotations = hosts(inputs, ingresses, config)
+    importer = _IngressImporter(inputs, config, tls_annotations)
+    for host in merged_hosts:
         importer.host(host)
     for ingress in ingresses:
-        importer.rest(ingress)
+        importer.ignore_shared(ingress)
     if ingresses:
         _note_defaults(inputs, config, ingresses[0])
     return Imported(tuple(importer.listeners), tuple(importer.rules))
@@ -67,10 +67,10 @@ def _note_defaults(inputs: Inputs, config: ControllerConfig, first: Ingress) -> 
 
 
 class _IngressImporter:
-    def __init__(self, inputs: Inputs, config: ControllerConfig, wanted: dict[str, BackendAnnotations]) -> None:
+    def __init__(self, inputs: Inputs, config: ControllerConfig, tls_annotations: dict[str, BackendAnnotations]) -> None:
         self._inputs = inputs
         self._config = config
-        self._wanted = wanted
+        self._tls_annotations = tls_annotations
         self.listeners: list[ImportedListener] = []
         self.rules: list[ImportedRule] = []
 
@@ -81,29 +81,29 @@ class _IngressImporter:
             return
         source = SourceRef(main.ingress.document)
         plain = ImportedListener(source, HTTP, "HTTP")
-        forced = any([self._forces_tls(each.ingress) for each in host.locations])
+        forced = any([self._forces_tls(location.ingress) for location in host.locations])
         secure = self._secure(host, forced)
-        redirected = [each for each in host.locations if secure and self._redirects(each.ingress, host)]
+        redirected = [location for location in host.locations if secure and self._redirects(location.ingress, host)]
         self.listeners += [plain, *secure]
         names = (host.name, *host.aliases) if host.name else ()
-        for each in host.locations:
-            clear = () if each in redirected else (plain.key,)
-            self.rules += self._location(each, host, names, (*clear, *(listener.key for listener in secure)), bool(secure))
+        for location in host.locations:
+            clear = () if location in redirected else (plain.key,)
+            self.rules += self._location(location, host, names, (*clear, *(listener.key for listener in secure)), bool(secure))
         self.rules += self._https_redirects(host, redirected, names, plain)
         self._www(host, plain, secure)
 
     def _https_redirects(
         self, host: IngressHost, redirected: list[IngressLocation], names: tuple[str, ...], plain: ImportedListener
     ) -> Iterator[ImportedRule]:
-        """Yields one redirect for a host if all its locations are redirected, else one for each location that is."""
+        """Yields one redirect for a host if all its locations are redirected, else one for each redirected location."""
         if redirected == [*host.locations]:
             yield self._https_redirect(redirected[0], names, plain, (ROOT,))
             return
-        for each in redirected:
-            yield self._https_redirect(each, names, plain, (self._path(each, host).match,))
+        for location in redirected:
+            yield self._https_redirect(location, names, plain, (self._path(location, host).match,))
 
-    def rest(self, ingress: Ingress) -> None:
-        """Reads what had no effect before either: of a canary the main Ingress decides, of a host the first one."""
+    def ignore_shared(self, ingress: Ingress) -> None:
+        """Ignores annotations without effect: the main Ingress decides for a canary, and the first Ingress for a host."""
         annotations = ingress.annotations
         for name in _WITH_OTHERS:
             annotations.reader.ignore(annotations.key(name))
@@ -130,8 +130,8 @@ class _IngressImporter:
         ]
 
     def _clients(self, host: IngressHost) -> ClientValidation | None:
-        for each in host.locations:
-            annotations = each.ingress.annotations
+        for location in host.locations:
+            annotations = location.ingress.annotations
             secret, mode = annotations.text("auth-tls-secret"), annotations.text("auth-tls-verify-client", "on")
             depth = "auth-tls-verify-depth"
             if not secret or mode == "off":
@@ -172,13 +172,13 @@ class _IngressImporter:
         if len(host.locations) > 1:
             text = f"{host.name} is passed through, so only its first path has a meaning"
             annotations.note(Category.CHANGED, "paths-ignored", text, "ssl-passthrough")
-        for each in host.locations:
-            self._consume(each)
-            if each.ingress is not main.ingress:
+        for location in host.locations:
+            self._consume(location)
+            if location.ingress is not main.ingress:
                 text = (
                     f"Ingress {main.ingress.namespace}/{main.ingress.name} passes {host.name} through; this path is not served"
                 )
-                each.ingress.annotations.reader.note(Category.CHANGED, "paths-ignored", text)
+                location.ingress.annotations.reader.note(Category.CHANGED, "paths-ignored", text)
         if main.at.backend is None:
             return
         hop = ImportedHop(main.at.source, main.at.backend, HopTLS(OldLevel.PASSTHROUGH, "ssl-passthrough"))
@@ -194,38 +194,40 @@ class _IngressImporter:
             )
         )
 
-    def _consume(self, each: IngressLocation) -> None:
-        """Reads the annotations of a path that is passed through, which have no effect there."""
-        annotations = each.ingress.annotations
+    def _consume(self, location: IngressLocation) -> None:
+        """Ignores annotations that have no effect on a path of a host with TLS passthrough."""
+        annotations = location.ingress.annotations
         for name in ("rewrite-target", "use-regex", "ssl-redirect", "force-ssl-redirect", "backend-protocol"):
             annotations.reader.ignore(annotations.key(name))
 
     # --- rules -------------------------------------------------------------------------------------------------------
 
-    def _path(self, each: IngressLocation, host: IngressHost) -> _Path:
-        annotations = each.ingress.annotations
+    def _path(self, location: IngressLocation, host: IngressHost) -> _Path:
+        annotations = location.ingress.annotations
         target = annotations.text("rewrite-target")
-        if target and target != each.at.path:
-            found = rewritten(each.at.path, each.at.path_type, target)
+        if target and target != location.at.path:
+            rewrite = rewritten(location.at.path, location.at.path_type, target)
         else:
-            found = location(each.at.path, each.at.path_type, host.regex)
-        return _Path(ImportedMatch(found.path), found)
+            rewrite = location_match(location.at.path, location.at.path_type, host.regex)
+        return _Path(ImportedMatch(rewrite.path), rewrite)
 
     def _location(
         self,
-        each: IngressLocation,
+        location: IngressLocation,
         host: IngressHost,
         names: tuple[str, ...],
         listeners: tuple[ListenerKey, ...],
         secure: bool,
     ) -> Iterator[ImportedRule]:
-        ingress, annotations = each.ingress, each.ingress.annotations
-        path = self._path(each, host)
-        for reason, text in path.found.changes:
-            self._inputs.notes.append(Note(Category.CHANGED, reason, text, each.at.source))
-        if path.found.lost:
-            annotations.note(Category.CANNOT, "rewrite-target", path.found.lost, "rewrite-target", severity=NoteSeverity.HIGH)
-        spoken = protocol(annotations)
+        ingress, annotations = location.ingress, location.ingress.annotations
+        path = self._path(location, host)
+        for reason, text in path.rewrite.changes:
+            self._inputs.notes.append(Note(Category.CHANGED, reason, text, location.at.source))
+        if path.rewrite.lost:
+            annotations.note(
+                Category.CANNOT, "rewrite-target", path.rewrite.lost, "rewrite-target", severity=NoteSeverity.HIGH
+            )
+        backend_protocol = protocol(annotations)
         redirect = filters.redirect(annotations)
         steps = [*filters.headers(self._inputs, ingress, self._config.hsts if secure else ""), *filters.cors(annotations)]
         sessions, mirrors, auth = (
@@ -233,17 +235,17 @@ class _IngressImporter:
             filters.mirrors(annotations),
             filters.external_auth(annotations),
         )
-        steps += redirect or filters.rewrite(annotations, path.found.modifier)
+        steps += redirect or filters.rewrite(annotations, path.rewrite.modifier)
         rule = ImportedRule(
-            source=each.at.source,
+            source=location.at.source,
             namespace=ingress.namespace,
             route=ingress.name,
             listeners=listeners,
             hostnames=names,
-            kind=RouteKind.GRPC if spoken in (GRPC, GRPC_TLS) else RouteKind.HTTP,
+            kind=RouteKind.GRPC if backend_protocol in (GRPC, GRPC_TLS) else RouteKind.HTTP,
             matches=(path.match,),
             filters=tuple(steps),
-            hops=() if redirect else self._hops(each, host, spoken),
+            hops=() if redirect else self._hops(location, host, backend_protocol),
             mirrors=() if redirect else mirrors,
             auth=auth,
             retry=None if redirect else filters.retry(annotations),
@@ -254,22 +256,22 @@ class _IngressImporter:
         if path.match.path and path.match.path.kind is PathKind.STRING and path.match.path.value.endswith("/") and rule.hops:
             yield from _slash_added(rule, path.match.path.value, host)
             rule = msgspec.structs.replace(rule, matches=(ImportedMatch(PathMatch(PathKind.SEGMENT, path.match.path.value)),))
-        yield from canary_rules(each, rule)
+        yield from canary_rules(location, rule)
 
-    def _hops(self, each: IngressLocation, host: IngressHost, spoken: str) -> tuple[ImportedHop, ...]:
-        if spoken == "FCGI":
+    def _hops(self, location: IngressLocation, host: IngressHost, backend_protocol: str) -> tuple[ImportedHop, ...]:
+        if backend_protocol == "FCGI":
             text = "FastCGI has no equivalent; the path answers 500"
-            each.ingress.annotations.note(Category.CANNOT, "fastcgi", text, "backend-protocol", severity=NoteSeverity.HIGH)
+            location.ingress.annotations.note(Category.CANNOT, "fastcgi", text, "backend-protocol", severity=NoteSeverity.HIGH)
             return ()
-        if each.at.backend is None:
+        if location.at.backend is None:
             return ()
-        return (self._hop(each.at.backend, each.at.source, each, host, spoken),)
+        return (self._hop(location.at.backend, location.at.source, location, host, backend_protocol),)
 
     def _hop(
-        self, backend: ServiceBackend, source: SourceRef, each: IngressLocation, host: IngressHost, spoken: str
+        self, backend: ServiceBackend, source: SourceRef, location: IngressLocation, host: IngressHost, backend_protocol: str
     ) -> ImportedHop:
-        tls = hop_tls(spoken, self._wanted[each.ingress.document.path], host.ssl)
-        return ImportedHop(source, backend, tls, h2c=spoken == GRPC)
+        tls = hop_tls(backend_protocol, self._tls_annotations[location.ingress.document.path], host.ssl)
+        return ImportedHop(source, backend, tls, h2c=backend_protocol == GRPC)
 
     def _app_root(self, rule: ImportedRule, annotations: Annotations, root: str) -> ImportedRule:
         if not root.startswith("/"):
@@ -288,23 +290,25 @@ class _IngressImporter:
         )
 
     def _https_redirect(
-        self, each: IngressLocation, names: tuple[str, ...], plain: ImportedListener, matches: tuple[ImportedMatch, ...]
+        self, location: IngressLocation, names: tuple[str, ...], plain: ImportedListener, matches: tuple[ImportedMatch, ...]
     ) -> ImportedRule:
-        owner, code = (each.ingress.namespace, each.ingress.name), self._config.redirect_code
-        return https_redirect_rule(each.at.source, *owner, (plain.key,), names, matches, code)
+        owner, code = (location.ingress.namespace, location.ingress.name), self._config.redirect_code
+        return https_redirect_rule(location.at.source, *owner, (plain.key,), names, matches, code)
 
     def _www(self, host: IngressHost, plain: ImportedListener, secure: list[ImportedListener]) -> None:
-        """Adds the redirect between a host and its www. twin."""
-        owner = next((e for e in host.locations if e.ingress.annotations.boolean("from-to-www-redirect")), None)
+        """Adds the redirect from the www. twin of a host, or to it."""
+        owner = next(
+            (location for location in host.locations if location.ingress.annotations.boolean("from-to-www-redirect")), None
+        )
         if owner is None or not host.name or host.name.startswith("*."):
             return
         twin = host.name.removeprefix("www.") if host.name.startswith("www.") else f"www.{host.name}"
         source = owner.ingress.annotations.source("from-to-www-redirect")
         listeners = [plain]
         if secure:
-            own = msgspec.structs.replace(secure[0], hostname=twin, source=source)
-            self.listeners.append(own)
-            listeners.append(own)
+            twin_listener = msgspec.structs.replace(secure[0], hostname=twin, source=source)
+            self.listeners.append(twin_listener)
+            listeners.append(twin_listener)
         self.rules.append(
             ImportedRule(
                 source=source,
@@ -319,9 +323,9 @@ class _IngressImporter:
 
 
 def _slash_added(rule: ImportedRule, path: str, host: IngressHost) -> Iterator[ImportedRule]:
-    """Yields the redirect that nginx itself makes from a location that ends with a slash, for the path without it."""
+    """Yields nginx's implicit redirect to a location that ends with a slash, from the path without the slash."""
     short = path.rstrip("/")
-    if short and not any(each.at.path == short for each in host.locations):
+    if short and not any(location.at.path == short for location in host.locations):
         yield msgspec.structs.replace(
             rule,
             kind=RouteKind.HTTP,
@@ -336,19 +340,19 @@ def _slash_added(rule: ImportedRule, path: str, host: IngressHost) -> Iterator[I
 
 class _Path(msgspec.Struct, frozen=True):
     match: ImportedMatch
-    found: IngressRewrite
+    rewrite: IngressRewrite
 
 
 _WITH_OTHERS: Final = (
-    *(f"canary{rest}" for rest in ("", "-weight", "-by-header", "-by-header-value", "-by-header-pattern", "-by-cookie")),
+    *(f"canary{suffix}" for suffix in ("", "-weight", "-by-header", "-by-header-value", "-by-header-pattern", "-by-cookie")),
     "canary-weight-total",
-    *(f"proxy-ssl-{rest}" for rest in ("name", "server-name", "verify", "secret")),
+    *(f"proxy-ssl-{suffix}" for suffix in ("name", "server-name", "verify", "secret")),
     *("rewrite-target", "use-regex", "ssl-redirect", "force-ssl-redirect", "app-root", "server-alias", "backend-protocol"),
     *("from-to-www-redirect", "ssl-passthrough", "auth-tls-secret", "auth-tls-verify-client", "auth-tls-verify-depth"),
     *("permanent-redirect", "permanent-redirect-code", "temporal-redirect", "temporal-redirect-code"),
     *("upstream-vhost", "x-forwarded-prefix", "custom-headers", "affinity", "mirror-target", "auth-url"),
-    *(f"session-cookie-{rest}" for rest in ("name", "path", "max-age")),
+    *(f"session-cookie-{suffix}" for suffix in ("name", "path", "max-age")),
     *("auth-response-headers", "enable-cors", "cors-expose-headers", "cors-max-age"),
-    *(f"cors-allow-{rest}" for rest in ("origin", "methods", "headers", "credentials")),
+    *(f"cors-allow-{suffix}" for suffix in ("origin", "methods", "headers", "credentials")),
 )
-"""Annotations that are read where they have an effect."""
+"""Annotations that other functions read where they have an effect."""

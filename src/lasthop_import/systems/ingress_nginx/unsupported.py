@@ -1,4 +1,4 @@
-"""Lists the annotations that have no equivalent, and the loss with each."""
+"""Lists annotations without an equivalent, and the consequence of each."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ CANNOT: Final = {
     "canary-weight-total": "weights are relative",
 }
 IGNORED: Final = ("service-upstream", "session-cookie-expires")
-"""Annotations whose loss has no effect: Envoy always connects to Pods; max-age beats expires."""
+"""Annotations whose loss has no effect: Envoy always connects to Pods; max-age takes precedence over expires."""
 BEHIND: Final = {"canary-weight-total": "canary-weight"}
 
 

@@ -1,17 +1,17 @@
-"""Imports Istio: Gateways, VirtualServices, DestinationRules and ServiceEntries, as a gateway's proxy reads them.
+"""Imports from Istio: Gateways, VirtualServices, DestinationRules and ServiceEntries, as a gateway's proxy reads them.
 
-Read at istio/istio 86c9f01f and istio/api b8f8791d. Sidecars are out of scope.
+Follows the source of istio/istio at 86c9f01f and istio/api at b8f8791d. Sidecars are out of scope.
 
-    kinds.py               kinds, hosts, what is exported to whom, the mesh's own settings
+    kinds.py               kinds, hosts, visibility (exportTo), settings of the mesh
     gateways.py            servers as listeners
-    destination_rules.py   which rule applies to a host and port
+    destination_rules.py   selection of the rule for a host and port
     destinations.py        hosts of destinations: Services and ServiceEntries
-    backend_tls.py         what the proxy verifies of a backend
+    backend_tls.py         verification of backends
     virtual_services.py    routes as rules
-    delegates.py           rules that another VirtualService has
-    hops.py                their destinations as hops
-    matches.py             which requests
-    filters.py             what is done to them
+    delegates.py           rules of delegate VirtualServices
+    hops.py                destinations as hops
+    matches.py             matches of routes
+    filters.py             filters of routes
 """
 
 from __future__ import annotations

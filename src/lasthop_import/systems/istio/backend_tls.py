@@ -1,7 +1,7 @@
 """Determines how an Istio gateway verifies a backend.
 
-Three traps: a missing `mode` is DISABLE; `sni` without subjectAltNames switches the check of names off, because names are
-taken from the Host only together with the SNI; and before 1.21 SIMPLE without a CA verified nothing.
+There are three traps. A missing `mode` means DISABLE. `sni` without subjectAltNames turns the verification of names off,
+because Istio takes names from the Host only together with the SNI. Before 1.21, SIMPLE without a CA verified nothing.
 [pilot/pkg/networking/core/cluster_tls.go: constructUpstreamTLS, setAutoSniAndAutoSanValidation]
 """
 
@@ -25,28 +25,28 @@ CONFIG_MAP = "configmap://"
 
 
 class DestinationUse(NamedTuple):
-    """The request and the backend's port, which decide TLS together with the DestinationRule."""
+    """The properties of a request and a backend port that determine TLS together with the DestinationRule."""
 
     http: bool
-    """Requests, which have a Host; else connections."""
+    """True for HTTP requests, which have a Host; False for connections."""
     hosts: tuple[str, ...]
-    """The Host of requests, after a rewrite; empty: any."""
+    """The possible Hosts of requests, after a rewrite; empty means any."""
     http2: bool
     tls_port: bool
-    """The port's name or appProtocol is HTTPS or TLS."""
+    """Whether the port's name or appProtocol is HTTPS or TLS."""
     external: bool
-    """A ServiceEntry."""
+    """Whether the backend is a ServiceEntry."""
     external_names: tuple[str, ...]
-    """Its subjectAltNames."""
+    """The subjectAltNames of the ServiceEntry."""
     namespace: str
-    """Of the Service or ServiceEntry."""
+    """The namespace of the Service or ServiceEntry."""
     gateway_namespace: str
 
 
-def hop_tls(inputs: Inputs, found: Effective, context: DestinationUse, mesh: Mesh) -> HopTLS | None:
-    tls = found.tls
+def hop_tls(inputs: Inputs, effective: Effective, context: DestinationUse, mesh: Mesh) -> HopTLS | None:
+    tls = effective.tls
     if tls is None or not tls.starts:
-        return _without(inputs, found, context, mesh)
+        return _without_tls(inputs, effective, context, mesh)
     if tls.mode == "ISTIO_MUTUAL":
         return HopTLS(OldLevel.MESH, "tls.mode is ISTIO_MUTUAL: certificates of the mesh, which the new gateway does not have")
     if tls.mode not in ("SIMPLE", "MUTUAL"):
@@ -54,24 +54,31 @@ def hop_tls(inputs: Inputs, found: Effective, context: DestinationUse, mesh: Mes
     return _verified(inputs, tls, context, mesh)
 
 
-def _without(inputs: Inputs, found: Effective, context: DestinationUse, mesh: Mesh) -> HopTLS | None:
-    """Returns the TLS of a hop on which the gateway starts none."""
-    tls = found.tls
-    if tls is not None and not tls.mode and _says_more(tls):
-        seems = _verified(inputs, msgspec.structs.replace(tls, mode="SIMPLE"), context, mesh)
+def _without_tls(inputs: Inputs, effective: Effective, context: DestinationUse, mesh: Mesh) -> HopTLS | None:
+    """Returns the TLS of a hop on which the gateway does not start TLS."""
+    tls = effective.tls
+    if tls is not None and not tls.mode and _has_other_fields(tls):
+        intended = _verified(inputs, msgspec.structs.replace(tls, mode="SIMPLE"), context, mesh)
         why = "tls has no mode, which is DISABLE: all of its other fields are ignored, and nothing was encrypted"
         return HopTLS(
-            OldLevel.BROKEN, why, seems.level, "mode-missing", seems.names, seems.sni, seems.trust, was_plaintext=True
+            OldLevel.BROKEN,
+            why,
+            intended.level,
+            "mode-missing",
+            intended.names,
+            intended.sni,
+            intended.trust,
+            was_plaintext=True,
         )
-    if found.lost is not None:
-        meant = found.lost.mode in ("SIMPLE", "MUTUAL")
-        believed = _verified(inputs, found.lost, context, mesh).level if meant else OldLevel.MESH
-        return HopTLS(OldLevel.PLAINTEXT, found.why_lost, believed, found.reason)
+    if effective.lost is not None:
+        starts_tls = effective.lost.mode in ("SIMPLE", "MUTUAL")
+        believed = _verified(inputs, effective.lost, context, mesh).level if starts_tls else OldLevel.MESH
+        return HopTLS(OldLevel.PLAINTEXT, effective.why_lost, believed, effective.reason)
     return _by_port(tls, context, mesh)
 
 
 def _by_port(tls: ClientTLS | None, context: DestinationUse, mesh: Mesh) -> HopTLS | None:
-    """Returns the TLS by mesh and port where no DestinationRule starts TLS."""
+    """Returns the TLS that the mesh and the port determine without a DestinationRule that starts TLS."""
     if tls is None and not context.external and (reason := mesh.meshed(context.namespace)):
         why = f"no DestinationRule changes it, so it was mesh mTLS to Pods with a proxy, and {reason}"
         return HopTLS(OldLevel.MESH, why, was_plaintext=True)
@@ -84,7 +91,7 @@ def _by_port(tls: ClientTLS | None, context: DestinationUse, mesh: Mesh) -> HopT
     return None
 
 
-def _says_more(tls: ClientTLS) -> bool:
+def _has_other_fields(tls: ClientTLS) -> bool:
     return bool(tls.sni or tls.names or tls.credential or tls.ca_file or any(tls.client_files) or tls.skip)
 
 
@@ -93,7 +100,7 @@ def _verified(inputs: Inputs, tls: ClientTLS, context: DestinationUse, mesh: Mes
     names = base.names
     if tls.mode == "MUTUAL" and not tls.credential and not all(tls.client_files):
         why = "tls.mode is MUTUAL without a client certificate and key, with which Istio starts no TLS at all"
-        return _but(base, OldLevel.BROKEN, why, was_plaintext=True)
+        return _with_level(base, OldLevel.BROKEN, why, was_plaintext=True)
     likely = names or ((Name(tls.sni),) if tls.sni else tuple(map(Name, context.hosts)))
     unchecked = _unchecked(tls, base, likely, context, mesh)
     if unchecked is not None:
@@ -106,12 +113,12 @@ def _verified(inputs: Inputs, tls: ClientTLS, context: DestinationUse, mesh: Mes
 
 
 def _configured(inputs: Inputs, tls: ClientTLS, context: DestinationUse, mesh: Mesh) -> HopTLS:
-    """Returns everything that is configured but how much of it is checked."""
+    """Returns the configured TLS settings, without the level of verification."""
     trust = _trust(inputs, tls, context)
     return HopTLS(
         OldLevel.NAME,
         "",
-        names=tuple(_name(each) for each in tls.names or (context.external_names if context.external else ())),
+        names=tuple(_name(name) for name in tls.names or (context.external_names if context.external else ())),
         sni=tls.sni,
         sni_of_host=context.http and not mesh.old,
         trust=trust,
@@ -122,51 +129,51 @@ def _configured(inputs: Inputs, tls: ClientTLS, context: DestinationUse, mesh: M
 
 
 def _unchecked(tls: ClientTLS, base: HopTLS, likely: tuple[Name, ...], context: DestinationUse, mesh: Mesh) -> HopTLS | None:
-    """Returns the TLS whose chain is not checked, or that has no CA; `likely`: the names that the certificate may have."""
-    seems = _level_of_names(base.names) or (OldLevel.NAME if tls.sni else OldLevel.HOST_NAME)
+    """Returns the TLS if Istio does not verify the chain, or has no CA. `likely`: names that the certificate may have."""
+    believed = _level_of_names(base.names) or (OldLevel.NAME if tls.sni else OldLevel.HOST_NAME)
     if tls.skip:
         why = "tls.insecureSkipVerify is true"
         if tls.names or tls.ca_file:
-            return _but(base, OldLevel.UNVERIFIED, why, seems, "skip-beats-names", names=likely)
-        return _but(base, OldLevel.UNVERIFIED, why, names=likely)
+            return _with_level(base, OldLevel.UNVERIFIED, why, believed, "skip-beats-names", names=likely)
+        return _with_level(base, OldLevel.UNVERIFIED, why, names=likely)
     if mesh.old and not tls.credential and not tls.ca_file:
         why = "tls.caCertificates is not set, and before Istio 1.21 nothing was verified without it"
-        return _but(base, OldLevel.UNVERIFIED, why, seems, "no-ca-before-1.21", names=likely, trust=())
+        return _with_level(base, OldLevel.UNVERIFIED, why, believed, "no-ca-before-1.21", names=likely, trust=())
     if base.trust == (_without_ca(context.gateway_namespace, tls.credential),):
         why = f"the Secret of credentialName {tls.credential} has no CA, with which no connection comes about"
-        return _but(base, OldLevel.BROKEN, why, names=likely)
+        return _with_level(base, OldLevel.BROKEN, why, names=likely)
     return None
 
 
 def _without_names(tls: ClientTLS, base: HopTLS, context: DestinationUse, mesh: Mesh) -> HopTLS:
-    """Returns the TLS without subjectAltNames: it checks the request's Host at most."""
+    """Returns the TLS without subjectAltNames, which verifies at most the request's Host."""
     if tls.sni:
         why = f"tls.sni is {tls.sni} without subjectAltNames, which leaves only the chain to be checked"
-        return _but(base, OldLevel.CHAIN, why, OldLevel.NAME, "sni-disables-name-check")
+        return _with_level(base, OldLevel.CHAIN, why, OldLevel.NAME, "sni-disables-name-check")
     if not context.http:
         why = "a connection has no Host, so that without sni and subjectAltNames only the chain is checked"
-        return _but(base, OldLevel.CHAIN, why, OldLevel.NAME, "no-name-for-connections")
+        return _with_level(base, OldLevel.CHAIN, why, OldLevel.NAME, "no-name-for-connections")
     if mesh.old:
         why = "before Istio 1.21 neither SNI nor names were taken from the request's Host"
-        return _but(base, OldLevel.CHAIN, why, OldLevel.HOST_NAME, "no-auto-san-before-1.21")
-    return _but(base, OldLevel.HOST_NAME, f"tls.mode is {tls.mode}: SNI and name are the request's Host")
+        return _with_level(base, OldLevel.CHAIN, why, OldLevel.HOST_NAME, "no-auto-san-before-1.21")
+    return _with_level(base, OldLevel.HOST_NAME, f"tls.mode is {tls.mode}: SNI and name are the request's Host")
 
 
 def _named(inputs: Inputs, base: HopTLS, tls: ClientTLS, context: DestinationUse, mesh: Mesh) -> HopTLS:
     level = _level_of_names(base.names) or OldLevel.NAME
-    for each in base.names:
-        if each.kind is NameKind.DNS and not is_host(each.value.lower()):
-            text = f"subjectAltNames: {each.value[:100]} is neither a DNS name nor a URI, and cannot be checked"
+    for name in base.names:
+        if name.kind is NameKind.DNS and not is_host(name.value.lower()):
+            text = f"subjectAltNames: {name.value[:100]} is neither a DNS name nor a URI, and cannot be checked"
             inputs.notes.append(Note(Category.CANNOT, "name-not-writable", text, tls.source, severity=NoteSeverity.HIGH))
     if tls.names:
-        return _but(base, level, "tls.subjectAltNames are checked")
+        return _with_level(base, level, "tls.subjectAltNames are checked")
     if context.http and not tls.sni and not mesh.old:
         text = "the certificate needed a name of the ServiceEntry and the request's Host; now only one of the former"
         inputs.notes.append(Note(Category.LOOSENED, "and-became-or", text, tls.source))
-    return _but(base, level, "subjectAltNames of the ServiceEntry are checked")
+    return _with_level(base, level, "subjectAltNames of the ServiceEntry are checked")
 
 
-def _but(
+def _with_level(
     base: HopTLS,
     level: OldLevel,
     why: str,
@@ -196,17 +203,17 @@ def _name(value: str) -> Name:
 def _level_of_names(names: tuple[Name, ...]) -> OldLevel | None:
     if not names:
         return None
-    return OldLevel.URI if all(each.kind is NameKind.URI for each in names) else OldLevel.NAME
+    return OldLevel.URI if all(name.kind is NameKind.URI for name in names) else OldLevel.NAME
 
 
 def _options(context: DestinationUse, mesh: Mesh) -> TLSOptions:
-    """Returns ALPN h2 for HTTP/2 and gRPC ports. Else none was offered, to which backends answer with HTTP/1.1."""
+    """Returns ALPN h2 for HTTP/2 and gRPC ports. Istio offers other ports no ALPN, so they answer with HTTP/1.1."""
     alpn = (("h2",) if context.http2 else ("http/1.1",)) if context.http else ()
     return msgspec.structs.replace(mesh.options, alpn=alpn)
 
 
 def _note_version(inputs: Inputs, tls: ClientTLS, *, named: bool) -> None:
-    """Lists what depends on the version, where the system's store is used."""
+    """Lists the behaviour that depends on Istio's version, where the system's store is used."""
     if tls.credential or tls.ca_file not in ("", "system") or (tls.ca_file and named):
         return
     if tls.ca_file:
@@ -226,17 +233,17 @@ def _trust(inputs: Inputs, tls: ClientTLS, context: DestinationUse) -> tuple[Tru
 
 
 def _credential(inputs: Inputs, namespace: str, credential: str) -> Trust:
-    """Returns the CA of a Secret, or of the one beside it whose name ends in -cacert."""
-    tried = (f"{credential}-cacert", credential)
-    found = {name: inputs.data("Secret", namespace, name) for name in tried}
-    for name, data in found.items():
+    """Returns the CA from the Secret with the suffix -cacert, else from the Secret itself."""
+    names = (f"{credential}-cacert", credential)
+    secrets = {name: inputs.data("Secret", namespace, name) for name in names}
+    for name, data in secrets.items():
         for key in CA_KEYS:
             if data is not None and key in data:
                 return TrustRef("Secret", namespace, name, key)
-    if any(data is not None for data in found.values()):
+    if any(data is not None for data in secrets.values()):
         return _without_ca(namespace, credential)
     absent = inputs.absence("Secret", namespace, credential)
-    return MissingTrust(f"Secret {namespace}/{credential}, or {tried[0]}, {absent}")
+    return MissingTrust(f"Secret {namespace}/{credential}, or {names[0]}, {absent}")
 
 
 def _without_ca(namespace: str, credential: str) -> MissingTrust:
@@ -246,19 +253,19 @@ def _without_ca(namespace: str, credential: str) -> MissingTrust:
 def _config_map(inputs: Inputs, tls: ClientTLS) -> Trust:
     namespace, name = tls.source.document.namespace, tls.credential.removeprefix(CONFIG_MAP).rpartition("/")[2]
     data = inputs.data("ConfigMap", namespace, name) or {}
-    key = next((each for each in CA_KEYS if each in data), "ca.crt")
+    key = next((ca_key for ca_key in CA_KEYS if ca_key in data), "ca.crt")
     return TrustRef("ConfigMap", namespace, name, key)
 
 
 def _revocation(inputs: Inputs, tls: ClientTLS, trust: tuple[Trust, ...]) -> tuple[TrustRef | FileTrust, ...]:
-    """Returns the revocation lists: a file of the proxy, and those beside the CA."""
-    found: list[TrustRef | FileTrust] = [FileTrust(tls.crl)] if tls.crl else []
-    for each in trust:
-        if isinstance(each, TrustRef):
-            data = inputs.data(each.kind, each.namespace, each.name) or {}
+    """Returns the revocation lists: a file of the proxy, and lists in the same object as the CA."""
+    lists: list[TrustRef | FileTrust] = [FileTrust(tls.crl)] if tls.crl else []
+    for ca in trust:
+        if isinstance(ca, TrustRef):
+            data = inputs.data(ca.kind, ca.namespace, ca.name) or {}
             keys = [key for key in CRL_KEYS if key in data][:1]
-            found += [TrustRef(each.kind, each.namespace, each.name, key) for key in keys]
-    return tuple(found)
+            lists += [TrustRef(ca.kind, ca.namespace, ca.name, key) for key in keys]
+    return tuple(lists)
 
 
 def _client(inputs: Inputs, tls: ClientTLS, context: DestinationUse) -> ObjectName | None:

@@ -1,7 +1,7 @@
 """Merges the rules of delegates into the rules that delegate to them, as pilot does.
 
-A rule of the delegate inherits what it does not set itself. Each of its matches must be narrower than one of the root's;
-otherwise the rule is not served. [pilot/pkg/model/virtualservice.go: MergeHTTPRoutes; virtualservice_controller.go]
+A rule of the delegate inherits the fields that it does not set. Each of its matches must be narrower than a match of the
+root; otherwise the rule is not served. [pilot/pkg/model/virtualservice.go: MergeHTTPRoutes; virtualservice_controller.go]
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _MAPS: Final = ("headers", "withoutHeaders", "queryParams", "sourceLabels")
 _SINGLE: Final = (*_STRINGS, "port", "sourceNamespace", "gateways", "statPrefix")
 _MATCH: Final = (*_SINGLE, *_MAPS, "name", "ignoreUriCase")
 _REFUSED: Final = ("route", "redirect")
-"""Fields that Istio's admission refuses beside `delegate`."""
+"""Fields that Istio's admission refuses together with `delegate`."""
 T = TypeVar("T")
 D = TypeVar("D")
 
 
 class MergedRule(FieldReader):
-    """Reads a rule of a delegate; inherited fields are read, and accounted for, where the root's rule has them."""
+    """Reads a rule of a delegate. Inherited fields are read, and accounted for, in the root's rule."""
 
-    def __init__(self, own: FieldReader, root: FieldReader, matches: list[FieldReader]) -> None:
-        super().__init__(own.account, own.value, own.path)
+    def __init__(self, leaf: FieldReader, root: FieldReader, matches: list[FieldReader]) -> None:
+        super().__init__(leaf.account, leaf.value, leaf.path)
         self._root = root
         self._matches = matches
 
@@ -77,10 +77,10 @@ class MergedRule(FieldReader):
 class Delegates:
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
-        self._by_name = {each.path: each for each in inputs.of(VIRTUAL_SERVICE) if is_delegate(each)}
+        self._by_name = {document.path: document for document in inputs.of(VIRTUAL_SERVICE) if is_delegate(document)}
 
     def rules(self, rule: FieldReader) -> Iterator[FieldReader]:
-        """Yields the rule itself, or those of the VirtualService that it delegates to."""
+        """Yields the rule itself, or the rules of the VirtualService that it delegates to."""
         if "delegate" not in rule:
             yield rule
             return
@@ -101,13 +101,13 @@ class Delegates:
             rule.ignore("match")
             spec.ignore("http")
             return
-        for each in spec.children("http"):
-            yield from _merged(rule, each)
-        for each in rule.children("match"):
-            each.ignore(*_MATCH)
+        for delegate_rule in spec.children("http"):
+            yield from _merged(rule, delegate_rule)
+        for match in rule.children("match"):
+            match.ignore(*_MATCH)
 
     def _missing(self, rule: FieldReader, name: str) -> Iterator[FieldReader]:
-        """Yields the rule without its delegate: it answers 500, so that no later rule takes its requests."""
+        """Yields the rule without its delegate. It answers 500, so that no later rule takes its requests."""
         namespace, _, bare = name.partition("/")
         if self._inputs.find(VIRTUAL_SERVICE.kind, namespace, bare, VIRTUAL_SERVICE.group):
             text = f"VirtualService {name} has hosts of its own, so Istio does not take it for a delegate and skips the rule"
@@ -119,7 +119,7 @@ class Delegates:
         yield rule
 
     def skip_unused(self) -> None:
-        """Lists the delegates that no imported rule has led to."""
+        """Lists the delegates without an imported rule that delegates to them."""
         for document in self._by_name.values():
             if not self._inputs.opened(document):
                 text = "has no hosts, and no VirtualService of a gateway delegates to it"
@@ -131,42 +131,45 @@ def is_delegate(document: Document) -> bool:
 
 
 def _name(rule: FieldReader) -> str:
-    named = mapping(rule.value.get("delegate"))
-    return f"{named.get('namespace') or rule.namespace}/{named.get('name')}"
+    delegate = mapping(rule.value.get("delegate"))
+    return f"{delegate.get('namespace') or rule.namespace}/{delegate.get('name')}"
 
 
-def _merged(root: FieldReader, own: FieldReader) -> Iterator[FieldReader]:
-    """Yields a rule of a delegate with its inheritance, unless its matches contradict those of the root."""
-    if "delegate" in own:
+def _merged(root: FieldReader, leaf: FieldReader) -> Iterator[FieldReader]:
+    """Yields a rule of a delegate with inherited fields, unless its matches conflict with the root's."""
+    if "delegate" in leaf:
         text = "Istio refuses a delegate that delegates; these requests get 500"
-        own.note(Category.CANNOT, "delegate-of-delegate", text, "delegate", severity=NoteSeverity.HIGH)
-    theirs, ours = root.children("match"), own.children("match")
-    if not theirs or not ours:
-        yield MergedRule(own, root, ours or theirs)
+        leaf.note(Category.CANNOT, "delegate-of-delegate", text, "delegate", severity=NoteSeverity.HIGH)
+    root_matches, leaf_matches = root.children("match"), leaf.children("match")
+    if not root_matches or not leaf_matches:
+        yield MergedRule(leaf, root, leaf_matches or root_matches)
         return
     matches: list[FieldReader] = []
-    for each in ours:
-        wider = [match for match in theirs if not conflict(_resolved(match), _resolved(each))]
+    for leaf_match in leaf_matches:
+        wider = [root_match for root_match in root_matches if not conflict(_resolved(root_match), _resolved(leaf_match))]
         if not wider:
             text = f"takes requests that the rule of {root.document.name} does not, so Istio skips this rule"
-            own.note(Category.SKIPPED, "delegate-conflict", text, "match")
-            own.ignore(*own.value)
+            leaf.note(Category.SKIPPED, "delegate-conflict", text, "match")
+            leaf.ignore(*leaf.value)
             return
-        matches += [FieldReader(each.account, merged(_resolved(match), _resolved(each)), each.path) for match in wider]
-    yield MergedRule(own, root, matches)
+        matches += [
+            FieldReader(leaf_match.account, merged(_resolved(root_match), _resolved(leaf_match)), leaf_match.path)
+            for root_match in wider
+        ]
+    yield MergedRule(leaf, root, matches)
 
 
 def _resolved(match: FieldReader) -> dict[str, Any]:
-    """Returns a match with whole names of gateways, which are relative to the namespace of its VirtualService."""
-    named = [gateway_name(each, match.namespace) for each in texts(match.value.get("gateways"))]
-    return {**match.value, "gateways": named} if named else match.value
+    """Returns a match with full names of gateways. In the input they are relative to the namespace of the VirtualService."""
+    names = [gateway_name(name, match.namespace) for name in texts(match.value.get("gateways"))]
+    return {**match.value, "gateways": names} if names else match.value
 
 
 def merged(root: dict[str, Any], leaf: dict[str, Any]) -> dict[str, Any]:
-    """Returns the conditions of both; of those that both have, the delegate's, which are narrower."""
-    found = {key: root[key] for key in _SINGLE if root.get(key) and not leaf.get(key)}
+    """Returns the conditions of both. If both have a condition, the delegate's counts, because it is narrower."""
+    inherited = {key: root[key] for key in _SINGLE if root.get(key) and not leaf.get(key)}
     joined = {key: {**mapping(root.get(key)), **mapping(leaf.get(key))} for key in _MAPS}
-    return {**leaf, **found, **{key: value for key, value in joined.items() if value}}
+    return {**leaf, **inherited, **{key: value for key, value in joined.items() if value}}
 
 
 def conflict(root: dict[str, Any], leaf: dict[str, Any]) -> bool:
@@ -174,23 +177,27 @@ def conflict(root: dict[str, Any], leaf: dict[str, Any]) -> bool:
     if any(_strings_conflict(root.get(key), leaf.get(key)) for key in _STRINGS):
         return True
     for key in ("headers", "withoutHeaders", "queryParams"):
-        wanted = mapping(root.get(key))
-        if any(_strings_conflict(wanted.get(name), value) for name, value in mapping(leaf.get(key)).items()):
+        root_values = mapping(root.get(key))
+        if any(_strings_conflict(root_values.get(name), value) for name, value in mapping(leaf.get(key)).items()):
             return True
     labels = mapping(root.get("sourceLabels"))
     if any(labels.get(name, value) != value for name, value in mapping(leaf.get("sourceLabels")).items()):
         return True
-    ports, above, below = (root.get("port"), leaf.get("port")), texts(root.get("gateways")), texts(leaf.get("gateways"))
+    ports, root_gateways, leaf_gateways = (
+        (root.get("port"), leaf.get("port")),
+        texts(root.get("gateways")),
+        texts(leaf.get("gateways")),
+    )
     return (
         bool(root.get("ignoreUriCase")) is not bool(leaf.get("ignoreUriCase"))
         or (all(ports) and ports[0] != ports[1])
         or bool(root.get("sourceNamespace") and root["sourceNamespace"] != leaf.get("sourceNamespace"))
-        or bool(above and below and not {*below} <= {*above})
+        or bool(root_gateways and leaf_gateways and not {*leaf_gateways} <= {*root_gateways})
     )
 
 
 def _strings_conflict(root: Any, leaf: Any) -> bool:
-    """Returns whether one StringMatch is not within another; a regular expression never is."""
+    """Returns whether a StringMatch of a leaf is not within the root's. A regular expression never is."""
     if not isinstance(root, dict) or not isinstance(leaf, dict):
         return False
     if exact := root.get("exact"):

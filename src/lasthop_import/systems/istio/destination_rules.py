@@ -1,8 +1,9 @@
 """Finds the DestinationRule that a gateway uses for a host and port, as pilot does.
 
-Looked up in the gateway's namespace, the Service's, then the root one; the most specific host wins. Rules for one host in one
-namespace merge: subsets add up, the oldest trafficPolicy wins whole. An entry of portLevelSettings replaces everything above
-it, so that one without `tls` switches TLS off. [pilot/pkg/model/push_context.go, destination_rule.go, networking/util/util.go]
+Pilot searches the gateway's namespace, the Service's, then the root namespace; the most specific host wins. Rules for one
+host in one namespace merge: subsets add up, and the oldest trafficPolicy wins as a whole. An entry of portLevelSettings
+replaces all settings above it, so that an entry without `tls` turns TLS off.
+[pilot/pkg/model/push_context.go, destination_rule.go, networking/util/util.go]
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from lasthop_import.systems.istio.kinds import DESTINATION_RULE, exported, fqdn
 
 
 class ClientTLS(msgspec.Struct, frozen=True):
-    """A `tls` of a DestinationRule, as it is written."""
+    """The `tls` of a DestinationRule, as written."""
 
     source: SourceRef
     mode: str
-    """Empty: not written, which is DISABLE."""
+    """Empty if not set, which means DISABLE."""
     sni: str = ""
     names: tuple[str, ...] = ()
     credential: str = ""
@@ -43,12 +44,12 @@ class ClientTLS(msgspec.Struct, frozen=True):
 class TrafficPolicy(msgspec.Struct, frozen=True):
     tls: ClientTLS | None = None
     upgrade: bool = False
-    """h2UpgradePolicy: UPGRADE."""
+    """Whether h2UpgradePolicy is UPGRADE."""
     budget: ImportedRetryBudget | None = None
     ports: Mapping[int, TrafficPolicy] = {}
 
     def of(self, port: int) -> tuple[TrafficPolicy, bool]:
-        """Returns the settings of a port, and whether it has an entry of its own."""
+        """Returns the settings of a port, and whether portLevelSettings has an entry for it."""
         return (self.ports[port], True) if port in self.ports else (self, False)
 
 
@@ -58,9 +59,9 @@ class DestinationRule(msgspec.Struct, frozen=True):
     export_to: tuple[str, ...]
     policy: TrafficPolicy | None
     subsets: Mapping[str, tuple[Mapping[str, str], TrafficPolicy | None]]
-    """Labels and policy by name."""
+    """The labels and policy of each subset, by name."""
     workloads: Mapping[str, str] | None
-    """Labels of the proxies it is for; None: all."""
+    """The labels of the selected proxies; None selects all."""
 
     @property
     def namespace(self) -> str:
@@ -74,7 +75,7 @@ class Effective(msgspec.Struct, frozen=True):
     upgrade: bool = False
     budget: ImportedRetryBudget | None = None
     lost: ClientTLS | None = None
-    """A `tls` that its author expects here, and that does not apply."""
+    """A `tls` that the author expects to apply, but that does not."""
     why_lost: str = ""
     reason: str = ""
 
@@ -94,82 +95,82 @@ class DestinationRules:
         root: str,
         labels: Mapping[str, str],
     ) -> Effective:
-        """Returns what the gateway with these labels, in this namespace, does for a port of a host."""
+        """Returns the settings that a gateway with these labels, in this namespace, uses for a port of a host."""
         rules = self._applicable(host, service_namespace, gateway_namespace, root, labels)
-        self._used |= {each.document for each in rules}
+        self._used |= {rule.document for rule in rules}
         if not rules:
             return self._hidden(host, port, gateway_namespace)
-        found, lost = _of_port(next(filter(None, (each.policy for each in rules)), None), port)
-        if narrowed := next((each.subsets[subset][1] for each in rules if subset and subset in each.subsets), None):
-            found, lost = _of_subset(narrowed, found, lost, port)
-        if lost and not found.tls:
+        policy, lost = _of_port(next(filter(None, (rule.policy for rule in rules)), None), port)
+        if subset_policy := next((rule.subsets[subset][1] for rule in rules if subset and subset in rule.subsets), None):
+            policy, lost = _of_subset(subset_policy, policy, lost, port)
+        if lost and not policy.tls:
             why = f"portLevelSettings has an entry for port {port} without tls, which replaces the tls above it"
-            return Effective(None, found.upgrade, found.budget, lost, why, "port-level-disables-tls")
-        return Effective(found.tls, found.upgrade, found.budget)
+            return Effective(None, policy.upgrade, policy.budget, lost, why, "port-level-disables-tls")
+        return Effective(policy.tls, policy.upgrade, policy.budget)
 
     def labels_of(self, host: str, subset: str) -> Mapping[str, str] | None:
-        """Returns the labels of a subset; None if no rule defines it."""
-        return next((each.subsets[subset][0] for each in self._rules if each.host == host and subset in each.subsets), None)
+        """Returns the labels of a subset; None without a rule that defines it."""
+        return next((rule.subsets[subset][0] for rule in self._rules if rule.host == host and subset in rule.subsets), None)
 
     def note_unused(self, inputs: Inputs) -> None:
-        for each in self._rules:
-            if each.document not in self._used:
+        for rule in self._rules:
+            if rule.document not in self._used:
                 text = "no route of a gateway leads to its host, or it does not apply there"
-                inputs.skip(each.document, "rule-not-used", text)
+                inputs.skip(rule.document, "rule-not-used", text)
 
     def _applicable(
         self, host: str, service: str, gateway: str, root: str, labels: Mapping[str, str]
     ) -> list[DestinationRule]:
-        """Returns the rules of the first namespace that has any: a rule for these workloads before the others."""
+        """Returns the rules of the first namespace with matching rules, sorted: rules with a workloadSelector, then by age."""
         for rules in (self._own(gateway, root), self._exported(service, gateway), self._exported(root, gateway)):
-            fitting = [each for each in rules if _covers(each.host, host) and _is_for(each, gateway, labels)]
+            fitting = [rule for rule in rules if _covers(rule.host, host) and _is_for(rule, gateway, labels)]
             if fitting:
-                best = min(specificity_of(each.host) for each in fitting)
-                found = [each for each in fitting if specificity_of(each.host) == best]
-                return sorted(found, key=lambda each: (each.workloads is None, each.document.age))
+                best = min(specificity_of(rule.host) for rule in fitting)
+                most_specific = [rule for rule in fitting if specificity_of(rule.host) == best]
+                return sorted(most_specific, key=lambda rule: (rule.workloads is None, rule.document.age))
         return []
 
     def _own(self, gateway: str, root: str) -> list[DestinationRule]:
-        """Returns the rules of the gateway's own namespace; of the root namespace only those that are not for all."""
-        own = [each for each in self._rules if each.namespace == gateway]
-        return own if gateway != root else [each for each in own if each.export_to == (".",)]
+        """Returns the rules of the gateway's own namespace. In the root namespace, only rules that are not exported count."""
+        rules = [rule for rule in self._rules if rule.namespace == gateway]
+        return rules if gateway != root else [rule for rule in rules if rule.export_to == (".",)]
 
     def _exported(self, namespace: str, gateway: str) -> list[DestinationRule]:
-        rules = (each for each in self._rules if each.namespace == namespace)
-        return [each for each in rules if exported(each.export_to, each.namespace, gateway)]
+        rules = (rule for rule in self._rules if rule.namespace == namespace)
+        return [rule for rule in rules if exported(rule.export_to, rule.namespace, gateway)]
 
     def _hidden(self, host: str, port: int, gateway: str) -> Effective:
-        """Returns a `tls` for the host in a rule that the gateway does not see."""
-        for each in sorted(self._rules, key=lambda rule: (specificity_of(rule.host), rule.document.age)):
-            policy = each.policy.of(port)[0] if each.policy and _covers(each.host, host) else None
+        """Returns a `tls` for the host from a rule that is not visible to the gateway."""
+        for rule in sorted(self._rules, key=lambda rule: (specificity_of(rule.host), rule.document.age)):
+            policy = rule.policy.of(port)[0] if rule.policy and _covers(rule.host, host) else None
             if policy and policy.tls and policy.tls.starts:
-                self._used.add(each.document)
-                where = "its workloadSelector selects other proxies"
-                if each.workloads is None:
-                    where = f"a gateway in namespace {gateway} does not see it"
-                why = f"{each.document.name} does not apply: {where}"
+                self._used.add(rule.document)
+                cause = "its workloadSelector selects other proxies"
+                if rule.workloads is None:
+                    cause = f"a gateway in namespace {gateway} does not see it"
+                why = f"{rule.document.name} does not apply: {cause}"
                 return Effective(None, False, None, policy.tls, why, "rule-not-seen")
         return Effective()
 
 
 def _of_port(whole: TrafficPolicy | None, port: int) -> tuple[TrafficPolicy, ClientTLS | None]:
-    """Returns the policy for a port, and the `tls` above it that an entry for the port without one replaces."""
+    """Returns the policy for a port, and the general `tls` if an entry for the port without `tls` replaces it."""
     if whole is None:
         return TrafficPolicy(), None
-    found, own = whole.of(port)
-    lost = whole.tls if own and not found.tls and whole.tls and whole.tls.starts else None
-    return found, lost
+    policy, has_entry = whole.of(port)
+    lost = whole.tls if has_entry and not policy.tls and whole.tls and whole.tls.starts else None
+    return policy, lost
 
 
 def _of_subset(
     subset: TrafficPolicy, above: TrafficPolicy, lost: ClientTLS | None, port: int
 ) -> tuple[TrafficPolicy, ClientTLS | None]:
-    """Returns the policy of a subset for a port, with what it takes from the policy above it."""
-    below, ported = subset.of(port)
-    tls = below.tls if below.tls or ported else above.tls
-    if ported and not below.tls:
-        lost = next((each for each in (subset.tls, above.tls) if each and each.starts), lost)
-    return TrafficPolicy(tls, below.upgrade or above.upgrade, below.budget or above.budget), lost
+    """Returns the policy of a subset for a port, with the settings that it inherits from the policy above it."""
+    policy, has_entry = subset.of(port)
+    tls = policy.tls if policy.tls or has_entry else above.tls
+    if has_entry and not policy.tls:
+        lost = next((candidate for candidate in (subset.tls, above.tls) if candidate and candidate.starts), lost)
+    return TrafficPolicy(tls, policy.upgrade or above.upgrade, policy.budget or above.budget), lost
 
 
 def _covers(pattern: str, host: str) -> bool:
@@ -181,8 +182,8 @@ def specificity_of(pattern: str) -> tuple[int, int]:
 
 
 def _is_for(rule: DestinationRule, gateway: str, labels: Mapping[str, str]) -> bool:
-    """Returns whether a workloadSelector may select the gateway. Labels that the Gateway's selector does not name are not
-    known; the rule then counts, because it may start TLS."""
+    """Returns whether a workloadSelector may select the gateway. Labels that the Gateway's selector does not name are
+    unknown; the rule then counts, because it may start TLS."""
     if rule.workloads is None:
         return True
     return rule.namespace == gateway and all(labels.get(key, value) == value for key, value in rule.workloads.items())
@@ -199,10 +200,10 @@ def _rule(reader: FieldReader) -> DestinationRule:
     spec = reader.child("spec")
     selector = spec.child("workloadSelector") if "workloadSelector" in spec else None
     subsets: dict[str, tuple[Mapping[str, str], TrafficPolicy | None]] = {}
-    for each in spec.children("subsets"):
-        labels = each.text_map("labels")
-        policy = _policy(each.child("trafficPolicy")) if "trafficPolicy" in each else None
-        subsets.setdefault(each.text("name"), (labels, policy))
+    for subset in spec.children("subsets"):
+        labels = subset.text_map("labels")
+        policy = _policy(subset.child("trafficPolicy")) if "trafficPolicy" in subset else None
+        subsets.setdefault(subset.text("name"), (labels, policy))
     host = spec.text("host")
     return DestinationRule(
         document=reader.document,
@@ -215,10 +216,10 @@ def _rule(reader: FieldReader) -> DestinationRule:
 
 
 def _labels(selector: FieldReader) -> Mapping[str, str]:
-    found = selector.text_map("matchLabels")
+    labels = selector.text_map("matchLabels")
     text = "applies only to some proxies; it counts if it may select the gateway"
     selector.note(Category.CHANGED, "workload-selector", text)
-    return found
+    return labels
 
 
 _DROPPED = {
@@ -240,22 +241,22 @@ def _policy(reader: FieldReader) -> TrafficPolicy:
             http.cannot(key, "limits of connections are the new gateway's own")
     pool.cannot("tcp", "limits and timeouts of connections are the new gateway's own")
     ports: dict[int, TrafficPolicy] = {}
-    for each in reader.children("portLevelSettings"):
-        number = each.child("port").integer("number")
-        below = _policy(each)
+    for entry in reader.children("portLevelSettings"):
+        number = entry.child("port").integer("number")
+        policy = _policy(entry)
         if number is not None:
-            ports.setdefault(number, below)
+            ports.setdefault(number, policy)
     budget = _budget(reader.child("retryBudget")) if "retryBudget" in reader else None
     return TrafficPolicy(_tls(reader.child("tls")) if "tls" in reader else None, upgrade, budget, ports)
 
 
 def _budget(reader: FieldReader) -> ImportedRetryBudget:
-    """Returns a retry budget; Istio's defaults are 20 % and 3 at a time."""
+    """Returns a retry budget. Istio's defaults are 20 % and 3 concurrent retries."""
     percent, at_least = reader.raw("percent"), reader.integer("minRetryConcurrency", 3)
-    known = isinstance(percent, int | float) and not isinstance(percent, bool) and 0 <= percent <= 100
-    if percent is not None and not known:
+    valid = isinstance(percent, int | float) and not isinstance(percent, bool) and 0 <= percent <= 100
+    if percent is not None and not valid:
         reader.note(Category.CANNOT, "retry-budget", "is not a percentage; 20 is used", "percent")
-    return ImportedRetryBudget(int(percent) if known else 20, min(max(at_least or 0, 0), 1_000_000))
+    return ImportedRetryBudget(int(percent) if valid else 20, min(max(at_least or 0, 0), 1_000_000))
 
 
 def _tls(reader: FieldReader) -> ClientTLS:
@@ -263,7 +264,7 @@ def _tls(reader: FieldReader) -> ClientTLS:
     if skip not in (None, True, False):
         text = "must be true or false; an API server refuses it, and it counts as true here, which verifies nothing"
         reader.note(Category.CANNOT, "not-a-boolean", text, "insecureSkipVerify", severity=NoteSeverity.HIGH)
-    found = ClientTLS(
+    tls = ClientTLS(
         source=reader.source(),
         mode=reader.text("mode"),
         sni=reader.text("sni"),
@@ -274,14 +275,14 @@ def _tls(reader: FieldReader) -> ClientTLS:
         skip=skip not in (None, False),
         crl=reader.text("caCrl"),
     )
-    if found.skip and (found.names or found.ca_file):
+    if tls.skip and (tls.names or tls.ca_file):
         text = "contradicts caCertificates and subjectAltNames, which then verify nothing; Istio refuses both together"
         reader.note(Category.CANNOT, "contradiction", text, "insecureSkipVerify", severity=NoteSeverity.HIGH)
-    return found
+    return tls
 
 
 def unread_rule(inputs: Inputs, host: str) -> HopTLS | None:
-    """Returns the TLS of a hop if a DestinationRule without a host, or of a version that is not read, may be about it."""
+    """Returns unknown TLS for a hop if a DestinationRule without a host, or of an unsupported version, may apply to it."""
     unread = inputs.unread_versions(DESTINATION_RULE)
     for document in (*unread, *inputs.of(DESTINATION_RULE)):
         name = document.spec.get("host")

@@ -1,4 +1,4 @@
-"""Resolves the host of a destination: a Service, a ServiceEntry, or a host unknown to the gateway."""
+"""Resolves the host of a destination to a Service or ServiceEntry, or reports an unknown host."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class DestinationTarget(NamedTuple):
 
     backend: Backend
     namespace: str
-    """Of the Service or ServiceEntry, for its DestinationRule."""
+    """The namespace of the Service or ServiceEntry, to look up its DestinationRule."""
     host: str
-    """By which the DestinationRule is found."""
+    """The host to look up the DestinationRule."""
     port: int
-    """0: not known."""
+    """0 means unknown."""
     protocol: str
-    """In lower case, as http, http2, grpc, https, tls, tcp; empty: unknown."""
+    """In lower case: http, http2, grpc, https, tls, tcp; empty means unknown."""
     external: bool = False
     names: tuple[str, ...] = ()
 
@@ -44,18 +44,18 @@ class _Port(msgspec.Struct, frozen=True):
 
 
 class ServiceEntry(msgspec.Struct, frozen=True):
-    """A ServiceEntry."""
+    """The fields of a ServiceEntry."""
 
     document: Document
     hosts: tuple[str, ...]
     ports: tuple[_Port, ...]
     resolution: str
     endpoints: tuple[tuple[str, Mapping[str, int]], ...]
-    """Addresses, with ports by name."""
+    """Addresses, each with its ports by name."""
     export_to: tuple[str, ...]
     names: tuple[str, ...]
     problem: str
-    """Why it cannot be a backend."""
+    """The reason why it cannot be a backend."""
 
 
 class Destinations:
@@ -65,15 +65,21 @@ class Destinations:
         self._used: set[Document] = set()
 
     def skip_unused(self) -> None:
-        for each in self._entries:
-            if each.document not in self._used:
-                self._inputs.skip(each.document, "unused", "no imported route leads to its hosts")
+        for entry in self._entries:
+            if entry.document not in self._used:
+                self._inputs.skip(entry.document, "unused", "no imported route leads to its hosts")
 
     def find(self, host: str, port: int | None, listener_port: int, gateway_namespace: str) -> DestinationTarget | str:
-        """Returns what a host leads to, or why nothing does. Without a port it is the only one, or the listener's; of a
-        Service that is not in the input it is not known."""
+        """Returns the target of a host, or the reason why it has none.
+
+        The default port is the host's only port, else the listener's. The port of a Service that is not in the input is
+        unknown."""
         entry = next(
-            (e for e in self._entries if host in e.hosts and exported(e.export_to, e.document.namespace, gateway_namespace)),
+            (
+                entry
+                for entry in self._entries
+                if host in entry.hosts and exported(entry.export_to, entry.document.namespace, gateway_namespace)
+            ),
             None,
         )
         if entry is not None:
@@ -82,7 +88,7 @@ class Destinations:
         service = service_of(host)
         if service is not None:
             return self._service(*service, host, port, listener_port)
-        if any(host in each.hosts for each in self._entries):
+        if any(host in entry.hosts for entry in self._entries):
             return f"the ServiceEntry of {host} is not exported to namespace {gateway_namespace}"
         return f"no Service and no ServiceEntry of the input has the host {host}"
 
@@ -103,25 +109,25 @@ class Destinations:
         if entry.problem:
             return f"{entry.document.name} {entry.problem}"
         number = port or (entry.ports[0].number if len(entry.ports) == 1 else listener_port)
-        found = next((each for each in entry.ports if each.number == number), None)
-        if found is None:
+        entry_port = next((candidate for candidate in entry.ports if candidate.number == number), None)
+        if entry_port is None:
             return f"{entry.document.name} has no port {number}"
-        backend = _entry_backend(entry, host, found)
-        return DestinationTarget(backend, entry.document.namespace, host, number, found.protocol, True, entry.names)
+        backend = _entry_backend(entry, host, entry_port)
+        return DestinationTarget(backend, entry.document.namespace, host, number, entry_port.protocol, True, entry.names)
 
 
 def _protocol(port: PortOfService | None) -> str:
-    """Returns the protocol of a Service's port: its appProtocol, or the beginning of its name."""
+    """Returns the protocol of a Service's port: its appProtocol, or the prefix of its name."""
     if port is None:
         return ""
-    spoken = port.app_protocol.lower().removeprefix("kubernetes.io/")
-    if spoken:
-        return {"h2c": "http2", "ws": "http", "wss": "https"}.get(spoken, spoken)
+    app_protocol = port.app_protocol.lower().removeprefix("kubernetes.io/")
+    if app_protocol:
+        return {"h2c": "http2", "ws": "http", "wss": "https"}.get(app_protocol, app_protocol)
     return "grpc-web" if port.name.startswith("grpc-web") else port.name.partition("-")[0].lower()
 
 
 def _entry_backend(entry: ServiceEntry, host: str, port: _Port) -> Backend:
-    """Returns the addresses of a ServiceEntry, or the host that is resolved; named after it, where that is unique."""
+    """Returns a backend with the addresses of a ServiceEntry, or its host. The name gets suffixes to be unique."""
     parts = [entry.document.bare_name]
     parts += [slug(host)] if len(entry.hosts) > 1 else []
     parts += [str(port.number)] if len(entry.ports) > 1 else []
@@ -144,16 +150,16 @@ def _read(reader: FieldReader) -> ServiceEntry:
     spec.ignore("location")
     spec.cannot("addresses", "virtual addresses are of sidecars, not gateways")
     ports = []
-    for each in spec.children("ports"):
-        number = each.integer("number") or 0
-        ports.append(_Port(number, each.text("name"), each.text("protocol").lower(), each.integer("targetPort") or number))
+    for port in spec.children("ports"):
+        number = port.integer("number") or 0
+        ports.append(_Port(number, port.text("name"), port.text("protocol").lower(), port.integer("targetPort") or number))
     resolution = spec.text("resolution", "NONE")
     endpoints = []
-    for each in spec.children("endpoints"):
-        numbers = each.number_map("ports")
-        endpoints.append((each.text("address"), numbers))
+    for endpoint in spec.children("endpoints"):
+        numbers = endpoint.number_map("ports")
+        endpoints.append((endpoint.text("address"), numbers))
         for key in ("labels", "network", "locality", "weight", "serviceAccount"):
-            each.cannot(key, "all endpoints are used alike")
+            endpoint.cannot(key, "all endpoints are used alike")
     problem = _problem(hosts, resolution, [address for address, _ in endpoints], "workloadSelector" in spec)
     if problem:
         spec.cannot("workloadSelector", "endpoints are chosen by a Service's selector")

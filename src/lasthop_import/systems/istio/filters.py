@@ -29,11 +29,11 @@ _HOST: Final = ("host", ":authority")
 class IstioHeaders(NamedTuple):
     filters: tuple[HTTPRouteFilter, ...]
     authority: str = ""
-    """The Host that a request gets."""
+    """The new Host of a request."""
 
 
 def headers(reader: FieldReader) -> IstioHeaders:
-    found: list[HTTPRouteFilter] = []
+    filters: list[HTTPRouteFilter] = []
     authority = ""
     for key, kind in (("request", REQUEST_HEADERS), ("response", RESPONSE_HEADERS)):
         edits = reader.child(key)
@@ -41,12 +41,12 @@ def headers(reader: FieldReader) -> IstioHeaders:
         if key == "request":
             authority = next(iter([*_take_authority(added), *_take_authority(replaced)]), "")
         note_variables(reader, key, "Envoy's variables", replaced, added)
-        found += edited_headers(reader, key, kind, added, replaced, edits.texts("remove"))
-    return IstioHeaders(tuple(found), authority)
+        filters += edited_headers(reader, key, kind, added, replaced, edits.texts("remove"))
+    return IstioHeaders(tuple(filters), authority)
 
 
 def _take_authority(edits: dict[str, str]) -> list[str]:
-    """Removes the Host from the edits of headers, and returns it; the last counts."""
+    """Removes the Host from the edits of headers, and returns its values, the last first, because the last counts."""
     return [edits.pop(name) for name in list(edits) if name.lower() in _HOST][::-1]
 
 
@@ -63,21 +63,21 @@ def rewrite(reader: FieldReader) -> IstioRewrite:
 
 
 def path_and_host(
-    reader: FieldReader, wanted: IstioRewrite, authority: str, prefix: str | None
+    reader: FieldReader, istio_rewrite: IstioRewrite, authority: str, prefix: str | None
 ) -> tuple[HTTPRouteFilter, ...]:
-    """Returns the rewrite of path and Host for one match, whose `prefix` is replaced; None: the whole path is."""
-    hostname = bare_host(wanted.authority or authority)
+    """Returns the rewrite of path and Host for one match. `prefix` is the replaced prefix; None replaces the whole path."""
+    hostname = bare_host(istio_rewrite.authority or authority)
     if hostname and not is_host(hostname):
         reader.note(Category.CANNOT, "rewrite-authority", f"{hostname[:100]} cannot be a Host, and is not set")
         hostname = ""
-    if not wanted.uri:
+    if not istio_rewrite.uri:
         return url_rewrite(hostname)
     if prefix is None:
-        return url_rewrite(hostname, full_path(wanted.uri))
-    if wanted.uri.endswith("/") and not prefix.endswith("/"):
-        text = f"{prefix}/x became {wanted.uri}/x, with two slashes; it becomes {wanted.uri}x now"
+        return url_rewrite(hostname, full_path(istio_rewrite.uri))
+    if istio_rewrite.uri.endswith("/") and not prefix.endswith("/"):
+        text = f"{prefix}/x became {istio_rewrite.uri}/x, with two slashes; it becomes {istio_rewrite.uri}x now"
         reader.note(Category.CHANGED, "rewrite-slash", text, severity=NoteSeverity.INFO)
-    return url_rewrite(hostname, prefix_path(wanted.uri))
+    return url_rewrite(hostname, prefix_path(istio_rewrite.uri))
 
 
 def bare_host(authority: str) -> str:
@@ -102,11 +102,11 @@ def redirect_filter(reader: FieldReader, prefix: str | None) -> HTTPRouteFilter:
 def cors_filter(reader: FieldReader) -> tuple[HTTPRouteFilter, ...]:
     origins = list(reader.texts("allowOrigin"))
     patterns = []
-    for each in reader.children("allowOrigins"):
-        if "exact" in each:
-            origins.append(each.text("exact"))
+    for origin in reader.children("allowOrigins"):
+        if "exact" in origin:
+            origins.append(origin.text("exact"))
         else:
-            patterns.append(str(each.raw("prefix") or each.raw("regex") or ""))
+            patterns.append(str(origin.raw("prefix") or origin.raw("regex") or ""))
     age = milliseconds(reader.text("maxAge") or "x")
     reader.ignore("unmatchedPreflights")
     methods, allowed, exposed = map(reader.texts, ("allowMethods", "allowHeaders", "exposeHeaders"))
@@ -140,22 +140,22 @@ def times(route: FieldReader) -> Times:
 
 
 def _retries(reader: FieldReader, request: str) -> Times:
-    """Returns the retries; one try may take no longer than the whole request."""
+    """Returns the retries. The timeout of a try is at most the timeout of the request."""
     attempts = max(0, min(reader.integer("attempts") or 0, 100))
-    tried, backoff = _duration(reader, "perTryTimeout"), _duration(reader, "backoff")
-    on = [each.strip() for each in reader.text("retryOn").split(",") if each.strip()]
+    per_try, backoff = _duration(reader, "perTryTimeout"), _duration(reader, "backoff")
+    on = [condition.strip() for condition in reader.text("retryOn").split(",") if condition.strip()]
     reader.ignore("retryRemoteLocalities", "retryIgnorePreviousHosts")
     if not attempts:
-        return Times(HTTPRouteTimeouts(request, tried), HTTPRouteRetry(attempts=0))
+        return Times(HTTPRouteTimeouts(request, per_try), HTTPRouteRetry(attempts=0))
     codes = retried_codes(reader, "retryOn", on)
-    if tried and request and (milliseconds(tried) or 0) > (milliseconds(request) or 0) > 0:
-        tried = request
-    return Times(HTTPRouteTimeouts(request, tried), HTTPRouteRetry(codes, attempts, backoff))
+    if per_try and request and (milliseconds(per_try) or 0) > (milliseconds(request) or 0) > 0:
+        per_try = request
+    return Times(HTTPRouteTimeouts(request, per_try), HTTPRouteRetry(codes, attempts, backoff))
 
 
 def _duration(reader: FieldReader, key: str) -> str:
     text = reader.text(key)
-    found = milliseconds(text) if text else None
-    if text and found is None:
+    length = milliseconds(text) if text else None
+    if text and length is None:
         reader.note(Category.CANNOT, "duration", "is not a duration, and is left out", key)
-    return "" if found is None else duration(found)
+    return "" if length is None else duration(length)

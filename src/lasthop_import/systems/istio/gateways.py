@@ -1,6 +1,6 @@
-"""Turns the servers of Gateways into listeners.
+"""Translates the servers of Gateways to listeners.
 
-Gateways that select the same Pods are one proxy with one address, so that they become one Gateway, named after the oldest.
+Gateways that select the same Pods share a proxy and its address. They become one Gateway, with the name of the oldest.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TERMINATION: Final = (
     *(*_FILES, *_FRONT, *_NARROWER),
     *("credentialName", "credentialNames", "caCertificates", "caCertCredentialName", "caCrl", "insecureSkipVerify"),
 )
-"""Fields that count only where the gateway ends the client's TLS."""
+"""Fields that count only where the gateway terminates the client's TLS."""
 
 
 class GatewayServer(msgspec.Struct, frozen=True):
@@ -54,85 +54,89 @@ class GatewayServer(msgspec.Struct, frozen=True):
 
     listener: ImportedListener
     namespace: str
-    """Whose VirtualServices may use it; empty: all."""
+    """The namespace whose VirtualServices may use it; empty means all."""
     redirects: bool
     passthrough: bool
 
 
-class GatewayOf(msgspec.Struct, frozen=True):
+class IstioGateway(msgspec.Struct, frozen=True):
     document: Document
     selector: Mapping[str, str]
     namespace: str
-    """Of its Pods."""
+    """The namespace of the gateway's Pods."""
     servers: tuple[GatewayServer, ...]
 
 
 class Gateways:
-    def __init__(self, found: Iterable[GatewayOf], redirects: Sequence[ImportedRule]) -> None:
-        self._by_name = {each.document.path: each for each in found}
+    def __init__(self, gateways: Iterable[IstioGateway], redirects: Sequence[ImportedRule]) -> None:
+        self._by_name = {gateway.document.path: gateway for gateway in gateways}
         self.redirects = redirects
         self._used: set[str] = set()
 
     @property
     def listeners(self) -> list[ImportedListener]:
-        return [server.listener for each in self._by_name.values() for server in each.servers]
+        return [server.listener for gateway in self._by_name.values() for server in gateway.servers]
 
-    def use(self, name: str) -> GatewayOf | None:
-        found = self._by_name.get(name)
-        if found is not None:
+    def use(self, name: str) -> IstioGateway | None:
+        gateway = self._by_name.get(name)
+        if gateway is not None:
             self._used.add(name)
-        return found
+        return gateway
 
     def note_unused(self, inputs: Inputs) -> None:
-        for name, each in self._by_name.items():
+        for name, gateway in self._by_name.items():
             if name not in self._used:
                 text = "no VirtualService names it; its listeners are written, and lead nowhere"
-                inputs.open(each.document).note(Category.CHANGED, "unused", text, severity=NoteSeverity.INFO)
+                inputs.open(gateway.document).note(Category.CHANGED, "unused", text, severity=NoteSeverity.INFO)
 
 
 def read_gateways(inputs: Inputs, settings: ImportSettings, mesh: Mesh) -> Gateways:
     """Reads all Gateways, oldest first."""
     names: dict[tuple[tuple[str, str], ...], ObjectName] = {}
-    found, redirects = list[GatewayOf](), list[ImportedRule]()
+    gateways, redirects = list[IstioGateway](), list[ImportedRule]()
     taken: dict[tuple[ObjectName | None, int, str], str] = {}
     for document in inputs.of(GATEWAY):
         spec = inputs.open(document).child("spec")
         selector = spec.text_map("selector")
-        own = ObjectName(document.namespace, document.bare_name)
-        name = names.setdefault(tuple(sorted(selector.items())), own)
-        if name != own:
+        own_name = ObjectName(document.namespace, document.bare_name)
+        name = names.setdefault(tuple(sorted(selector.items())), own_name)
+        if name != own_name:
             text = f"selects the same Pods as Gateway {name}, so that its listeners are part of that one"
             spec.note(Category.CHANGED, "gateways-merged", text, "selector", severity=NoteSeverity.INFO)
         namespace = str(settings.flags.get("istio-gateway-namespace") or _pods_namespace(inputs, selector) or mesh.root)
         servers = []
-        for each in spec.children("servers"):
-            servers += _without_conflicts(each, _servers(inputs, each, name, namespace), taken)
-        found.append(GatewayOf(document, selector, namespace, tuple(servers)))
-        if forwarded := [each for each in servers if each.redirects]:
-            redirects.append(_redirect(document, forwarded))
-    return Gateways(found, redirects)
+        for server_reader in spec.children("servers"):
+            servers += _without_conflicts(server_reader, _servers(inputs, server_reader, name, namespace), taken)
+        gateways.append(IstioGateway(document, selector, namespace, tuple(servers)))
+        if redirecting := [server for server in servers if server.redirects]:
+            redirects.append(_redirect(document, redirecting))
+    return Gateways(gateways, redirects)
 
 
 def _without_conflicts(
     reader: FieldReader, servers: Sequence[GatewayServer], taken: dict[tuple[ObjectName | None, int, str], str]
 ) -> list[GatewayServer]:
-    """Returns the servers that the protocol of an older one, for the port or for port and host, leaves room for."""
+    """Returns the servers without a protocol conflict. For each port, and each port and host, the oldest server decides."""
     kept = []
     for server in servers:
-        each = server.listener
-        whole = "TLS" if each.protocol == "HTTPS" else each.protocol
-        own = f"{each.protocol} {each.passthrough}"
-        by_port = taken.setdefault((each.gateway, each.port, ""), whole)
-        if by_port == whole and taken.setdefault((each.gateway, each.port, f"host {each.hostname}"), own) == own:
+        listener = server.listener
+        port_protocol = "TLS" if listener.protocol == "HTTPS" else listener.protocol
+        host_protocol = f"{listener.protocol} {listener.passthrough}"
+        by_port = taken.setdefault((listener.gateway, listener.port, ""), port_protocol)
+        if (
+            by_port == port_protocol
+            and taken.setdefault((listener.gateway, listener.port, f"host {listener.hostname}"), host_protocol)
+            == host_protocol
+        ):
             kept.append(server)
         else:
-            text = f"port {each.port} has another protocol in an older server, which Istio uses; this one is left out"
+            text = f"port {listener.port} has another protocol in an older server, which Istio uses; this one is left out"
             reader.note(Category.CANNOT, "port-conflict", text, "port", severity=NoteSeverity.HIGH)
     return kept
 
 
 def _pods_namespace(inputs: Inputs, selector: Mapping[str, str]) -> str:
-    """Returns the namespace of the Service in front of the Pods that a Gateway selects."""
+    """Returns the namespace of the Service for the Pods that a Gateway selects."""
     for document in inputs.documents if selector else ():
         labels = document.spec.get("selector") if document.kind == "Service" else None
         if isinstance(labels, dict) and selector.items() <= labels.items():
@@ -141,7 +145,7 @@ def _pods_namespace(inputs: Inputs, selector: Mapping[str, str]) -> str:
 
 
 def _redirect(document: Document, servers: Sequence[GatewayServer]) -> ImportedRule:
-    listeners = tuple(each.listener.key for each in servers)
+    listeners = tuple(server.listener.key for server in servers)
     return https_redirect_rule(servers[0].listener.source, document.namespace, document.bare_name, listeners, ())
 
 
@@ -166,17 +170,20 @@ def _servers(inputs: Inputs, reader: FieldReader, gateway: ObjectName, namespace
     if kind in ("HTTPS", "TLS") and not passthrough:
         base = _terminating(inputs, base, tls, namespace, mode)
     tls.ignore(*_TERMINATION)
-    return [GatewayServer(each, only, redirects and kind == "HTTP", passthrough) for each, only in _hosts(reader, base, hosts)]
+    return [
+        GatewayServer(listener, only, redirects and kind == "HTTP", passthrough)
+        for listener, only in _hosts(reader, base, hosts)
+    ]
 
 
 def _terminating(inputs: Inputs, base: ImportedListener, tls: FieldReader, namespace: str, mode: str) -> ImportedListener:
-    """Returns a listener with its certificates, and with the clients that it verifies."""
+    """Returns a listener with certificates and client validation."""
     certificates, clients = _certificates(inputs, tls, namespace), _clients(inputs, tls, namespace, mode)
     return msgspec.structs.replace(base, certificates=certificates, clients=clients)
 
 
 def _hosts(reader: FieldReader, base: ImportedListener, hosts: Sequence[str]) -> Iterator[tuple[ImportedListener, str]]:
-    """Yields the listener of each host, and the only namespace whose VirtualServices may use it."""
+    """Yields the listener of each host, and the only namespace whose VirtualServices may use it ("" for all)."""
     for host in hosts:
         owner, _, name = host.rpartition("/")
         name = "" if name == "*" else name.lower()
@@ -192,7 +199,7 @@ def _hosts(reader: FieldReader, base: ImportedListener, hosts: Sequence[str]) ->
 
 
 def _shape(reader: FieldReader, tls: FieldReader, protocol: str, mode: str) -> tuple[str, bool] | None:
-    """Returns the listener's protocol, and whether it passes TLS through; None if no listener has it."""
+    """Returns the listener's protocol, and whether it passes TLS through; None without an equivalent listener."""
     if protocol in HTTP:
         return ("HTTP", False)
     if protocol in TCP and "mode" not in tls:
@@ -230,7 +237,7 @@ def _certificates(inputs: Inputs, tls: FieldReader, namespace: str) -> tuple[Cer
 
 
 def _clients(inputs: Inputs, tls: FieldReader, namespace: str, mode: str) -> ClientValidation | None:
-    """Returns how clients are verified; a CA that is not there closes the listener."""
+    """Returns the validation of clients. A missing CA closes the listener."""
     if mode == "SIMPLE":
         return None
     for key, text in _NARROWER.items():
@@ -240,19 +247,19 @@ def _clients(inputs: Inputs, tls: FieldReader, namespace: str, mode: str) -> Cli
         tls.note(Category.CHANGED, "client-validation-optional", text, "insecureSkipVerify")
     optional = mode == "OPTIONAL_MUTUAL" or bool(tls.value.get("insecureSkipVerify"))
     credential = tls.text("credentialName")
-    named, crl = tls.text("caCertCredentialName"), tls.text("caCrl")
-    for name in filter(None, (named,) if named else (f"{credential}-cacert", credential)):
+    ca_credential, crl = tls.text("caCertCredentialName"), tls.text("caCrl")
+    for name in filter(None, (ca_credential,) if ca_credential else (f"{credential}-cacert", credential)):
         data = inputs.data("Secret", namespace, name) or {}
         if trust := _client_ca(tls, namespace, name, data, crl):
             return ClientValidation((trust,), optional, _lists(namespace, name, data, crl))
-    wanted = named or (f"{credential}-cacert" if credential else "client-ca-todo")
-    text = f"the CA of clients is not in the input; the listener is closed until Secret {namespace}/{wanted} has a ca.crt"
+    secret = ca_credential or (f"{credential}-cacert" if credential else "client-ca-todo")
+    text = f"the CA of clients is not in the input; the listener is closed until Secret {namespace}/{secret} has a ca.crt"
     tls.note(Category.TODO, "client-ca-missing", text, "mode", remedy="Create it.")
-    return ClientValidation((TrustRef("Secret", namespace, wanted),), optional, _lists(namespace, wanted, {}, crl))
+    return ClientValidation((TrustRef("Secret", namespace, secret),), optional, _lists(namespace, secret, {}, crl))
 
 
 def _client_ca(tls: FieldReader, namespace: str, name: str, data: Mapping[str, bytes], crl: str) -> TrustRef | None:
-    """Returns the CA of clients in a Secret, whose key Istio also reads as cacert."""
+    """Returns the CA of clients in a Secret. Istio also reads the key cacert."""
     if "ca.crt" in data:
         return TrustRef("Secret", namespace, name)
     if "cacert" not in data:
@@ -263,6 +270,6 @@ def _client_ca(tls: FieldReader, namespace: str, name: str, data: Mapping[str, b
 
 
 def _lists(namespace: str, name: str, data: Mapping[str, bytes], file: str) -> tuple[TrustRef | FileTrust, ...]:
-    """Returns the revocation lists: a file of the proxy, or what is beside the CA."""
+    """Returns the revocation lists: a file of the proxy, and the list in the Secret of the CA."""
     beside = [TrustRef("Secret", namespace, name, key) for key in CRL_KEYS if key in data][:1]
     return (FileTrust(file), *beside) if file else tuple(beside)

@@ -1,4 +1,4 @@
-"""Turns destinations into hops; a subset becomes a Service with a narrower selector."""
+"""Translates destinations to hops. A subset becomes a Service with a narrower selector."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lasthop_import.systems.istio import filters
 from lasthop_import.systems.istio.backend_tls import DestinationUse, hop_tls
 from lasthop_import.systems.istio.destination_rules import DestinationRules, Effective, unread_rule
 from lasthop_import.systems.istio.destinations import HTTP2, TLS, Destinations, DestinationTarget
-from lasthop_import.systems.istio.gateways import GatewayOf
+from lasthop_import.systems.istio.gateways import IstioGateway
 from lasthop_import.systems.istio.kinds import Mesh, fqdn
 from lasthop_import.values import is_host, url_rewrite
 
@@ -29,13 +29,13 @@ MIRRORS = ("mirror", "mirrors", "mirrorPercent", "mirrorPercentage")
 
 
 class RequestOrigin(NamedTuple):
-    """Where requests come from."""
+    """The gateway, port and hosts of incoming requests."""
 
-    gateway: GatewayOf
+    gateway: IstioGateway
     port: int
-    """The port of the listener, and of a destination without a port."""
+    """The port of the listener; the default port of destinations."""
     hosts: tuple[str, ...]
-    """The Host that backends see; empty: any."""
+    """The possible Hosts at the backend; empty means any."""
     kind: str = HTTP
 
 
@@ -46,35 +46,35 @@ class HopReader:
         self._rules = rules
         self._destinations = destinations
         self.services: dict[tuple[str, str], tuple[SourceRef, Json]] = {}
-        """Services for subsets."""
+        """The Services that replace subsets."""
 
     def hops(self, route: FieldReader, at: RequestOrigin) -> tuple[tuple[ImportedHop, ...], bool]:
         """Returns the hops of a route, and whether all of them are gRPC."""
-        found: list[tuple[ImportedHop, str]] = []
+        hops: list[tuple[ImportedHop, str]] = []
         entries = route.children("route")
-        for each in entries:
-            weight = each.integer("weight")
+        for entry in entries:
+            weight = entry.integer("weight")
             share = 1 if len(entries) == 1 else max(0, weight or 0)
-            edits = filters.headers(each.child("headers"))
+            edits = filters.headers(entry.child("headers"))
             host = filters.bare_host(edits.authority)
             steps = edits.filters
             if is_host(host):
                 steps = (*steps, *url_rewrite(host))
-            own = at._replace(hosts=(host,)) if host else at
-            if hop := self._hop(each.child("destination"), own):
-                found.append((msgspec.structs.replace(hop[0], weight=share, filters=steps), hop[1]))
-        return tuple(hop for hop, _ in found), bool(found) and all(protocol == "grpc" for _, protocol in found)
+            origin = at._replace(hosts=(host,)) if host else at
+            if hop := self._hop(entry.child("destination"), origin):
+                hops.append((msgspec.structs.replace(hop[0], weight=share, filters=steps), hop[1]))
+        return tuple(hop for hop, _ in hops), bool(hops) and all(protocol == "grpc" for _, protocol in hops)
 
     def mirrors(self, route: FieldReader, at: RequestOrigin) -> tuple[ImportedMirror, ...]:
-        found = []
+        mirrors = []
         for reader, value in _mirrored(route):
             share = 100.0 if not isinstance(value, int | float) or isinstance(value, bool) else float(value)
             if share != int(share):
                 text = f"{share} percent are mirrored as {max(1, round(share))}"
                 reader.note(Category.CHANGED, "mirror-percent", text, severity=NoteSeverity.INFO)
             if share > 0 and (hop := self._hop(reader, at)):
-                found.append(ImportedMirror(hop[0], min(100, max(1, round(share)))))
-        return tuple(found)
+                mirrors.append(ImportedMirror(hop[0], min(100, max(1, round(share)))))
+        return tuple(mirrors)
 
     def _hop(self, destination: FieldReader, at: RequestOrigin) -> tuple[ImportedHop, str] | None:
         """Returns a hop with the protocol of its port; None if the destination cannot be reached."""
@@ -114,7 +114,7 @@ class HopReader:
         effective: Effective,
         unread: HopTLS | None,
     ) -> ImportedHop:
-        """Returns a hop on which the gateway starts its own connection. `unread`: its TLS if a rule cannot be read."""
+        """Returns a hop on which the gateway opens its own connection. `unread`: the hop's TLS if a rule cannot be read."""
         tls = unread or hop_tls(self._inputs, effective, _context(target, at, effective.upgrade), self._mesh)
         h2c = (target.protocol in HTTP2 or effective.upgrade) and (tls is None or tls.level is OldLevel.PLAINTEXT)
         if tls is None and effective.tls is None and not target.external:
@@ -129,35 +129,35 @@ class HopReader:
     # --- subsets -----------------------------------------------------------------------------------------------------
 
     def _subset(self, destination: FieldReader, backend: ServiceBackend, host: str, subset: str) -> ServiceBackend:
-        """Returns the Service of a subset, and writes it if that is possible."""
-        own = msgspec.structs.replace(backend, name=shortened(f"{backend.name}-{subset}"))
+        """Returns the Service of a subset, and adds it to the output if its selector is known."""
+        subset_backend = msgspec.structs.replace(backend, name=shortened(f"{backend.name}-{subset}"))
         service = self._inputs.find("Service", backend.namespace, backend.name)
         labels = self._rules.labels_of(host, subset)
         if labels is None or service is None or not isinstance(service.spec.get("selector"), dict):
             why = "no DestinationRule defines it" if labels is None else "the Service with its selector is not in the input"
-            text = f"subset {subset} needs a Service {backend.namespace}/{own.name} with a narrower selector; {why}"
+            text = f"subset {subset} needs a Service {backend.namespace}/{subset_backend.name} with a narrower selector; {why}"
             destination.note(Category.TODO, "subset", text, "subset", remedy="Create it.")
-            return own
-        text = f"subset {subset} is Service {backend.namespace}/{own.name} now"
+            return subset_backend
+        text = f"subset {subset} is Service {backend.namespace}/{subset_backend.name} now"
         destination.note(Category.CHANGED, "subset", text, "subset", severity=NoteSeverity.INFO)
-        key = (backend.namespace, own.name)
-        self.services.setdefault(key, (destination.source(), _narrowed(service.value, own.name, labels)))
-        return own
+        key = (backend.namespace, subset_backend.name)
+        self.services.setdefault(key, (destination.source(), _narrowed(service.value, subset_backend.name, labels)))
+        return subset_backend
 
 
 def _mirrored(route: FieldReader) -> Iterator[tuple[FieldReader, object]]:
-    """Yields the destinations of mirrors, with the percentage as it is written."""
+    """Yields the destinations of mirrors, each with its percentage as written."""
     percentage = route.child("mirrorPercentage").raw("value") if "mirrorPercentage" in route else None
     old = route.raw("mirrorPercent")
     if "mirror" in route:
         yield route.child("mirror"), percentage if percentage is not None else old
-    for each in route.children("mirrors"):
-        yield each.child("destination"), each.child("percentage").raw("value") if "percentage" in each else None
+    for mirror in route.children("mirrors"):
+        yield mirror.child("destination"), mirror.child("percentage").raw("value") if "percentage" in mirror else None
 
 
 def _narrowed(service: Json, name: str, labels: Mapping[str, str]) -> Json:
     spec = service["spec"]
-    ports = [{key: value for key, value in each.items() if key != "nodePort"} for each in spec.get("ports") or ()]
+    ports = [{key: value for key, value in port.items() if key != "nodePort"} for port in spec.get("ports") or ()]
     metadata = {"name": name, "namespace": service["metadata"].get("namespace", "default")}
     selector = {**spec["selector"], **labels}
     return {

@@ -1,4 +1,4 @@
-"""The kinds of Istio, its hosts, and the settings of a whole mesh."""
+"""Defines Istio's kinds, and reads host names and the settings of the mesh."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.settings import ImportSettings
 
 CRL_KEYS: Final = ("ca.crl", "crl")
-"""Where a Secret has a revocation list beside its CA."""
+"""Keys of a revocation list in the Secret of a CA."""
 NETWORKING, SECURITY = "networking.istio.io", "security.istio.io"
 GROUPS: Final = (NETWORKING, SECURITY, "telemetry.istio.io", "extensions.istio.io")
 _V: Final = ("v1", "v1beta1", "v1alpha3")
@@ -52,7 +52,7 @@ LOST: Final = {
     "WasmPlugin": "runs code for each request, and is not carried over; it may restrict access",
 }
 OLD_GROUPS: Final = ("authentication.istio.io", "rbac.istio.io", "config.istio.io")
-"""API groups before Istio 1.6."""
+"""API groups of Istio before 1.6."""
 OLD_RESTRICTIONS: Final = (
     *("Policy", "MeshPolicy", "ServiceRole", "ServiceRoleBinding", "RbacConfig", "ClusterRbacConfig", "AuthorizationPolicy"),
     *("rule", "handler", "instance", "QuotaSpec"),
@@ -60,38 +60,38 @@ OLD_RESTRICTIONS: Final = (
 
 
 def fqdn(host: str, namespace: str) -> str:
-    """Completes a short name, which is one without a dot."""
+    """Completes a short host name (a name without a dot)."""
     return host.lower() if "." in host or "*" in host else f"{host.lower()}.{namespace}.{DOMAIN}"
 
 
 def service_of(host: str) -> tuple[str, str] | None:
     """Returns namespace and name of the Service with this host."""
-    found = _SERVICE.fullmatch(host)
-    return (found["namespace"], found["name"]) if found else None
+    match = _SERVICE.fullmatch(host)
+    return (match["namespace"], match["name"]) if match else None
 
 
 def gateway_name(reference: str, namespace: str) -> str:
-    """Completes the name of a Gateway: `namespace/name`, `./name`, or one of the namespace."""
+    """Completes the name of a Gateway: `namespace/name`, `./name` or `name`."""
     owner, slash, name = reference.partition("/")
     return f"{namespace}/{owner}" if not slash else f"{namespace if owner == '.' else owner}/{name}"
 
 
-def exported(export_to: Sequence[str], own: str, to: str) -> bool:
-    """Returns whether an object in namespace `own` is visible in namespace `to`."""
-    return not export_to or "*" in export_to or to in export_to or ("." in export_to and own == to)
+def exported(export_to: Sequence[str], namespace: str, viewer: str) -> bool:
+    """Returns whether an object in `namespace` is visible in the namespace `viewer`."""
+    return not export_to or "*" in export_to or viewer in export_to or ("." in export_to and namespace == viewer)
 
 
 class Mesh(msgspec.Struct, frozen=True):
     root: str
     version: tuple[int, ...]
-    """Empty: unknown."""
+    """Empty means unknown."""
     sidecars: frozenset[str]
-    """Namespaces whose Pods have a proxy of the mesh."""
+    """Namespaces with labels that inject proxies of the mesh into Pods."""
     strict: frozenset[str]
-    """Namespaces whose Pods accept nothing but mesh mTLS."""
+    """Namespaces whose Pods accept only mesh mTLS."""
     options: TLSOptions
     outside: frozenset[str] = frozenset()
-    """Namespaces without labels that inject proxies of the mesh; `*`: all."""
+    """Namespaces without such labels; `*` means all."""
 
     @property
     def old(self) -> bool:
@@ -99,13 +99,13 @@ class Mesh(msgspec.Struct, frozen=True):
         return bool(self.version) and self.version < SYSTEM_STORE_SINCE
 
     def meshed(self, namespace: str) -> str:
-        """Returns why connections to a namespace were mesh mTLS; empty: no known reason."""
+        """Returns the reason why connections to a namespace were mesh mTLS; empty means no known reason."""
         if namespace in self.strict or self.root in self.strict:
             return "a PeerAuthentication is STRICT there"
         return "the Namespace's labels inject proxies of the mesh" if namespace in self.sidecars else ""
 
     def unknown(self, namespace: str) -> str:
-        """Returns why the input does not decide whether connections to a namespace were mesh mTLS; empty: it does."""
+        """Returns the reason why it is unknown whether connections to a namespace were mesh mTLS; empty if it is known."""
         if self.meshed(namespace) or {namespace, "*"} & self.outside:
             return ""
         return (
@@ -115,24 +115,26 @@ class Mesh(msgspec.Struct, frozen=True):
 
 
 def read_mesh(inputs: Inputs, settings: ImportSettings) -> Mesh:
-    """Returns the settings of the mesh: of the command line, Namespaces, PeerAuthentications and the mesh's ConfigMap."""
+    """Returns the settings of the mesh, from the command line, Namespaces, PeerAuthentications and the mesh's ConfigMap."""
     root = str(settings.flags.get("istio-namespace") or "istio-system")
     written = str(settings.flags.get("istio-version") or "")
-    version = tuple(int(each) for each in re.findall(r"\d+", written)[:2])
+    version = tuple(int(number) for number in re.findall(r"\d+", written)[:2])
     strict = frozenset(_strict_namespaces(inputs))
     sidecars = frozenset(_sidecars(inputs))
-    given = ("*" if each == "all" else each for each in settings.flags.get(OUTSIDE_MESH.lstrip("-")) or ())
-    outside = {each.bare_name for each in inputs.of(KINDS["Namespace"])} - sidecars | {*given}
+    outside_flags = (
+        "*" if namespace == "all" else namespace for namespace in settings.flags.get(OUTSIDE_MESH.lstrip("-")) or ()
+    )
+    outside = {document.bare_name for document in inputs.of(KINDS["Namespace"])} - sidecars | {*outside_flags}
     return Mesh(root, version, sidecars, strict, _options(inputs, root), frozenset(outside))
 
 
 def _strict_namespaces(inputs: Inputs) -> Iterator[str]:
-    """Yields the namespaces with Pods, or ports of Pods, that accept mesh mTLS alone, and lists all PeerAuthentications."""
+    """Lists all PeerAuthentications, and yields the namespaces with Pods, or ports of Pods, that accept only mesh mTLS."""
     for document in inputs.of(PEER_AUTHENTICATION):
         reader = inputs.open(document)
         spec = reader.child("spec")
         modes = (spec.value.get("mtls"), *mapping(spec.value.get("portLevelMtls")).values())
-        strict = any(mapping(each).get("mode") == "STRICT" for each in modes)
+        strict = any(mapping(mode).get("mode") == "STRICT" for mode in modes)
         if strict:
             yield document.namespace
         text = "configures how Pods with a sidecar accept connections; the new gateway is not part of the mesh"
@@ -141,18 +143,18 @@ def _strict_namespaces(inputs: Inputs) -> Iterator[str]:
 
 
 def _sidecars(inputs: Inputs) -> list[str]:
-    found = []
+    namespaces = []
     for document in inputs.of(KINDS["Namespace"]):
         labels = document.labels
         revised = labels.get("istio.io/rev") and labels.get("istio-injection") != "disabled"
         ambient = labels.get("istio.io/dataplane-mode") == "ambient"
         if labels.get("istio-injection") == "enabled" or revised or ambient:
-            found.append(document.bare_name)
-    return found
+            namespaces.append(document.bare_name)
+    return namespaces
 
 
 def _options(inputs: Inputs, root: str) -> TLSOptions:
-    """Returns the ciphers and curves of meshConfig.tlsDefaults, which hold for all TLS that the proxies start."""
+    """Returns the ciphers and curves of meshConfig.tlsDefaults, which apply to all TLS that the proxies start."""
     content = (inputs.data("ConfigMap", root, "istio") or {}).get("mesh", b"")
     parsed = parse(content).documents
     values: Any = parsed[0] if parsed and isinstance(parsed[0], dict) else {}
@@ -166,23 +168,23 @@ def _options(inputs: Inputs, root: str) -> TLSOptions:
     )
 
 
-def _choosable(inputs: Inputs, root: str, defaults: dict[str, Any], key: str, known: Sequence[str]) -> tuple[str, ...]:
-    """Returns those of a list that a policy can have, and lists the others."""
-    wanted, document = texts(defaults.get(key)), inputs.find("ConfigMap", root, "istio")
-    if document and (left := [each for each in wanted if each not in known]):
-        text = f"tlsDefaults.{key}: {', '.join(left)[:120]} cannot be chosen for backends, and is left out"
+def _choosable(inputs: Inputs, root: str, defaults: dict[str, Any], key: str, supported: Sequence[str]) -> tuple[str, ...]:
+    """Returns the values that a policy supports, and lists the others."""
+    values, document = texts(defaults.get(key)), inputs.find("ConfigMap", root, "istio")
+    if document and (unsupported := [value for value in values if value not in supported]):
+        text = f"tlsDefaults.{key}: {', '.join(unsupported)[:120]} cannot be chosen for backends, and is left out"
         inputs.notes.append(Note(Category.CANNOT, "tls-defaults", text, SourceRef(document, ("data", "mesh"))))
-    return tuple(each for each in wanted if each in known)
+    return tuple(value for value in values if value in supported)
 
 
 def list_others(inputs: Inputs, mesh: Mesh) -> None:
-    edges = [mapping(each.spec.get("selector")) for each in inputs.of(GATEWAY)]
+    gateway_selectors = [mapping(gateway.spec.get("selector")) for gateway in inputs.of(GATEWAY)]
     for kind in (AUTHORIZATION_POLICY, REQUEST_AUTHENTICATION, *OTHERS):
         for document in inputs.of(kind):
             if document.kind in LOST:
                 reason = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", document.kind).lower()
                 inputs.open(document).ignore("spec")
-                everywhere = document.namespace == mesh.root or _selects(document, edges)
+                everywhere = document.namespace == mesh.root or _selects(document, gateway_selectors)
                 source, text = SourceRef(document, ("spec",)), LOST[document.kind]
                 inputs.notes.append(Note(Category.ACCESS_CONTROL, reason, text, source, everywhere=everywhere))
             else:
@@ -201,8 +203,8 @@ def list_others(inputs: Inputs, mesh: Mesh) -> None:
             )
 
 
-def _selects(document: Document, edges: Sequence[Mapping[str, Any]]) -> bool:
-    """Returns whether a policy selects Pods of gateways: a gateway's Pods may be in any namespace, and so may its routes."""
+def _selects(document: Document, gateway_selectors: Sequence[Mapping[str, Any]]) -> bool:
+    """Returns whether a policy selects Pods of gateways. A gateway's Pods and routes may be in any namespace."""
     chosen = mapping(document.spec.get("selector")).get("matchLabels")
     labels = mapping(chosen or mapping(document.spec.get("workloadSelector")).get("labels"))
-    return any(edge.get(key) == value for edge in edges for key, value in labels.items())
+    return any(selector.get(key) == value for selector in gateway_selectors for key, value in labels.items())

@@ -1,4 +1,4 @@
-"""Turns VirtualServices into rules."""
+"""Translates VirtualServices to rules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
 from lasthop_import.systems.istio import filters
 from lasthop_import.systems.istio.delegates import Delegates, is_delegate
-from lasthop_import.systems.istio.gateways import GatewayOf, Gateways, GatewayServer
+from lasthop_import.systems.istio.gateways import Gateways, GatewayServer, IstioGateway
 from lasthop_import.systems.istio.hops import MIRRORS, PASSTHROUGH, STREAM, HopReader, RequestOrigin
 from lasthop_import.systems.istio.kinds import VIRTUAL_SERVICE, Mesh, exported, fqdn, gateway_name
 from lasthop_import.systems.istio.matches import HTTPMatch, read_gateway_names, read_match
@@ -33,7 +33,7 @@ from lasthop_import.values import is_host, is_port
 _ANSWERS: Final = ("directResponse", "delegate")
 _STREAM_CONDITIONS: Final = ("destinationSubnets", "sourceSubnet", "sourceLabels", "sourceNamespace")
 NOWHERE: Final = "invalid.invalid"
-"""Takes the place of hosts that cannot be written, so that a route does not take all hosts instead."""
+"""Replaces hosts that cannot be written, so that a route does not match all hosts instead."""
 
 
 class AttachedGateway(NamedTuple):
@@ -41,29 +41,29 @@ class AttachedGateway(NamedTuple):
 
     name: str
     """`namespace/name`."""
-    gateway: GatewayOf
+    gateway: IstioGateway
     servers: tuple[GatewayServer, ...]
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """A VirtualService at the gateways that share a namespace, and so DestinationRules and Secrets."""
+    """A VirtualService and its gateways of one namespace, which share DestinationRules and Secrets."""
 
     spec: FieldReader
     hosts: tuple[str, ...]
-    """Empty: any."""
+    """Empty means any."""
     attached: tuple[AttachedGateway, ...]
 
     @property
-    def gateway(self) -> GatewayOf:
+    def gateway(self) -> IstioGateway:
         return self.attached[0].gateway
 
     def servers(self, gateways: Sequence[str], port: int, protocols: Sequence[str]) -> list[GatewayServer]:
-        """Returns the servers of a match. Those that redirect to HTTPS take no other routes."""
+        """Returns the servers of a match. Servers that redirect to HTTPS take no other routes."""
         return [
             server
-            for each in self.attached
-            if not gateways or each.name in gateways
-            for server in each.servers
+            for gateway in self.attached
+            if not gateways or gateway.name in gateways
+            for server in gateway.servers
             if server.listener.protocol in protocols and not server.redirects
             if port in (0, server.listener.port)
         ]
@@ -78,14 +78,14 @@ class VirtualServiceReader:
         self._delegates = Delegates(inputs)
         self.rules: list[ImportedRule] = []
         self.listeners: list[ImportedListener] = []
-        """Those of Gateways that are not in the input."""
+        """The listeners of Gateways that are not in the input."""
 
     def read(self) -> None:
         for document in self._inputs.of(VIRTUAL_SERVICE):
             gateways = document.spec.get("gateways")
             if is_delegate(document):
                 continue
-            if not isinstance(gateways, list) or all(each == "mesh" for each in gateways):
+            if not isinstance(gateways, list) or all(name == "mesh" for name in gateways):
                 self._inputs.skip(document, "mesh-only", "names no gateway, so that it is for sidecars only")
                 continue
             for bound in self._bound(self._inputs.open(document).child("spec")):
@@ -106,20 +106,20 @@ class VirtualServiceReader:
                 by_namespace.setdefault(attached.gateway.namespace, []).append(attached)
         if not by_namespace:
             spec.ignore("http", "tls", "tcp")
-        return [Bound(spec, hosts, tuple(each)) for each in by_namespace.values()]
+        return [Bound(spec, hosts, tuple(group)) for group in by_namespace.values()]
 
     def _attached(
         self, spec: FieldReader, reference: str, hosts: tuple[str, ...], export_to: tuple[str, ...]
     ) -> AttachedGateway | None:
-        """Returns a Gateway with the servers that the hosts can reach; None if it does not use the VirtualService."""
+        """Returns a Gateway with the servers for the hosts; None if it does not use the VirtualService."""
         name = gateway_name(reference, spec.namespace)
         gateway = self._gateways.use(name) or self._assumed(spec, name, hosts)
         if not exported(export_to, spec.namespace, gateway.namespace):
             text = f"is not exported to namespace {gateway.namespace}, where gateway {reference} runs"
             spec.note(Category.SKIPPED, "not-exported", text, "exportTo")
             return None
-        permitted = (each for each in gateway.servers if each.namespace in ("", spec.namespace))
-        servers = tuple(each for each in permitted if _reaches(each.listener.hostname, hosts))
+        permitted = (server for server in gateway.servers if server.namespace in ("", spec.namespace))
+        servers = tuple(server for server in permitted if _reaches(server.listener.hostname, hosts))
         if not servers:
             text = f"no server of gateway {reference} has a host of this VirtualService, so that it was not used there"
             spec.note(Category.SKIPPED, "no-server", text, "gateways")
@@ -127,34 +127,38 @@ class VirtualServiceReader:
         return AttachedGateway(name, gateway, servers)
 
     def _hosts(self, spec: FieldReader) -> tuple[str, ...]:
-        found = tuple(fqdn(each, spec.namespace) if each != "*" else "" for each in spec.texts("hosts"))
-        for each in found:
-            if each and not is_host(each):
-                text = f"{each[:100]} cannot be the hostname of a route, and is left out"
+        hosts = tuple(fqdn(host, spec.namespace) if host != "*" else "" for host in spec.texts("hosts"))
+        for host in hosts:
+            if host and not is_host(host):
+                text = f"{host[:100]} cannot be the hostname of a route, and is left out"
                 spec.note(Category.CANNOT, "host", text, "hosts", severity=NoteSeverity.HIGH)
-        return () if "" in found else tuple(each for each in found if is_host(each)) or (NOWHERE,)
+        return () if "" in hosts else tuple(host for host in hosts if is_host(host)) or (NOWHERE,)
 
-    def _assumed(self, spec: FieldReader, name: str, hosts: tuple[str, ...]) -> GatewayOf:
-        """Returns the listeners of a Gateway that is not in the input, as the kinds of routes imply them: requests come to 80
-        and 443, and TLS with a server name in `tls` is passed through."""
+    def _assumed(self, spec: FieldReader, name: str, hosts: tuple[str, ...]) -> IstioGateway:
+        """Returns a Gateway that is not in the input, with the listeners that the kinds of routes imply.
+
+        Requests arrive on 80 and 443, and TLS with a server name in `tls` is passed through."""
         owner = ObjectName(*name.split("/", 1))
         listeners = [*_passed_listeners(spec, owner)]
-        passed = {(each.port, each.hostname) for each in listeners}
+        passed = {(listener.port, listener.hostname) for listener in listeners}
         if "http" in spec or not listeners:
             source, missing = spec.source("gateways"), (ForeignCertificate(f"Gateway {owner} is not in the input"),)
             listeners.append(ImportedListener(source, 80, "HTTP", gateway=owner))
             listeners += [
-                ImportedListener(source, 443, "HTTPS", each, missing, gateway=owner)
-                for each in hosts or ("",)
-                if (443, each) not in passed
+                ImportedListener(source, 443, "HTTPS", host, missing, gateway=owner)
+                for host in hosts or ("",)
+                if (443, host) not in passed
             ]
-        ports = ", ".join(str(each) for each in sorted({each.port for each in listeners}))
+        ports = ", ".join(str(port) for port in sorted({listener.port for listener in listeners}))
         text = f"Gateway {owner} is not in the input; listeners on {ports} are assumed"
         remedy = "Add it to the input, or attach the routes to an existing Gateway with --parent."
         spec.note(Category.TODO, "gateway-missing", text, "gateways", remedy=remedy)
         self.listeners += listeners
-        return GatewayOf(
-            spec.document, {}, self._mesh.root, tuple(GatewayServer(each, "", False, each.passthrough) for each in listeners)
+        return IstioGateway(
+            spec.document,
+            {},
+            self._mesh.root,
+            tuple(GatewayServer(listener, "", False, listener.passthrough) for listener in listeners),
         )
 
     # --- routes ------------------------------------------------------------------------------------------------------
@@ -167,8 +171,8 @@ class VirtualServiceReader:
             for match in route.children("match"):
                 self.rules += self._stream(bound, route, match, match.texts("sniHosts"))
         for route in bound.spec.children("tcp"):
-            for each in (*route.children("match"),) or (None,):
-                self.rules += self._stream(bound, route, each, ())
+            for tcp_match in (*route.children("match"),) or (None,):
+                self.rules += self._stream(bound, route, tcp_match, ())
 
     def _http(self, bound: Bound, route: FieldReader) -> Iterator[ImportedRule]:
         route.ignore("name")
@@ -206,24 +210,24 @@ class VirtualServiceReader:
     def _places(
         self, bound: Bound, route: FieldReader, *, separate: bool
     ) -> Iterator[tuple[HTTPMatch, tuple[str, ...], list[ImportedListener]]]:
-        """Yields matches that hosts and listeners let be one rule; `separate`: only with the same prefix to replace."""
+        """Yields matches that can share a rule, with hosts and listeners. `separate`: only if they replace the same prefix."""
         for key, matches in _grouped(route, separate=separate).items():
             hosts = _narrowed(bound.hosts, key.authority)
             protocols = {"http": ("HTTP",), "https": ("HTTPS",)}.get(key.scheme, ("HTTP", "HTTPS"))
             servers = bound.servers(key.gateways, key.port, protocols)
-            reached = [each.listener for each in servers if _reaches(each.listener.hostname, hosts)]
+            reached = [server.listener for server in servers if _reaches(server.listener.hostname, hosts)]
             if not reached:
                 text = "no imported server of the gateways takes these requests; the route is left out"
                 route.note(Category.SKIPPED, "no-server", text)
                 route.ignore("route", *MIRRORS)
                 continue
-            joined = tuple(each for match in matches for each in match.matches)
+            joined = tuple(entry for match in matches for entry in match.matches)
             yield key._replace(matches=joined, prefix=matches[0].prefix), hosts, reached
 
     def _stream(
         self, bound: Bound, route: FieldReader, match: FieldReader | None, names: Sequence[str]
     ) -> Iterator[ImportedRule]:
-        """Yields the routes of connections: through to the backend by SNI, or after the gateway has ended their TLS."""
+        """Yields the rules of connections: TLS passthrough by SNI, terminated TLS, or TCP."""
         gateways, port = (read_gateway_names(match), match.integer("port") or 0) if match else ((), 0)
         if match and (unwritable := next((key for key in _STREAM_CONDITIONS if key in match), None)):
             text = "has no equivalent; the match is left out"
@@ -231,7 +235,7 @@ class VirtualServiceReader:
             route.ignore("route")
             return
         passed = bool(names)
-        servers = [each for each in bound.servers(gateways, port, ("TLS", "TCP")) if each.passthrough is passed]
+        servers = [server for server in bound.servers(gateways, port, ("TLS", "TCP")) if server.passthrough is passed]
         yield from self._tls_connections(bound, route, _of_protocol(servers, "TLS"), names)
         if plain := _of_protocol(servers, "TCP"):
             yield self._connections(bound, route, RouteKind.TCP, plain, (), passed)
@@ -243,9 +247,9 @@ class VirtualServiceReader:
     def _tls_connections(
         self, bound: Bound, route: FieldReader, listeners: Sequence[ImportedListener], names: Sequence[str]
     ) -> Iterator[ImportedRule]:
-        """Yields the rule of connections with TLS, which is passed through if `names` has server names."""
+        """Yields the rule of TLS connections. TLS is passed through if `names` has server names."""
         hosts = self._stream_hosts(names or bound.hosts, listeners)
-        reached = [each for each in listeners if _reaches(each.hostname, hosts)]
+        reached = [listener for listener in listeners if _reaches(listener.hostname, hosts)]
         if reached and not hosts:
             text = "a TLSRoute needs hostnames, and the route has none"
             route.note(Category.CANNOT, "sni-any", text, severity=NoteSeverity.HIGH)
@@ -266,14 +270,14 @@ class VirtualServiceReader:
         return msgspec.structs.replace(rule, kind=kind, hops=self._hops.hops(route, at)[0])
 
     def _stream_hosts(self, names: Sequence[str], listeners: Sequence[ImportedListener]) -> tuple[str, ...]:
-        found = tuple(each.lower() for each in names if each != "*" and is_host(each.lower()))
-        if found and "*" not in names:
-            return found
-        return tuple(dict.fromkeys(each.hostname for each in listeners if each.hostname))
+        hosts = tuple(name.lower() for name in names if name != "*" and is_host(name.lower()))
+        if hosts and "*" not in names:
+            return hosts
+        return tuple(dict.fromkeys(listener.hostname for listener in listeners if listener.hostname))
 
 
 def _of_protocol(servers: Sequence[GatewayServer], protocol: str) -> list[ImportedListener]:
-    return [each.listener for each in servers if each.listener.protocol == protocol]
+    return [server.listener for server in servers if server.listener.protocol == protocol]
 
 
 def _rule_of(bound: Bound, route: FieldReader, listeners: Sequence[ImportedListener], hosts: tuple[str, ...]) -> ImportedRule:
@@ -282,7 +286,7 @@ def _rule_of(bound: Bound, route: FieldReader, listeners: Sequence[ImportedListe
 
 
 def _note_faults(route: FieldReader) -> None:
-    """Lists faults. One that aborts all requests is a way to refuse them."""
+    """Lists faults. A fault that aborts all requests is a way to refuse them."""
     abort = mapping(route.mapping("fault").get("abort"))
     if abort and mapping(abort.get("percentage")).get("value", 100) == 100:
         route.access_control("fault", "all requests were refused")
@@ -291,7 +295,7 @@ def _note_faults(route: FieldReader) -> None:
 
 
 def _note_answers(route: FieldReader) -> None:
-    """Lists the answers that the gateway gave itself."""
+    """Lists the answers that the gateway sent itself."""
     if "directResponse" in route:
         text = "has no equivalent; these requests get 500"
         route.note(Category.CANNOT, "no-equivalent", text, "directResponse", severity=NoteSeverity.HIGH)
@@ -304,25 +308,25 @@ def _note_unused(route: FieldReader) -> None:
 
 
 def _grouped(route: FieldReader, *, separate: bool) -> dict[HTTPMatch, list[HTTPMatch]]:
-    """Returns the matches that differ in nothing but the requests they take."""
+    """Groups the matches that differ only in the requests that they match."""
     entries = route.children("match")
-    found = [match for each in entries if (match := read_match(each)) is not None] if entries else [HTTPMatch()]
+    matches = [match for entry in entries if (match := read_match(entry)) is not None] if entries else [HTTPMatch()]
     groups: dict[HTTPMatch, list[HTTPMatch]] = {}
-    for match in found:
+    for match in matches:
         key = match._replace(matches=(), prefix=match.prefix if separate else None)
         groups.setdefault(key, []).append(match)
     return groups
 
 
 def _narrowed(hosts: tuple[str, ...], authority: str) -> tuple[str, ...]:
-    """Returns the hosts of a match: the authority that it names, if the VirtualService has it."""
+    """Returns the hosts of a match: its authority, if the VirtualService has that host."""
     if not authority:
         return hosts
     return (authority,) if _reaches(authority, hosts) and is_host(authority) else (NOWHERE,)
 
 
 def _reaches(hostname: str, hosts: Sequence[str]) -> bool:
-    return not hosts or any(intersection(hostname, each) is not None for each in hosts)
+    return not hosts or any(intersection(hostname, host) is not None for host in hosts)
 
 
 def _passed_listeners(spec: FieldReader, owner: ObjectName) -> Iterator[ImportedListener]:

@@ -1,13 +1,14 @@
-"""Imports NGINX Inc.'s controller (nginx/kubernetes-ingress): VirtualServers and their kin, and Ingresses with `nginx.org/*`.
+"""Imports from NGINX Inc.'s controller (nginx/kubernetes-ingress): its own kinds, and Ingresses with `nginx.org/*`.
 
-Read at nginx/kubernetes-ingress 0eb3072d1. It is not ingress-nginx, whose annotations are `nginx.ingress.kubernetes.io/*`.
+Follows the source of nginx/kubernetes-ingress at 0eb3072d1. ingress-nginx is another controller, with the annotations
+`nginx.ingress.kubernetes.io/*`.
 
-    policies.py             what the Policies of a server, a route or a minion come to
-    backend_tls.py          what nginx verifies of a backend
-    virtual_servers.py      VirtualServers and VirtualServerRoutes; actions.py, upstreams.py and paths.py are parts of them
-    ingresses.py            Ingresses, masters and minions; annotations.py lists what has no equivalent
-    transport_servers.py    TLS that is passed through, TCP, UDP
-    hosts.py, listeners.py  which object has a host, and listeners by name
+    policies.py             Policies, combined for a server, a route or a minion
+    backend_tls.py          verification of backends
+    virtual_servers.py      VirtualServers and VirtualServerRoutes, with actions.py, upstreams.py and paths.py
+    ingresses.py            Ingresses, masters and minions; annotations.py lists annotations without an equivalent
+    transport_servers.py    TLS passthrough, TCP, UDP
+    hosts.py, listeners.py  owners of hosts, and listeners by name
 """
 
 from __future__ import annotations
@@ -37,25 +38,27 @@ def _claims(document: Document) -> bool:
 
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
-    policies, named = PolicyBook(inputs), CustomListeners(inputs)
-    classed = [each for kind in OWN_KINDS for each in inputs.of(kind) if kind.kind != POLICY.kind and class_of(each)]
-    own = of_classes(inputs, settings, (*inputs.of(INGRESS), *classed), CONTROLLER)
-    documents = [each for each in own if each.kind == INGRESS.kind]
-    hosts = Hosts(inputs, own, documents)
-    servers = VirtualServers(inputs, policies, named, hosts)
+    policies, custom_listeners = PolicyBook(inputs), CustomListeners(inputs)
+    classed = [
+        document for kind in OWN_KINDS for document in inputs.of(kind) if kind.kind != POLICY.kind and class_of(document)
+    ]
+    selected = of_classes(inputs, settings, (*inputs.of(INGRESS), *classed), CONTROLLER)
+    documents = [document for document in selected if document.kind == INGRESS.kind]
+    hosts = Hosts(inputs, selected, documents)
+    servers = VirtualServers(inputs, policies, custom_listeners, hosts)
     servers.read()
     ingresses = Ingresses(inputs, policies, hosts)
     ingresses.read(documents)
-    streams, stream_rules = read_transport_servers(inputs, named, hosts)
+    streams, stream_rules = read_transport_servers(inputs, custom_listeners, hosts)
     policies.note_unused()
-    named.note_unused()
+    custom_listeners.note_unused()
     _list_snippets(inputs)
     listeners = (*servers.listeners, *ingresses.listeners, *streams)
     return Imported(listeners, (*servers.rules, *ingresses.rules, *stream_rules))
 
 
 def _list_snippets(inputs: Inputs) -> None:
-    """Lists the snippets of the controller's ConfigMap, whose name is free."""
+    """Lists the snippets of the controller's ConfigMap. Its name is not fixed, so all ConfigMaps are searched."""
     for document in inputs.documents:
         data = mapping(document.value.get("data")) if document.kind == "ConfigMap" else {}
         for key in CONFIG_SNIPPETS & data.keys():

@@ -46,19 +46,19 @@ class ActionHop(NamedTuple):
 
 
 Lookup = Callable[[str, FieldReader, str], ActionHop | None]
-"""Returns the hop to an upstream by name, and lists a name that there is not: (name, reader, key)."""
+"""Returns the hop to an upstream by name, and lists an unknown name. Arguments: name, reader, key."""
 
 
 def outcome(route: FieldReader, path: PathMatch, lookup: Lookup) -> ActionOutcome:
-    """Returns what `action` or `splits` of a route, or of one of its matches, do."""
+    """Returns the outcome of `action` or `splits` of a route, or of one of its matches."""
     splits = route.children("splits")
     if not splits:
         return _action(route.child("action"), path, lookup)
-    shares = [(max(0, each.integer("weight", 0) or 0), _action(each.child("action"), path, lookup)) for each in splits]
-    for (weight, share), each in zip(shares, splits, strict=True):
+    shares = [(max(0, split.integer("weight", 0) or 0), _action(split.child("action"), path, lookup)) for split in splits]
+    for (weight, share), split in zip(shares, splits, strict=True):
         if not share.hops:
             text = f"a share of {weight} that is not passed to an upstream is left out"
-            each.note(Category.CANNOT, "split-without-upstream", text, None, severity=NoteSeverity.HIGH)
+            split.note(Category.CANNOT, "split-without-upstream", text, None, severity=NoteSeverity.HIGH)
     return _joined(route, [(weight, share) for weight, share in shares if share.hops])
 
 
@@ -72,13 +72,13 @@ def _joined(route: FieldReader, shares: Sequence[tuple[int, ActionOutcome]]) -> 
 
 
 def _weighted(share: ActionOutcome, weight: int) -> ImportedHop:
-    rest = tuple(each for each in share.filters if each.type != "URLRewrite")
-    return msgspec.structs.replace(share.hops[0], weight=weight, filters=rest)
+    filters = tuple(route_filter for route_filter in share.filters if route_filter.type != "URLRewrite")
+    return msgspec.structs.replace(share.hops[0], weight=weight, filters=filters)
 
 
 def _shared_rewrite(route: FieldReader, shares: Sequence[ActionOutcome]) -> tuple[HTTPRouteFilter, ...]:
-    """Returns the rewrite that all shares have; a rule has one for all of them."""
-    rewrites = {tuple(each for each in share.filters if each.type == "URLRewrite") for share in shares}
+    """Returns the rewrite that all shares have. A rule has one rewrite for all its backends."""
+    rewrites = {tuple(route_filter for route_filter in share.filters if route_filter.type == "URLRewrite") for share in shares}
     if len(rewrites) > 1:
         text = "each share rewrites the path in its own way, which cannot be written; none does now"
         route.note(Category.CANNOT, "rewrites-of-splits", text, "splits", severity=NoteSeverity.HIGH)
@@ -98,57 +98,57 @@ def _action(action: FieldReader, path: PathMatch, lookup: Lookup) -> ActionOutco
     return _passed(lookup(action.text("pass"), action, "pass"), ())
 
 
-def _passed(found: ActionHop | None, filters: tuple[HTTPRouteFilter, ...]) -> ActionOutcome:
-    if found is None:
+def _passed(action_hop: ActionHop | None, filters: tuple[HTTPRouteFilter, ...]) -> ActionOutcome:
+    if action_hop is None:
         return ActionOutcome(filters=filters)
-    return ActionOutcome((found.hop,), filters, found.grpc, found.persistence)
+    return ActionOutcome((action_hop.hop,), filters, action_hop.grpc, action_hop.persistence)
 
 
 def _redirect(reader: FieldReader) -> tuple[HTTPRouteFilter, ...]:
-    code, found = reader.integer("code", 301) or 0, _REDIRECT.fullmatch(reader.text("url"))
-    if found is None or (found["tail"] and found["path"]):
+    code, match = reader.integer("code", 301) or 0, _REDIRECT.fullmatch(reader.text("url"))
+    if match is None or (match["tail"] and match["path"]):
         text = "the address has variables or a query that cannot be written; these requests get 500"
         reader.note(Category.CANNOT, "redirect", text, "url", severity=NoteSeverity.HIGH)
         return ()
     if code not in REDIRECT_CODES:
         reader.note(Category.CANNOT, "redirect-code", f"{code} cannot be written; it is 302 now", "code")
-    path = None if found["tail"] else full_path(found["path"] or "/")
-    scheme, host = ("" if "$" in part else part.lower() for part in (found["scheme"], found["host"]))
-    return (redirect(scheme, host, path, int(found["port"] or 0), code),)
+    path = None if match["tail"] else full_path(match["path"] or "/")
+    scheme, host = ("" if "$" in part else part.lower() for part in (match["scheme"], match["host"]))
+    return (redirect(scheme, host, path, int(match["port"] or 0), code),)
 
 
 def _proxy_filters(proxy: FieldReader, path: PathMatch) -> tuple[HTTPRouteFilter, ...]:
-    found = rewritten(path, proxy.text("rewritePath"))
-    if found.lost:
-        proxy.note(Category.CANNOT, "rewrite-dropped", found.lost, "rewritePath", severity=NoteSeverity.HIGH)
-    if found.changed:
-        proxy.note(Category.CHANGED, "rewrite-slash", found.changed, "rewritePath")
+    rewrite = rewritten(path, proxy.text("rewritePath"))
+    if rewrite.lost:
+        proxy.note(Category.CANNOT, "rewrite-dropped", rewrite.lost, "rewritePath", severity=NoteSeverity.HIGH)
+    if rewrite.changed:
+        proxy.note(Category.CHANGED, "rewrite-slash", rewrite.changed, "rewritePath")
     requests, responses = proxy.child("requestHeaders"), proxy.child("responseHeaders")
     if requests.raw("pass") is False:
         requests.note(Category.CANNOT, "headers-passed", "headers of requests were held back; all are passed on now", "pass")
-    wanted = _headers(requests, "set")
-    hosts = [wanted.pop(name) for name in list(wanted) if name.lower() == "host"]
+    headers = _headers(requests, "set")
+    hosts = [headers.pop(name) for name in list(headers) if name.lower() == "host"]
     for key in ("pass", "ignore"):
         responses.cannot(key, "which headers of nginx's own handling are passed or ignored has no equivalent")
-    edits = header_edits(REQUEST_HEADERS, {}, wanted)
+    edits = header_edits(REQUEST_HEADERS, {}, headers)
     answers = header_edits(RESPONSE_HEADERS, _headers(responses, "add"), {}, responses.texts("hide"))
     for reader, refused in ((requests, edits.refused), (responses, answers.refused)):
         if refused:
             reader.note(Category.CANNOT, "headers", f"{', '.join(refused)} cannot be written", None)
-    return (*edits.filters, *answers.filters, *url_rewrite(hosts[0].lower() if hosts else "", found.modifier))
+    return (*edits.filters, *answers.filters, *url_rewrite(hosts[0].lower() if hosts else "", rewrite.modifier))
 
 
 def _headers(reader: FieldReader, key: str) -> dict[str, str]:
-    """Returns headers by name; those with nginx's variables are listed and left out."""
-    found = {}
-    for each in reader.children(key):
-        name, value = each.text("name"), each.text("value")
-        each.ignore("always")
+    """Returns headers by name. Lists and omits headers with nginx variables."""
+    headers = {}
+    for header in reader.children(key):
+        name, value = header.text("name"), header.text("value")
+        header.ignore("always")
         if "$" in value:
-            each.note(Category.CANNOT, "header-variable", f"{name} has a variable of nginx, and is left out", "value")
+            header.note(Category.CANNOT, "header-variable", f"{name} has a variable of nginx, and is left out", "value")
         else:
-            found[name] = value
-    return found
+            headers[name] = value
+    return headers
 
 
 # --- conditions ------------------------------------------------------------------------------------------------------
@@ -160,35 +160,35 @@ class MatchConditions(NamedTuple):
 
 
 def conditions(route: FieldReader, path: PathMatch) -> MatchConditions:
-    found = MatchConditions(ImportedMatch(path))
-    for each in route.children("conditions"):
-        found = _with_condition(found, each)
-    return found
+    matched = MatchConditions(ImportedMatch(path))
+    for condition in route.children("conditions"):
+        matched = _with_condition(matched, condition)
+    return matched
 
 
-def _with_condition(found: MatchConditions, condition: FieldReader) -> MatchConditions:
+def _with_condition(matched: MatchConditions, condition: FieldReader) -> MatchConditions:
     header, cookie, argument = (condition.text(key) for key in ("header", "cookie", "argument"))
     variable, value = condition.text("variable"), condition.text("value")
-    match, replace = found.match, msgspec.structs.replace
+    match, replace = matched.match, msgspec.structs.replace
     if value.startswith("!"):
-        return found._replace(refused=f"the condition {value} is negated")
+        return matched._replace(refused=f"the condition {value} is negated")
     if variable == "$request_method" and value.isalpha():
-        return found._replace(match=replace(match, method=value.upper()))
+        return matched._replace(match=replace(match, method=value.upper()))
     if variable:
-        return found._replace(refused=f"a condition on {variable} cannot be written")
+        return matched._replace(refused=f"a condition on {variable} cannot be written")
     if header or argument:
-        wanted = _value(header or argument, value)
-        if wanted is None:
-            return found._replace(refused=f"the condition on {header or argument} cannot be written")
+        expected = _value(header or argument, value)
+        if expected is None:
+            return matched._replace(refused=f"the condition on {header or argument} cannot be written")
         if header:
-            return found._replace(match=replace(match, headers=(*match.headers, wanted)))
-        return found._replace(match=replace(match, query=(*match.query, wanted)))
+            return matched._replace(match=replace(match, headers=(*match.headers, expected)))
+        return matched._replace(match=replace(match, query=(*match.query, expected)))
     pattern = rf"(?:.*;\s*)?{re.escape(cookie)}=(?:{_pattern(value)})(?:;.*)?"
-    return found._replace(match=replace(match, headers=(*match.headers, ImportedValueMatch("Cookie", pattern, regex=True))))
+    return matched._replace(match=replace(match, headers=(*match.headers, ImportedValueMatch("Cookie", pattern, regex=True))))
 
 
 def _value(name: str, value: str) -> ImportedValueMatch | None:
-    """Returns a match by value. nginx compares texts without regard to case."""
+    """Returns a match by value. nginx compares texts case-insensitively."""
     if value.startswith("~") or value.lower() != value.upper():
         return value_match(name, "regex", _pattern(value))
     return value_match(name, "exact", value)

@@ -1,4 +1,4 @@
-"""Lists the annotations that have no equivalent, and the loss with each."""
+"""Lists annotations without an equivalent, and the consequence of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ACCESS_CONTROL: Final = {
     "basic-auth-realm": "belongs to basic authentication, which is gone",
     "location-snippets": "nginx configuration, which may restrict access",
     "server-snippets": "nginx configuration, which may restrict access",
-    **{f"limit-req-{each}": "requests of one client were limited" for each in _LIMITS},
+    **{f"limit-req-{suffix}": "requests of one client were limited" for suffix in _LIMITS},
 }
 ACCESS_CONTROL_OF_PLUS: Final = {
     "nginx.com/jwt-key": "requests needed a JSON Web Token; none is required now",
@@ -21,8 +21,8 @@ ACCESS_CONTROL_OF_PLUS: Final = {
     "nginx.com/jwt-token": "belongs to the JSON Web Token, which is not required now",
     "nginx.com/jwt-login-url": "belongs to the JSON Web Token, which is not required now",
     **{
-        f"appprotect.f5.com/app-protect-{each}": "a web application firewall looked at requests"
-        for each in ("enable", "policy", "security-log", "security-log-destination", "security-log-enable")
+        f"appprotect.f5.com/app-protect-{suffix}": "a web application firewall looked at requests"
+        for suffix in ("enable", "policy", "security-log", "security-log-destination", "security-log-enable")
     },
     "appprotectdos.f5.com/app-protect-dos-resource": "protected against denial of service",
 }
@@ -57,13 +57,13 @@ IGNORED: Final = (
     *("client-body-buffer-size", "keepalive", "proxy-buffer-size", "proxy-buffers", "proxy-busy-buffers-size"),
     *("proxy-max-temp-file-size", "upstream-zone-size", "use-cluster-ip", "websocket-services", "add-header-inherit"),
 )
-"""Fields whose loss has no effect."""
+"""Annotations whose loss has no effect."""
 EVERYWHERE: Final = (
     *("listen-ports", "listen-ports-ssl", "redirect-to-https", "ssl-redirect", "http-redirect-code", "app-root", "hsts"),
     *("hsts-max-age", "hsts-include-subdomains", "hsts-behind-proxy", "path-regex", "rewrite-target", "proxy-set-headers"),
     *("add-header", "proxy-hide-headers"),
 )
-"""Annotations that are read where they have an effect; a minion's of a server have none."""
+"""Annotations that other functions read where they have an effect. On a minion, annotations for servers have none."""
 
 
 def list_unsupported(annotations: Annotations) -> None:

@@ -1,4 +1,4 @@
-"""Decides which object has a host: the oldest, of all kinds together [internal/k8s/configuration.go]."""
+"""Determines the owner of each host: the oldest object of any kind [internal/k8s/configuration.go]."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ MERGEABLE: Final = "nginx.org/mergeable-ingress-type"
 
 class Hosts:
     def __init__(self, inputs: Inputs, classed: Iterable[Document], ingresses: list[Document]) -> None:
-        """`classed`: objects whose class is one of the controller's."""
+        """`classed`: objects with a class of the controller."""
         self._inputs = inputs
         self._classed = frozenset(classed)
         self._owners: dict[str, Document] = {}
-        own = [each for kind in (VIRTUAL_SERVER, TRANSPORT_SERVER) for each in inputs.of(kind) if self.is_ours(each)]
-        own += [each for each in ingresses if each.annotations.get(MERGEABLE) != "minion"]
-        for document in sorted(own, key=lambda each: (each.created or "1970", each.kind, each.path)):
+        documents = [
+            document for kind in (VIRTUAL_SERVER, TRANSPORT_SERVER) for document in inputs.of(kind) if self.is_ours(document)
+        ]
+        documents += [document for document in ingresses if document.annotations.get(MERGEABLE) != "minion"]
+        for document in sorted(documents, key=lambda document: (document.created or "1970", document.kind, document.path)):
             for host in _hosts(document):
                 self._owners.setdefault(host, document)
 
     def is_ours(self, document: Document) -> bool:
-        """Returns whether the object has one of the classes that are imported, or none, which means all."""
+        """Returns whether the object has an imported class, or no class, which means all classes."""
         return document in self._classed or not class_of(document)
 
     def serves(self, document: Document) -> bool:
-        """Returns whether a VirtualServer or TransportServer is used; one that is not is listed."""
+        """Returns whether a VirtualServer or TransportServer owns its host. Lists it if not."""
         if not self.is_ours(document):
             return False
         for host in _hosts(document):
@@ -46,4 +48,4 @@ class Hosts:
 
 def _hosts(document: Document) -> list[str]:
     rules = mappings(document.spec.get("rules")) if document.kind == "Ingress" else [document.spec]
-    return [each.lower() for each in texts([rule.get("host") for rule in rules]) if each]
+    return [host.lower() for host in texts([rule.get("host") for rule in rules]) if host]

@@ -1,4 +1,4 @@
-"""Turns Ingresses with `nginx.org/*` into listeners and rules: ordinary ones, and masters with their minions."""
+"""Translates Ingresses with `nginx.org/*` to listeners and rules: ordinary Ingresses, and masters with their minions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _STICKY: Final = re.compile(r"\s*serviceName=(?P<service>[^\s;]+)\s+(?P<name>[^\
 class _Ingress(msgspec.Struct, frozen=True):
     """An Ingress, or a minion, with the annotations for its paths."""
 
-    found: IngressObject
+    resource: IngressObject
     annotations: Annotations
     policies: NginxPolicies
     ssl: frozenset[str]
@@ -67,31 +67,31 @@ class Ingresses:
         self.rules: list[ImportedRule] = []
 
     def read(self, documents: list[Document]) -> None:
-        read = [self._ingress(document) for document in documents]
-        minions = [each for each in read if each.found.annotation_reader.value.get(MERGEABLE) == "minion"]
-        for server in read:
+        ingresses = [self._ingress(document) for document in documents]
+        minions = [ingress for ingress in ingresses if ingress.resource.annotation_reader.value.get(MERGEABLE) == "minion"]
+        for server in ingresses:
             if server not in minions:
                 self._server(server, minions)
         for minion in minions:
             self._note_unused(minion, documents)
-        for each in read:
-            each.annotations.reader.ignore(*(each.annotations.key(name) for name in EVERYWHERE), MERGEABLE)
+        for ingress in ingresses:
+            ingress.annotations.reader.ignore(*(ingress.annotations.key(name) for name in EVERYWHERE), MERGEABLE)
 
     def _note_unused(self, minion: _Ingress, documents: list[Document]) -> None:
-        for at in minion.found.paths:
+        for at in minion.resource.paths:
             if self._hosts.owner(at.host) not in documents:
                 text = f"no master has {at.host or 'its host'}, so the minion was not used"
                 self._inputs.notes.append(Note(Category.SKIPPED, "no-master", text, at.source))
 
     def _ingress(self, document: Document) -> _Ingress:
-        found = read_ingress(self._inputs, document)
-        annotations = Annotations(found.annotation_reader, PREFIX)
-        note_namesake(found.reader, OWN_PREFIXES, ("nginx.ingress.kubernetes.io/",), "ingress-nginx")
+        resource = read_ingress(self._inputs, document)
+        annotations = Annotations(resource.annotation_reader, PREFIX)
+        note_namesake(resource.reader, OWN_PREFIXES, ("nginx.ingress.kubernetes.io/",), "ingress-nginx")
         list_unsupported(annotations)
-        names = [*_split(annotations.text("policies")), *_split(found.annotation_reader.text("nginx.com/policies"))]
+        names = [*_split(annotations.text("policies")), *_split(resource.annotation_reader.text("nginx.com/policies"))]
         references = [
-            (namespace or found.namespace, name, annotations.source("policies"))
-            for namespace, _, name in (each.rpartition("/") for each in names)
+            (namespace or resource.namespace, name, annotations.source("policies"))
+            for namespace, _, name in (entry.rpartition("/") for entry in names)
         ]
         rewrites = {}
         for entry in filter(str.strip, annotations.text("rewrites").split(";")):
@@ -102,7 +102,7 @@ class Ingresses:
                     Category.CANNOT, "rewrites", f"{entry.strip()!r} is not a rewrite that the controller reads", "rewrites"
                 )
         return _Ingress(
-            found,
+            resource,
             annotations,
             self._policies.together(references),
             frozenset(_split(annotations.text("ssl-services"))),
@@ -115,21 +115,21 @@ class Ingresses:
 
     def _server(self, server: _Ingress, minions: list[_Ingress]) -> None:
         """Reads an ordinary Ingress or a master, host by host."""
-        found = server.found
-        master = found.annotation_reader.value.get(MERGEABLE) == "master"
-        hosts = found.hosts or (("",) if found.default else ())
+        resource = server.resource
+        master = resource.annotation_reader.value.get(MERGEABLE) == "master"
+        hosts = resource.hosts or (("",) if resource.default else ())
         if master:
-            hosts = tuple(dict.fromkeys(rule.text("host").lower() for rule in found.reader.child("spec").children("rules")))
+            hosts = tuple(dict.fromkeys(rule.text("host").lower() for rule in resource.reader.child("spec").children("rules")))
         for host in hosts:
             owner = self._hosts.owner(host)
-            if owner is not None and owner is not found.document:
+            if owner is not None and owner is not resource.document:
                 text = f"{host} belongs to the older {owner.name}"
-                self._inputs.notes.append(Note(Category.SKIPPED, "host-taken", text, SourceRef(found.document)))
+                self._inputs.notes.append(Note(Category.SKIPPED, "host-taken", text, SourceRef(resource.document)))
             else:
                 self._host(server, host, _paths(server, host, minions if master else [server]), master)
 
     def _host(self, server: _Ingress, host: str, paths: list[tuple[_Ingress, PathOf]], master: bool) -> None:
-        source, owner = SourceRef(server.found.document), server.found
+        source, owner = SourceRef(server.resource.document), server.resource
         secure = self._secure(server, host)
         plain = [ImportedListener(source, port, "HTTP") for port in _ports(server.annotations, "listen-ports", 80)]
         redirects = bool(secure) and self._redirects(server.annotations)
@@ -141,7 +141,7 @@ class Ingresses:
             remedy = "Let the balancer redirect, or end TLS here: add tls to the Ingress."
             server.annotations.note(Category.TODO, "redirect-to-https", text, "redirect-to-https", remedy=remedy)
         self.listeners += [*plain, *secure]
-        listeners = tuple(each.key for each in (*(() if redirects else plain), *secure))
+        listeners = tuple(listener.key for listener in (*(() if redirects else plain), *secure))
         names = (host,) if host else ()
         shared = self._shared(server, bool(secure))
         taken: dict[tuple[PathKind, str], SourceRef] = {}
@@ -162,10 +162,10 @@ class Ingresses:
             self.rules.append(https_redirect_rule(source, owner.namespace, owner.name, keys, names, code=code))
 
     def _secure(self, server: _Ingress, host: str) -> list[ImportedListener]:
-        for hosts, secret, source in server.found.tls:
+        for hosts, secret, source in server.resource.tls:
             if host in hosts:
                 certificate: Certificate = (
-                    SecretCertificate(server.found.namespace, secret) if secret else ForeignCertificate(WILDCARD)
+                    SecretCertificate(server.resource.namespace, secret) if secret else ForeignCertificate(WILDCARD)
                 )
                 ports = _ports(server.annotations, "listen-ports-ssl", 443)
                 clients = server.policies.clients
@@ -193,7 +193,7 @@ class Ingresses:
 
     def _app_root(self, server: _Ingress, names: tuple[str, ...], listeners: tuple[ListenerKey, ...]) -> None:
         if root := server.annotations.text("app-root"):
-            source, owner = server.annotations.source("app-root"), server.found
+            source, owner = server.annotations.source("app-root"), server.resource
             matches = (ImportedMatch(PathMatch(PathKind.EXACT, "/")),)
             filters = (redirect(path=full_path(root)),)
             self.rules.append(
@@ -205,20 +205,20 @@ class Ingresses:
     def _rule(self, ingress: _Ingress, at: PathOf, match: PathMatch, server: _Ingress, master: bool) -> ImportedRule:
         service = at.backend.name if at.backend else ""
         grpc = service in ingress.grpc
-        own = ingress.policies if master else NginxPolicies()
+        policies = ingress.policies if master else NginxPolicies()
         hops: tuple[ImportedHop, ...] = ()
         if at.backend is not None:
-            meant = not ingress.ssl and not server.ssl
-            tls = hop_tls(service in ingress.ssl, grpc, server.policies, own, "nginx.org/ssl-services", meant)
+            intended = not ingress.ssl and not server.ssl
+            tls = hop_tls(service in ingress.ssl, grpc, server.policies, policies, "nginx.org/ssl-services", intended)
             hops = (ImportedHop(at.source, at.backend, tls, h2c=grpc and tls is None),)
         return ImportedRule(
             source=at.source,
-            namespace=ingress.found.namespace,
-            route=ingress.found.name,
+            namespace=ingress.resource.namespace,
+            route=ingress.resource.name,
             listeners=(),
             kind=RouteKind.GRPC if grpc else RouteKind.HTTP,
             matches=(ImportedMatch(match),),
-            filters=joined((*own.filters, *_headers(ingress.annotations), *_rewrite(ingress, service, match))),
+            filters=joined((*policies.filters, *_headers(ingress.annotations), *_rewrite(ingress, service, match))),
             hops=hops,
             auth=(ingress.policies.auth or server.policies.auth) if hops else None,
             persistence=ingress.sticky.get(service),
@@ -226,49 +226,49 @@ class Ingresses:
 
 
 def _paths(server: _Ingress, host: str, owners: list[_Ingress]) -> list[tuple[_Ingress, PathOf]]:
-    """Returns the paths of a host, each with its Ingress; the default backend takes what is left."""
-    found = [(owner, at) for owner in owners for at in owner.found.paths if at.host == host]
-    default = server.found.default
-    if default is not None and not any(at.path == "/" for _, at in found):
-        source = SourceRef(server.found.document, ("spec", "defaultBackend"))
-        found.append((server, PathOf(host, "/", "Prefix", default, source)))
-    return found
+    """Returns the paths of a host, each with its Ingress. The default backend gets the path / if it is unused."""
+    paths = [(owner, at) for owner in owners for at in owner.resource.paths if at.host == host]
+    default = server.resource.default
+    if default is not None and not any(at.path == "/" for _, at in paths):
+        source = SourceRef(server.resource.document, ("spec", "defaultBackend"))
+        paths.append((server, PathOf(host, "/", "Prefix", default, source)))
+    return paths
 
 
 def _rewrite(ingress: _Ingress, service: str, match: PathMatch) -> tuple[HTTPRouteFilter, ...]:
     annotations = ingress.annotations
-    found = rewritten(match, ingress.rewrites.get(service) or annotations.text("rewrite-target"))
+    rewrite = rewritten(match, ingress.rewrites.get(service) or annotations.text("rewrite-target"))
     name = "rewrites" if service in ingress.rewrites else "rewrite-target"
-    if found.lost:
-        annotations.note(Category.CANNOT, "rewrite-dropped", found.lost, name, severity=NoteSeverity.HIGH)
-    if found.changed:
-        annotations.note(Category.CHANGED, "rewrite-slash", found.changed, name)
-    return url_rewrite(path=found.modifier)
+    if rewrite.lost:
+        annotations.note(Category.CANNOT, "rewrite-dropped", rewrite.lost, name, severity=NoteSeverity.HIGH)
+    if rewrite.changed:
+        annotations.note(Category.CHANGED, "rewrite-slash", rewrite.changed, name)
+    return url_rewrite(path=rewrite.modifier)
 
 
 def _path(annotations: Annotations, at: PathOf) -> PathMatch:
-    """Returns the location of a path: Prefix is a prefix of characters, as nginx has it."""
-    how = annotations.text("path-regex")
-    if how in ("case_sensitive", "case_insensitive"):
-        return regex(at.path if at.path.startswith("^") else f"^{at.path}", how == "case_insensitive")
-    if how == "exact" or at.path_type == "Exact":
+    """Returns the match of a path. As in nginx, Prefix is a prefix of characters, not of segments."""
+    mode = annotations.text("path-regex")
+    if mode in ("case_sensitive", "case_insensitive"):
+        return regex(at.path if at.path.startswith("^") else f"^{at.path}", mode == "case_insensitive")
+    if mode == "exact" or at.path_type == "Exact":
         return PathMatch(PathKind.EXACT, at.path)
     return PathMatch(PathKind.STRING, at.path)
 
 
 def _split(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _ports(annotations: Annotations, name: str, usual: int) -> list[int]:
-    found = [int(each) for each in _split(annotations.text(name)) if each.isascii() and each.isdigit()]
-    return sorted({each for each in found if is_port(each)}) or [usual]
+    ports = [int(entry) for entry in _split(annotations.text(name)) if entry.isascii() and entry.isdigit()]
+    return sorted({port for port in ports if is_port(port)}) or [usual]
 
 
 def _headers(annotations: Annotations) -> Iterator[HTTPRouteFilter]:
-    """Yields the edits of headers; of requests only those with a value of their own."""
-    wanted = _named(annotations, "proxy-set-headers")
-    edits = header_edits("RequestHeaderModifier", {}, {name: value for name, value in wanted.items() if value})
+    """Yields the edits of headers. Headers without a value are omitted."""
+    request_headers = _named(annotations, "proxy-set-headers")
+    edits = header_edits("RequestHeaderModifier", {}, {name: value for name, value in request_headers.items() if value})
     answers = header_edits(
         "ResponseHeaderModifier",
         {name: value for name, value in _named(annotations, "add-header").items() if value},
@@ -282,20 +282,20 @@ def _headers(annotations: Annotations) -> Iterator[HTTPRouteFilter]:
 
 
 def _named(annotations: Annotations, name: str) -> dict[str, str]:
-    found = {}
-    for each in _split(annotations.text(name)):
-        header, _, value = each.partition(":")
+    headers = {}
+    for entry in _split(annotations.text(name)):
+        header, _, value = entry.partition(":")
         if "$" in value:
             annotations.note(Category.CANNOT, "header-variable", f"{header} has a variable of nginx, and is left out", name)
         else:
-            found[header.strip()] = value.strip()
-    return found
+            headers[header.strip()] = value.strip()
+    return headers
 
 
 def _sticky(annotations: Annotations) -> dict[str, SessionPersistence]:
-    found = {}
+    sessions = {}
     whole = annotations.text("sticky-cookie-services") or annotations.reader.text("nginx.com/sticky-cookie-services").strip()
     for match in _STICKY.finditer(whole):
-        options = dict(each.partition("=")[::2] for each in match["rest"].split())
-        found[match["service"]] = cookie(match["name"], options.get("path", "/"), options.get("expires", ""))
-    return found
+        options = dict(option.partition("=")[::2] for option in match["rest"].split())
+        sessions[match["service"]] = cookie(match["name"], options.get("path", "/"), options.get("expires", ""))
+    return sessions

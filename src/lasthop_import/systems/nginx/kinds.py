@@ -1,4 +1,4 @@
-"""The kinds of the controller."""
+"""Lists the kinds of NGINX Inc.'s controller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lasthop.base.api.meta import Object
 
 GROUP: Final = "k8s.nginx.org"
 _BOTH: Final = ("v1", "v1alpha1")
-"""Versions whose fields are the same."""
+"""Versions with the same fields."""
 
 VIRTUAL_SERVER: Final = Kind("VirtualServer", GROUP, ("v1",), "virtualservers", Object)
 VIRTUAL_SERVER_ROUTE: Final = Kind("VirtualServerRoute", GROUP, ("v1",), "virtualserverroutes", Object)

@@ -1,4 +1,4 @@
-"""Reads GlobalConfigurations: listeners by name."""
+"""Reads listeners by name from GlobalConfigurations."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class CustomListeners:
         self.by_name: dict[str, NamedListener] = {}
         self._used: set[str] = set()
         for document in inputs.of(GLOBAL_CONFIGURATION):
-            for each in inputs.open(document).child("spec").children("listeners"):
-                name, protocol, port = each.text("name"), each.text("protocol"), each.integer("port", 0) or 0
-                each.boolean("ssl")
+            for listener in inputs.open(document).child("spec").children("listeners"):
+                name, protocol, port = listener.text("name"), listener.text("protocol"), listener.integer("port", 0) or 0
+                listener.boolean("ssl")
                 for key in ("ipv4", "ipv6"):
-                    each.cannot(key, "a listener has no address of its own; write spec.addresses of the Gateway")
+                    listener.cannot(key, "a listener has no address of its own; write spec.addresses of the Gateway")
                 self.by_name.setdefault(name, NamedListener(protocol, port))
 
     def find(self, name: str) -> NamedListener | None:
@@ -35,19 +35,19 @@ class CustomListeners:
         return self.by_name.get(name)
 
     def note_unused(self) -> None:
-        """Lists the GlobalConfigurations whose listeners no imported object names."""
+        """Lists the GlobalConfigurations without a listener that an imported object names."""
         for document in self._inputs.of(GLOBAL_CONFIGURATION):
-            if not any(each.get("name") in self._used for each in mappings(document.spec.get("listeners"))):
+            if not any(listener.get("name") in self._used for listener in mappings(document.spec.get("listeners"))):
                 self._inputs.skip(document, "unused", "no server that is imported names one of its listeners")
 
     def port(self, reader: FieldReader, key: str, usual: int) -> int:
-        """Returns the port of the listener that a field names, or the usual one."""
+        """Returns the port of the listener that a field names, else the usual port."""
         name = reader.text(key)
         if not name:
             return usual
-        found = self.find(name)
-        if found is None or not is_port(found.port):
+        listener = self.find(name)
+        if listener is None or not is_port(listener.port):
             text = f"no GlobalConfiguration in the input has a listener {name}; port {usual} is written"
             reader.note(Category.TODO, "listener-unknown", text, key, remedy="Add the GlobalConfiguration to the input.")
             return usual
-        return found.port
+        return listener.port

@@ -15,11 +15,11 @@ _GROUP: Final = re.compile(r"\$\d")
 class NginxLocation(NamedTuple):
     path: PathMatch
     rank: tuple[int, int]
-    """Sorts as nginx tries them: exact, `^~`, regular expressions in their order, other prefixes; long before short."""
+    """The sort key for nginx's order: exact, `^~`, regular expressions in file order, other prefixes; long before short."""
 
 
 def location(path: str, number: int = 0) -> NginxLocation:
-    """Returns the match of a path as a VirtualServer has it; `number`: its place in the list."""
+    """Returns the match of a path of a VirtualServer. `number`: its position in the list."""
     if path.startswith("^~"):
         value = path[2:].strip()
         return NginxLocation(PathMatch(PathKind.STRING, value), (1, -len(value)))
@@ -32,7 +32,7 @@ def location(path: str, number: int = 0) -> NginxLocation:
 
 
 def regex(pattern: str, insensitive: bool) -> PathMatch:
-    """Returns a regular expression that nginx searches for as one of the whole path."""
+    """Returns an expression for the whole path. nginx matches the original anywhere in the path."""
     before = "" if pattern.startswith("^") else ".*"
     after = "" if pattern.endswith("$") and not pattern.endswith(r"\$") else ".*"
     inner = pattern.removeprefix("^")
@@ -48,7 +48,7 @@ class NginxRewrite(NamedTuple):
 
 
 def rewritten(path: PathMatch, target: str) -> NginxRewrite:
-    """Returns how a path is rewritten: of a prefix the prefix, of all others the whole path."""
+    """Returns the rewrite of a path. A prefix path rewrites the prefix, all others the whole path."""
     if not target:
         return NginxRewrite()
     if not target.startswith("/") or "$" in _GROUP.sub("", target):

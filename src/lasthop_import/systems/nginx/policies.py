@@ -1,6 +1,6 @@
-"""Reads Policies, and combines those of one context: a server, a route or a minion.
+"""Reads Policies, and combines the policies of one context: a server, a route or a minion.
 
-An invalid policy, or one whose Secret is missing, makes all of its context answer 500 [internal/configs/policy.go].
+If a policy is invalid or lacks its Secret, its whole context answers 500 [internal/configs/policy.go].
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ ACCESS_CONTROL: Final = {
 
 
 TYPES: Final = (*ACCESS_CONTROL, "cache", "cors", "egressMTLS", "externalAuth", "hsts", "ingressMTLS")
-"""A policy has exactly one of these; any other makes it invalid [pkg/apis/configuration/validation/policy.go]."""
+"""A valid policy has exactly one of these fields [pkg/apis/configuration/validation/policy.go]."""
 
 
 class Egress(msgspec.Struct, frozen=True):
-    """An egressMTLS: what nginx checks of backends, where it is in force."""
+    """The settings of an egressMTLS policy, with which nginx verifies backends."""
 
     policy: str
     verify: bool
@@ -65,11 +65,11 @@ class Egress(msgspec.Struct, frozen=True):
 
 
 class NginxPolicies(msgspec.Struct, frozen=True):
-    """The policies of one context combined: the first of each type counts."""
+    """The combined policies of one context: the first policy of each type counts."""
 
     egress: Egress | None = None
     broken: str = ""
-    """Why the context answers 500."""
+    """The reason why the context answers 500."""
     clients: ClientValidation | None = None
     filters: tuple[HTTPRouteFilter, ...] = ()
     auth: Auth | None = None
@@ -78,25 +78,25 @@ class NginxPolicies(msgspec.Struct, frozen=True):
 class PolicyBook:
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
-        self._documents = {(each.namespace, each.bare_name): each for each in inputs.of(POLICY)}
+        self._documents = {(document.namespace, document.bare_name): document for document in inputs.of(POLICY)}
         self._read: dict[tuple[str, str], NginxPolicies] = {}
 
     def together(self, references: Iterable[tuple[str, str, SourceRef]]) -> NginxPolicies:
-        """Combines the policies of a context: (namespace, name, source of the reference)."""
-        found = NginxPolicies()
+        """Combines the policies of a context. A reference has a namespace, a name and a source."""
+        combined = NginxPolicies()
         for namespace, name, source in references:
-            one = self._named(namespace, name, source)
-            if found.egress and one.egress:
-                text = f"a second egressMTLS in the same place was ignored; {found.egress.policy} is in force"
+            policies = self._named(namespace, name, source)
+            if combined.egress and policies.egress:
+                text = f"a second egressMTLS in the same place was ignored; {combined.egress.policy} is in force"
                 self._inputs.notes.append(Note(Category.CHANGED, "second-egress-ignored", text, source))
-            found = NginxPolicies(
-                egress=found.egress or one.egress,
-                broken=found.broken or one.broken,
-                clients=found.clients or one.clients,
-                filters=joined((*found.filters, *one.filters)),
-                auth=found.auth or one.auth,
+            combined = NginxPolicies(
+                egress=combined.egress or policies.egress,
+                broken=combined.broken or policies.broken,
+                clients=combined.clients or policies.clients,
+                filters=joined((*combined.filters, *policies.filters)),
+                auth=combined.auth or policies.auth,
             )
-        return found
+        return combined
 
     def note_unused(self) -> None:
         for key, document in self._documents.items():
@@ -104,8 +104,8 @@ class PolicyBook:
                 self._inputs.skip(document, "unused", "no server, route or Ingress that is imported names it")
 
     def _named(self, namespace: str, name: str, source: SourceRef) -> NginxPolicies:
-        if (known := self._read.get((namespace, name))) is not None:
-            return known
+        if (policies := self._read.get((namespace, name))) is not None:
+            return policies
         if document := self._documents.get((namespace, name)):
             self._read[namespace, name] = self._policy(document)
             return self._read[namespace, name]
@@ -119,59 +119,63 @@ class PolicyBook:
         for key, text in ACCESS_CONTROL.items():
             spec.access_control(key, text)
         spec.cannot("cache", "responses are not cached")
-        found = NginxPolicies()
+        policies = NginxPolicies()
         if sum(key in spec for key in TYPES) != 1:
-            found = NginxPolicies(broken=f"{document.name} is invalid: it must have exactly one of {', '.join(TYPES)}")
+            policies = NginxPolicies(broken=f"{document.name} is invalid: it must have exactly one of {', '.join(TYPES)}")
         if "egressMTLS" in spec:
             egress, broken = self._egress(spec.child("egressMTLS"), document)
-            found = msgspec.structs.replace(found, egress=egress, broken=found.broken or broken)
+            policies = msgspec.structs.replace(policies, egress=egress, broken=policies.broken or broken)
         if "ingressMTLS" in spec:
-            found = msgspec.structs.replace(found, clients=self._clients(spec.child("ingressMTLS"), document))
+            policies = msgspec.structs.replace(policies, clients=self._clients(spec.child("ingressMTLS"), document))
         if "cors" in spec:
-            found = msgspec.structs.replace(found, filters=_cors(spec.child("cors")))
+            policies = msgspec.structs.replace(policies, filters=_cors(spec.child("cors")))
         if "hsts" in spec:
-            found = msgspec.structs.replace(found, filters=(*found.filters, _hsts(spec.child("hsts"))))
+            policies = msgspec.structs.replace(policies, filters=(*policies.filters, _hsts(spec.child("hsts"))))
         if "externalAuth" in spec:
-            found = msgspec.structs.replace(found, auth=self._auth(spec.child("externalAuth"), document))
-        return found
+            policies = msgspec.structs.replace(policies, auth=self._auth(spec.child("externalAuth"), document))
+        return policies
 
     # --- egressMTLS --------------------------------------------------------------------------------------------------
 
     def _egress(self, reader: FieldReader, document: Document) -> tuple[Egress, str]:
         namespace = document.namespace
-        verify, trusted, own = reader.boolean("verifyServer"), reader.text("trustedCertSecret"), reader.text("tlsSecret")
+        verify, ca_secret, client_secret = (
+            reader.boolean("verifyServer"),
+            reader.text("trustedCertSecret"),
+            reader.text("tlsSecret"),
+        )
         options = _options(reader)
         depth = reader.integer("verifyDepth", 1)
         if verify:
             text = f"chains of more than {depth} intermediate certificate(s) were refused; their length is not limited now"
             reader.note(Category.LOOSENED, "depth-dropped", text, "verifyDepth", severity=NoteSeverity.WARNING)
         broken = ""
-        if verify and not trusted:
+        if verify and not ca_secret:
             broken = f"{document.name} has verifyServer without trustedCertSecret, so it is invalid"
-        if trusted:
-            broken = broken or self._problem(reader, "trustedCertSecret", namespace, trusted, CA_TYPE, ("ca.crt",))
-        if own:
-            broken = broken or self._problem(reader, "tlsSecret", namespace, own, TLS_TYPE, ("tls.crt", "tls.key"))
-        ca = TrustRef("Secret", namespace, trusted) if trusted else None
-        client = ObjectName(namespace, own) if own else None
+        if ca_secret:
+            broken = broken or self._problem(reader, "trustedCertSecret", namespace, ca_secret, CA_TYPE, ("ca.crt",))
+        if client_secret:
+            broken = broken or self._problem(reader, "tlsSecret", namespace, client_secret, TLS_TYPE, ("tls.crt", "tls.key"))
+        ca = TrustRef("Secret", namespace, ca_secret) if ca_secret else None
+        client = ObjectName(namespace, client_secret) if client_secret else None
         name, server_name = reader.text("sslName"), reader.boolean("serverName")
         return Egress(document.name, verify, name, server_name, ca, client, options), broken
 
     def _problem(self, reader: FieldReader, key: str, namespace: str, name: str, kind: str, keys: tuple[str, ...]) -> str:
-        """Returns why the controller refuses a Secret. One that is not in the input is taken to be right."""
-        data, found = self._inputs.data("Secret", namespace, name), self._inputs.find("Secret", namespace, name)
-        if data is None or found is None:
+        """Returns the reason why the controller refuses a Secret, or "". A Secret that is not in the input counts as valid."""
+        data, secret = self._inputs.data("Secret", namespace, name), self._inputs.find("Secret", namespace, name)
+        if data is None or secret is None:
             text = f"the Secret {self._inputs.absence('Secret', namespace, name)}; it is taken to be of type {kind}"
             remedy = "Add it to the input: if it were missing or of another type, the controller would answer 500."
             reader.note(Category.TODO, "secret-missing", text, key, remedy=remedy, severity=NoteSeverity.WARNING)
             return ""
-        actual = found.value.get("type") or "Opaque"
+        actual = secret.value.get("type") or "Opaque"
         if actual != kind:
             return f"Secret {namespace}/{name} is of type {actual}, not {kind}"
-        missing = [each for each in keys if each not in data]
+        missing = [entry for entry in keys if entry not in data]
         return f"Secret {namespace}/{name} has no {missing[0]}" if missing else ""
 
-    # --- the others --------------------------------------------------------------------------------------------------
+    # --- other types -------------------------------------------------------------------------------------------------
 
     def _clients(self, reader: FieldReader, document: Document) -> ClientValidation | None:
         secret, mode = reader.text("clientCertSecret"), reader.text("verifyClient", "on")
@@ -214,9 +218,9 @@ class PolicyBook:
 
 
 def _options(reader: FieldReader) -> TLSOptions:
-    """Returns versions, ciphers and session reuse of an egressMTLS, and lists what is different now."""
-    protocols, found = reader.text("protocols"), tls_options(reader.text("protocols"), reader.text("ciphers"))
-    if found.lost_ciphers:
+    """Returns versions, ciphers and session reuse of an egressMTLS, and lists the differences."""
+    protocols, result = reader.text("protocols"), tls_options(reader.text("protocols"), reader.text("ciphers"))
+    if result.lost_ciphers:
         text = "an expression, or ciphers that Envoy does not have; the new gateway uses its own"
         reader.note(Category.CANNOT, "ciphers", text, "ciphers")
     if tls_options(protocols or PROTOCOLS, "").old_versions:
@@ -224,13 +228,13 @@ def _options(reader: FieldReader) -> TLSOptions:
         text = f"TLS 1.0 and 1.1 were offered to backends{always}; they are not any more"
         reader.note(Category.TIGHTENED, "tls-1.0-gone", text, "protocols", severity=NoteSeverity.WARNING)
     reuse = "true" if reader.boolean("sessionReuse", True) else "false"
-    return msgspec.structs.replace(found.options, session_reuse=reuse)
+    return msgspec.structs.replace(result.options, session_reuse=reuse)
 
 
 def _auth_tls(reader: FieldReader, document: Document) -> HopTLS:
-    """Returns the TLS to the authentication server, where sslEnabled is set."""
-    verify, trusted, sni = reader.boolean("sslVerify"), reader.text("trustedCertSecret"), reader.text("sniName")
-    ca = (TrustRef("Secret", document.namespace, trusted),) if trusted else ()
+    """Returns the TLS to an authentication server with sslEnabled."""
+    verify, ca_secret, sni = reader.boolean("sslVerify"), reader.text("trustedCertSecret"), reader.text("sniName")
+    ca = (TrustRef("Secret", document.namespace, ca_secret),) if ca_secret else ()
     names = (Name(sni),) if sni else ()
     if not verify:
         return HopTLS(OldLevel.UNVERIFIED, "sslVerify is off", names=names, trust=ca)
@@ -240,7 +244,7 @@ def _auth_tls(reader: FieldReader, document: Document) -> HopTLS:
 
 
 def _cors(reader: FieldReader) -> tuple[HTTPRouteFilter, ...]:
-    found = cors(
+    result = cors(
         reader.texts("allowOrigin"),
         reader.texts("allowMethods") or ("GET", "HEAD", "POST"),
         reader.texts("allowHeaders"),
@@ -248,10 +252,10 @@ def _cors(reader: FieldReader) -> tuple[HTTPRouteFilter, ...]:
         reader.integer("maxAge"),
         reader.boolean("allowCredentials"),
     )
-    if found.refused:
-        text = f"{', '.join(found.refused)} cannot be written, and is left out"
+    if result.refused:
+        text = f"{', '.join(result.refused)} cannot be written, and is left out"
         reader.note(Category.CANNOT, "cors", text, None)
-    return (found.filter,) if found.filter else ()
+    return (result.filter,) if result.filter else ()
 
 
 def _hsts(reader: FieldReader) -> HTTPRouteFilter:

@@ -1,4 +1,4 @@
-"""Turns TransportServers into routes for TLS that is passed through, TCP and UDP."""
+"""Translates TransportServers to routes for TLS passthrough, TCP and UDP."""
 
 from __future__ import annotations
 
@@ -39,32 +39,34 @@ CANNOT: Final = {
 
 
 def read_transport_servers(
-    inputs: Inputs, named: CustomListeners, hosts: Hosts
+    inputs: Inputs, custom_listeners: CustomListeners, hosts: Hosts
 ) -> tuple[list[ImportedListener], list[ImportedRule]]:
     listeners: list[ImportedListener] = []
     rules: list[ImportedRule] = []
     for document in inputs.of(TRANSPORT_SERVER):
         if hosts.serves(document):
-            for listener, rule in _server(inputs.open(document).child("spec"), document, named):
+            for listener, rule in _server(inputs.open(document).child("spec"), document, custom_listeners):
                 listeners.append(listener)
                 rules.append(rule)
     return listeners, rules
 
 
-def _server(spec: FieldReader, document: Document, named: CustomListeners) -> list[tuple[ImportedListener, ImportedRule]]:
+def _server(
+    spec: FieldReader, document: Document, custom_listeners: CustomListeners
+) -> list[tuple[ImportedListener, ImportedRule]]:
     spec.ignore("ingressClassName")
     for key in ("serverSnippets", "streamSnippets"):
         spec.access_control(key, SNIPPETS)
     for key in ("upstreamParameters", "sessionParameters"):
         spec.cannot(key, "timeouts and tries of streams have no equivalent")
     host = spec.text("host").lower()
-    backends = {each.text("name"): _backend(each) for each in spec.children("upstreams")}
+    backends = {upstream.text("name"): _backend(upstream) for upstream in spec.children("upstreams")}
     action = spec.child("action")
     backend = backends.get(action.text("pass"))
     if backend is None:
         text = "names no upstream, so the controller refused the TransportServer"
         action.note(Category.CANNOT, "no-upstream", text, "pass", severity=NoteSeverity.HIGH)
-    listener = _listener(spec, host, named)
+    listener = _listener(spec, host, custom_listeners)
     if listener is None:
         return []
     tls = HopTLS(OldLevel.PASSTHROUGH, "listener tls-passthrough") if listener.passthrough else None
@@ -77,8 +79,8 @@ def _server(spec: FieldReader, document: Document, named: CustomListeners) -> li
     return [(listener, rule)]
 
 
-def _listener(spec: FieldReader, host: str, named: CustomListeners) -> ImportedListener | None:
-    """Returns the listener that a TransportServer names; None if it is not known."""
+def _listener(spec: FieldReader, host: str, custom_listeners: CustomListeners) -> ImportedListener | None:
+    """Returns the listener that a TransportServer names; None if it is unknown."""
     at, secret = spec.child("listener"), spec.child("tls").text("secret")
     name, protocol = at.text("name"), at.text("protocol")
     if name == PASSTHROUGH:
@@ -87,15 +89,15 @@ def _listener(spec: FieldReader, host: str, named: CustomListeners) -> ImportedL
         text = "TLS is passed through by host, and there is none"
         spec.note(Category.CANNOT, "no-host", text, "listener", severity=NoteSeverity.HIGH)
         return None
-    known = named.find(name)
-    if known is None or not is_port(known.port):
+    named_listener = custom_listeners.find(name)
+    if named_listener is None or not is_port(named_listener.port):
         text = f"no GlobalConfiguration in the input has a listener {name}, so its port is not known; nothing is written"
         at.note(Category.TODO, "listener-unknown", text, "name", remedy="Add the GlobalConfiguration to the input.")
         return None
     if secret:
-        return ImportedListener(at.source(), known.port, "TLS", host, (SecretCertificate(spec.namespace, secret),))
-    udp = (protocol or known.protocol).upper() == "UDP"
-    return ImportedListener(at.source(), known.port, "UDP" if udp else "TCP")
+        return ImportedListener(at.source(), named_listener.port, "TLS", host, (SecretCertificate(spec.namespace, secret),))
+    udp = (protocol or named_listener.protocol).upper() == "UDP"
+    return ImportedListener(at.source(), named_listener.port, "UDP" if udp else "TCP")
 
 
 def _backend(reader: FieldReader) -> ServiceBackend:

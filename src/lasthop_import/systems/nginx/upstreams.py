@@ -44,7 +44,7 @@ class Upstream(msgspec.Struct, frozen=True):
 
 
 def read_upstreams(spec: FieldReader) -> dict[str, Upstream]:
-    return {each.text("name"): _upstream(each) for each in spec.children("upstreams")}
+    return {upstream.text("name"): _upstream(upstream) for upstream in spec.children("upstreams")}
 
 
 def _upstream(reader: FieldReader) -> Upstream:
@@ -80,7 +80,7 @@ def _session(reader: FieldReader) -> SessionPersistence | None:
 
 
 def cookie(name: str, path: str, expires: str) -> SessionPersistence:
-    """Returns a session by cookie; `expires` is a time of nginx's, or `max`."""
+    """Returns a session by cookie. `expires` is an nginx time or `max`."""
     lasting = milliseconds(expires) if expires and expires != "0" else None
     path = path if path.startswith("/") else "/"
     return cookie_sessions(name, path, "" if lasting is None else duration(lasting))

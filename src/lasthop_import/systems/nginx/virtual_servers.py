@@ -1,4 +1,4 @@
-"""Turns VirtualServers, and the VirtualServerRoutes that they delegate to, into listeners and rules."""
+"""Translates VirtualServers, and the VirtualServerRoutes that they delegate to, to listeners and rules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WILDCARD: Final = "tls has no secret, so nginx used the controller's wildcard ce
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """Where routes are read: of a VirtualServer, or of a VirtualServerRoute below it."""
+    """The owner of routes: a VirtualServer, or a VirtualServerRoute below it."""
 
     document: Document
     host: str
@@ -53,10 +53,10 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 class VirtualServers:
-    def __init__(self, inputs: Inputs, policies: PolicyBook, named: CustomListeners, hosts: Hosts) -> None:
+    def __init__(self, inputs: Inputs, policies: PolicyBook, custom_listeners: CustomListeners, hosts: Hosts) -> None:
         self._inputs = inputs
         self._policies = policies
-        self._named = named
+        self._custom_listeners = custom_listeners
         self._hosts = hosts
         self._used: set[Document] = set()
         self.listeners: list[ImportedListener] = []
@@ -89,7 +89,7 @@ class VirtualServers:
             else:
                 ranked += self._route(route, place, number)
         rules = [rule for _, rule in sorted(ranked, key=itemgetter(0))]
-        self._inputs.notes += order_notes(each for each in rules if not each.refused)
+        self._inputs.notes += order_notes(rule for rule in rules if not rule.refused)
         self.rules += rules
         if plain and redirect_code:
             source = spec.child("tls").source("redirect")
@@ -101,10 +101,10 @@ class VirtualServers:
     def _listeners(
         self, spec: FieldReader, host: str, server: NginxPolicies
     ) -> tuple[ImportedListener | None, ImportedListener | None, int]:
-        """Returns the listener for HTTP, that for HTTPS, and the status that redirects from the one to the other, or 0."""
-        given, custom = spec.child("listener"), "listener" in spec
+        """Returns the HTTP listener, the HTTPS listener, and the status of the redirect from HTTP to HTTPS, or 0."""
+        listener, custom = spec.child("listener"), "listener" in spec
         http, https = (
-            0 if custom and key not in given else self._named.port(given, key, usual)
+            0 if custom and key not in listener else self._custom_listeners.port(listener, key, usual)
             for key, usual in (("http", 80), ("https", 443))
         )
         plain = ImportedListener(spec.source("host"), http, "HTTP") if http else None
@@ -127,45 +127,45 @@ class VirtualServers:
         path = route.text("path")
         _route_notes(route)
         inherited = self._policies.together(references(route))
-        found = self._selected(route, place)
-        for number, document in enumerate(found):
+        documents = self._selected(route, place)
+        for number, document in enumerate(documents):
             spec = self._inputs.open(document).child("spec")
             spec.ignore("ingressClassName", "host")
             self._used.add(document)
-            below = _Place(document, place.host, read_upstreams(spec), place.listeners, place.server, inherited)
-            for each, subroute in enumerate(spec.children("subroutes")):
+            child_place = _Place(document, place.host, read_upstreams(spec), place.listeners, place.server, inherited)
+            for position, subroute in enumerate(spec.children("subroutes")):
                 if not subroute.text("path").startswith(path) and not path.startswith(("~", "=")):
                     text = f"is not below {path}, so the controller did not use the VirtualServerRoute"
                     subroute.note(Category.CHANGED, "subroute-elsewhere", text, "path", severity=NoteSeverity.HIGH)
-                yield from self._route(subroute, below, 1000 * number + each)
+                yield from self._route(subroute, child_place, 1000 * number + position)
 
     def _selected(self, route: FieldReader, place: _Place) -> list[Document]:
         namespace, _, name = route.text("route").rpartition("/")
         namespace = namespace or place.document.namespace
         labels = route.child("routeSelector").mapping("matchLabels")
-        found = []
+        documents = []
         for document in self._inputs.of(VIRTUAL_SERVER_ROUTE):
-            named = bool(name) and (document.namespace, document.bare_name) == (namespace, name)
-            if not (named or _has_labels(document, labels)) or not self._hosts.is_ours(document):
+            referenced = bool(name) and (document.namespace, document.bare_name) == (namespace, name)
+            if not (referenced or _has_labels(document, labels)) or not self._hosts.is_ours(document):
                 continue
             if _host_of(document) == place.host:
-                found.append(document)
+                documents.append(document)
             else:
                 text = f"its host is not {place.host}, so VirtualServer {place.document.path} did not use it"
                 self._inputs.skip(document, "other-host", text)
                 self._used.add(document)
-        if name and not found:
+        if name and not documents:
             text = f"VirtualServerRoute {namespace}/{name} of this host is not in the input"
             route.note(Category.TODO, "route-missing", text, "route", remedy="Add it to the input.")
-        return found
+        return documents
 
     def _route(self, route: FieldReader, place: _Place, number: int) -> Iterator[tuple[tuple[int, int], ImportedRule]]:
         _route_notes(route)
         at = location(route.text("path", "/"), number)
-        own = self._policies.together(references(route))
+        policies = self._policies.together(references(route))
         if not route.value.get("policies") and place.inherited is not None:
-            own = place.inherited
-        if own.clients:
+            policies = place.inherited
+        if policies.clients:
             text = "verifies clients in a route, which only a server can, so the controller did not do it"
             route.note(Category.ACCESS_CONTROL, "client-validation-in-route", text, "policies")
         base = ImportedRule(
@@ -175,20 +175,20 @@ class VirtualServers:
             listeners=place.listeners,
             hostnames=(place.host,) if place.host else (),
         )
-        choices = [(each, conditions(each, at.path)) for each in route.children("matches")]
-        for reader, found in (*choices, (route, MatchConditions(ImportedMatch(at.path)))):
-            done = outcome(reader, at.path, _lookup(place, own))
+        choices = [(match, conditions(match, at.path)) for match in route.children("matches")]
+        for reader, matched in (*choices, (route, MatchConditions(ImportedMatch(at.path)))):
+            result = outcome(reader, at.path, _lookup(place, policies))
             rule = msgspec.structs.replace(
                 base,
                 source=reader.source(),
-                kind=RouteKind.GRPC if done.grpc else RouteKind.HTTP,
-                matches=(found.match,),
-                filters=joined((*done.filters, *own.filters, *place.server.filters)),
-                hops=done.hops,
-                refused=found.refused or ("" if place.listeners else "the server has no listener"),
+                kind=RouteKind.GRPC if result.grpc else RouteKind.HTTP,
+                matches=(matched.match,),
+                filters=joined((*result.filters, *policies.filters, *place.server.filters)),
+                hops=result.hops,
+                refused=matched.refused or ("" if place.listeners else "the server has no listener"),
             )
             # nginx sends its own answer before it authorizes a request.
-            auth, persistence = (own.auth or place.server.auth, done.persistence) if done.hops else (None, None)
+            auth, persistence = (policies.auth or place.server.auth, result.persistence) if result.hops else (None, None)
             yield at.rank, msgspec.structs.replace(rule, auth=auth, persistence=persistence)
 
 
@@ -209,9 +209,9 @@ def _host_of(document: Document) -> str:
     return str(document.spec.get("host") or "").lower()
 
 
-def _lookup(place: _Place, own: NginxPolicies) -> Lookup:
-    """Returns what finds the upstream of an action, with its TLS."""
-    meant = not any(each.tls for each in place.upstreams.values())
+def _lookup(place: _Place, policies: NginxPolicies) -> Lookup:
+    """Returns a function that finds the hop to an action's upstream, with its TLS."""
+    intended = not any(upstream.tls for upstream in place.upstreams.values())
 
     def lookup(name: str, reader: FieldReader, key: str) -> ActionHop | None:
         upstream = place.upstreams.get(name)
@@ -219,7 +219,7 @@ def _lookup(place: _Place, own: NginxPolicies) -> Lookup:
             text = f"there is no upstream {name!r}, so the controller refused all of {place.document.name}"
             reader.note(Category.CANNOT, "no-upstream", text, key, severity=NoteSeverity.HIGH)
             return None
-        tls = hop_tls(upstream.tls, upstream.grpc, place.server, own, "tls.enable", meant)
+        tls = hop_tls(upstream.tls, upstream.grpc, place.server, policies, "tls.enable", intended)
         hop = ImportedHop(reader.source(key), upstream.backend, tls, h2c=upstream.grpc and not upstream.tls)
         return ActionHop(hop, upstream.grpc, upstream.persistence)
 
@@ -227,8 +227,8 @@ def _lookup(place: _Place, own: NginxPolicies) -> Lookup:
 
 
 def references(reader: FieldReader) -> Iterable[tuple[str, str, SourceRef]]:
-    for each in reader.children("policies"):
-        yield each.text("namespace") or reader.namespace, each.text("name"), each.source()
+    for policy in reader.children("policies"):
+        yield policy.text("namespace") or reader.namespace, policy.text("name"), policy.source()
 
 
 def _common(spec: FieldReader) -> None:

@@ -1,13 +1,13 @@
-"""Imports Traefik: IngressRoutes, IngressRouteTCPs, and Ingresses with `traefik.ingress.kubernetes.io/*`.
+"""Imports from Traefik: IngressRoutes, IngressRouteTCPs, and Ingresses with `traefik.ingress.kubernetes.io/*`.
 
-Read at traefik/traefik fd5a576d (v3.7), and for rules of v2 in the same tree.
+Follows the source of traefik/traefik at fd5a576d (v3.7), which includes the rule syntax of v2.
 
     kinds.py            kinds of both API groups
     static.py           the static configuration: entry points, the default transport
-    backend_tls.py      ServersTransports, and what Go verifies of a backend
+    backend_tls.py      ServersTransports, and verification of backends by Go
     services.py         services and TraefikServices as hops
     matches.py          rules such as Host(`a.example`) && PathPrefix(`/x`)
-    middlewares.py      middlewares; headers.py: the one for headers
+    middlewares.py      middlewares; the headers middleware is in headers.py
     front.py            listeners, certificates, TLSOptions
     rules.py            routers as rules
     ingress_routes.py   IngressRoutes and IngressRouteTCPs
@@ -54,8 +54,8 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
 
 
 def _claims(document: Document) -> bool:
-    own = any(str(name).startswith(f"{PREFIX}/") for name in document.annotations)
-    return document.group in GROUPS or own or class_of(document).startswith("traefik")
+    annotated = any(str(name).startswith(f"{PREFIX}/") for name in document.annotations)
+    return document.group in GROUPS or annotated or class_of(document).startswith("traefik")
 
 
 SYSTEM: Final = System(

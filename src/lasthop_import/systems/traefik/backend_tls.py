@@ -1,8 +1,8 @@
 """Determines how Go's TLS client, as Traefik configures it, really verifies a backend.
 
-The traps: without serverName the name to check is the address that is dialled, which is the Pod's IP; a CA that cannot be
-read is left out, and without any the system's store is used; a transport with impossible versions is replaced by the
-default; and peerCertSANs verify even where insecureSkipVerify seems to turn that off.
+There are four traps. Without serverName, Go verifies the dialled address, which is the Pod's IP. Traefik leaves out a CA that
+it cannot read, and uses the system's store if none is left. It replaces a transport with impossible versions by the default.
+And peerCertSANs are verified even where insecureSkipVerify seems to turn verification off.
 [pkg/server/service/transport.go, pkg/tls/certificate.go, pkg/provider/kubernetes/crd/kubernetes.go]
 """
 
@@ -39,7 +39,7 @@ _CIPHER: Final = re.compile(
     r"|TLS_(?:RSA|ECDHE_RSA)_WITH_3DES_EDE_CBC_SHA|TLS_ECDHE_(?:RSA|ECDSA)_WITH_CHACHA20_POLY1305(?:_SHA256)?"
     r"|TLS_AES_128_GCM_SHA256|TLS_AES_256_GCM_SHA384|TLS_CHACHA20_POLY1305_SHA256|TLS_FALLBACK_SCSV"
 )
-"""As Go calls them."""
+"""Go's names of the ciphers."""
 _CONNECTIONS: Final = {
     "maxIdleConnsPerHost": "idle connections are the gateway's own",
     "forwardingTimeouts": "the gateway has its own timeouts for connections; for requests, write timeouts in the route",
@@ -52,25 +52,25 @@ DEFAULT_ONLY: Final = "so that Go's default holds: the system's CAs and the Pod'
 
 
 class Transport(msgspec.Struct, frozen=True):
-    """A ServersTransport, as Traefik would use it."""
+    """The TLS settings of a ServersTransport, as Traefik applies them."""
 
     label: str
     skip: bool = False
     server_name: str = ""
     trust: tuple[Trust, ...] = ()
-    """Empty: the system's."""
+    """Empty means the system's CAs."""
     lost: str = ""
-    """The configured CAs, if none of them could be read."""
+    """The problems of the configured CAs, if Traefik could read none of them."""
     sans: tuple[Name, ...] = ()
     client: ObjectName | None = None
     options: TLSOptions = TLSOptions()
     mesh: bool = False
     fault: str = ""
-    """Why Traefik replaces it by Go's default."""
+    """The reason why Traefik replaces it by Go's default."""
 
 
 def default_transport(static: Static) -> Transport:
-    trust = tuple(InlineTrust(each, "rootCAs") if "-----BEGIN" in each else FileTrust(each) for each in static.root_cas)
+    trust = tuple(InlineTrust(ca, "rootCAs") if "-----BEGIN" in ca else FileTrust(ca) for ca in static.root_cas)
     return Transport("the default transport", static.skip_verify, trust=trust)
 
 
@@ -90,28 +90,28 @@ def read_transport(inputs: Inputs, reader: FieldReader) -> Transport:
     tls.child("spiffe").cannot("trustDomain", "an identity of a whole trust domain cannot be required")
     if mesh and any((skip, server_name, trust, lost, sans, client, options != TLSOptions())):
         fault = "it has spiffe and other TLS fields, which exclude each other"
-    names = tuple(Name(each, NameKind.URI) for each in ids) if mesh else sans
+    names = tuple(Name(uri, NameKind.URI) for uri in ids) if mesh else sans
     return Transport(reader.document.name, skip, server_name, trust, lost, names, client, options, mesh, fault)
 
 
 def _trust(inputs: Inputs, tls: FieldReader) -> tuple[tuple[Trust, ...], str]:
-    """Returns the CAs, and why they are missing although some are named."""
-    named = list(_named_cas(tls))
-    found: list[Trust] = []
+    """Returns the CAs. If references exist but none is usable, also returns their problems."""
+    references = list(_named_cas(tls))
+    trust: list[Trust] = []
     problems: list[str] = []
-    for kind, name, key in named:
+    for kind, name, key in references:
         ca = ca_of(inputs, tls, kind, name, key) if kind else "an entry of rootCAs names two objects"
         if not isinstance(ca, str):
-            found.append(ca)
+            trust.append(ca)
             continue
         problems.append(ca)
-        if kind and len(named) > 1:
+        if kind and len(references) > 1:
             tls.note(Category.CHANGED, "root-ca-left-out", f"{ca}, so Traefik left it out", key)
-    return tuple(found), "" if found else "; ".join(problems)
+    return tuple(trust), "" if trust else "; ".join(problems)
 
 
 def _named_cas(tls: FieldReader) -> Iterator[tuple[str, str, str]]:
-    """Yields kind and name of the CAs, and the field that names them; without a kind, an entry that names two."""
+    """Yields kind, name and field of each CA reference. The kind is empty for an invalid entry that names two objects."""
     yield from (("Secret", name, "rootCAsSecrets") for name in tls.texts("rootCAsSecrets"))
     for entry in tls.children("rootCAs"):
         secret, config_map = entry.text("secret"), entry.text("configMap")
@@ -123,8 +123,9 @@ def _named_cas(tls: FieldReader) -> Iterator[tuple[str, str, str]]:
 
 
 def ca_of(inputs: Inputs, reader: FieldReader, kind: str, name: str, key: str) -> TrustRef | str:
-    """Returns where the CA is in a Secret or ConfigMap, or why Traefik finds none there. One that is not in the input is taken
-    to have it: fetched or not, the policy fails closed while it does not exist."""
+    """Returns a reference to the CA in a Secret or ConfigMap, or the reason why Traefik finds none.
+
+    An object that is not in the input is assumed to have a CA: the policy fails closed while the object does not exist."""
     namespace = reader.namespace
     data = inputs.data(kind, namespace, name)
     if data is None:
@@ -133,30 +134,30 @@ def ca_of(inputs: Inputs, reader: FieldReader, kind: str, name: str, key: str) -
         remedy = "Add it to the input: if it does not exist, Traefik trusted the system's CAs."
         reader.note(Category.TODO, "secret-missing", text, key, remedy=remedy, severity=NoteSeverity.WARNING)
         return TrustRef(kind, namespace, name)
-    for each in ("tls.ca", "ca.crt"):
-        if data.get(each):
-            return TrustRef(kind, namespace, name, each)
+    for ca_key in ("tls.ca", "ca.crt"):
+        if data.get(ca_key):
+            return TrustRef(kind, namespace, name, ca_key)
     if kind == "Secret" and len(data) == 1:
         return TrustRef(kind, namespace, name, next(iter(data)))
     return f"{kind} {namespace}/{name} has neither tls.ca nor ca.crt"
 
 
 def _sans(tls: FieldReader) -> tuple[Name, ...]:
-    found = []
+    names = []
     for entry in tls.children("peerCertSANs"):
         kind, value = entry.text("type"), entry.text("value")
         if kind in ("DNSName", "URI"):
-            found.append(Name(value, NameKind.URI if kind == "URI" else NameKind.DNS))
+            names.append(Name(value, NameKind.URI if kind == "URI" else NameKind.DNS))
         else:
             text = "is neither DNSName nor URI, so that nothing matched it"
             entry.note(Category.CANNOT, "san-type", text, "type")
-            found.append(Name("", NameKind.DNS))
+            names.append(Name("", NameKind.DNS))
     if uri := tls.text("peerCertURI"):
-        found.append(Name(uri, NameKind.URI))
-    if any(each.kind is NameKind.URI and each.value != each.value.lower() for each in found):
+        names.append(Name(uri, NameKind.URI))
+    if any(name.kind is NameKind.URI and name.value != name.value.lower() for name in names):
         text = "URIs were compared without case, and are compared byte for byte now"
         tls.note(Category.CHANGED, "uri-case", text, "peerCertURI" if "peerCertURI" in tls else "peerCertSANs")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(names))
 
 
 def _client(tls: FieldReader) -> ObjectName | None:
@@ -168,7 +169,7 @@ def _client(tls: FieldReader) -> ObjectName | None:
 
 
 def _options(tls: FieldReader) -> tuple[TLSOptions, str]:
-    """Returns versions, ciphers and ALPN, and why the whole transport is refused because of them."""
+    """Returns versions, ciphers and ALPN, and the reason why Traefik refuses the whole transport because of them, or ""."""
     alpn = ("http/1.1",) if tls.boolean("disableHTTP2") else ()
     lowest, highest = (_version(tls, key) for key in ("minVersion", "maxVersion"))
     fault = "minVersion needs a maxVersion above it" if lowest and (not highest or lowest >= highest) else ""
@@ -182,15 +183,15 @@ def _options(tls: FieldReader) -> tuple[TLSOptions, str]:
 
 
 def _cipher_suites(tls: FieldReader) -> tuple[str, ...]:
-    """Returns the ciphers as Envoy names them; none if Traefik or Envoy does not know one of them."""
-    wanted = tls.texts("cipherSuites")
-    if strange := [each for each in wanted if not _CIPHER.fullmatch(each)]:
-        text = f"Traefik does not know the cipher {strange[0]}, so it used its own; the new gateway does, too"
+    """Returns Envoy's names of the ciphers; none if Traefik or Envoy does not know one of them."""
+    ciphers = tls.texts("cipherSuites")
+    if unknown_to_traefik := [cipher for cipher in ciphers if not _CIPHER.fullmatch(cipher)]:
+        text = f"Traefik does not know the cipher {unknown_to_traefik[0]}, so it used its own; the new gateway does, too"
         tls.note(Category.CHANGED, "ciphers", text, "cipherSuites")
         return ()
-    names = {each: openssl_name(each) for each in wanted}
-    if unknown := [each for each in wanted if names[each] is None]:
-        text = f"Envoy does not have {', '.join(unknown)}; the new gateway uses its own ciphers"
+    names = {cipher: openssl_name(cipher) for cipher in ciphers}
+    if unknown_to_envoy := [cipher for cipher in ciphers if names[cipher] is None]:
+        text = f"Envoy does not have {', '.join(unknown_to_envoy)}; the new gateway uses its own ciphers"
         tls.note(Category.CANNOT, "ciphers", text, "cipherSuites")
         return ()
     return tuple(dict.fromkeys(filter(None, names.values())))
@@ -204,7 +205,7 @@ def _version(tls: FieldReader, key: str) -> str:
 
 
 def openssl_name(cipher: str) -> str | None:
-    """Returns a cipher as Envoy calls it; empty for TLS 1.3, where none can be chosen; None if Envoy lacks it."""
+    """Returns Envoy's name of a cipher; empty for TLS 1.3, which has no choice of ciphers; None if Envoy lacks it."""
     if cipher.startswith(("TLS_AES_", "TLS_CHACHA20_")):
         return ""
     name = cipher.removeprefix("TLS_").replace("_WITH_", "_").replace("_CBC_SHA", "_SHA")
@@ -215,11 +216,13 @@ def openssl_name(cipher: str) -> str | None:
     return name if name in CIPHER_SUITES else None
 
 
-def hop_tls(transport: Transport, dialled: str, *, known: bool = True) -> HopTLS:
-    """Returns the TLS of a backend. `dialled`: the name that is dialled; empty for the IP address of a Pod. `known`:
-    whether the settings of the default transport are."""
+def hop_tls(transport: Transport, dialled: str, *, default_known: bool = True) -> HopTLS:
+    """Returns the TLS of a backend.
+
+    `dialled` is the host name that Traefik dials; empty for the IP address of a Pod. `default_known`: whether the settings of
+    the default transport are known."""
     label, name = transport.label, transport.server_name or dialled
-    shown = HopTLS(
+    base = HopTLS(
         OldLevel.BROKEN,
         "",
         names=transport.sans or ((Name(name),) if name else ()),
@@ -229,36 +232,36 @@ def hop_tls(transport: Transport, dialled: str, *, known: bool = True) -> HopTLS
         options=transport.options,
     )
 
-    def found(level: OldLevel, why: str, believed: OldLevel | None = None, reason: str = "") -> HopTLS:
-        return msgspec.structs.replace(shown, level=level, why=why, believed=believed, believed_reason=reason)
+    def result(level: OldLevel, why: str, believed: OldLevel | None = None, reason: str = "") -> HopTLS:
+        return msgspec.structs.replace(base, level=level, why=why, believed=believed, believed_reason=reason)
 
     unverified = transport.skip and not transport.sans
     if transport.fault:
-        asked = OldLevel.UNVERIFIED if unverified else OldLevel.NAME
-        return found(OldLevel.BROKEN, f"{label}: {transport.fault}, {DEFAULT_ONLY}", asked, "transport-replaced")
+        expected = OldLevel.UNVERIFIED if unverified else OldLevel.NAME
+        return result(OldLevel.BROKEN, f"{label}: {transport.fault}, {DEFAULT_ONLY}", expected, "transport-replaced")
     if transport.mesh:
-        return found(OldLevel.MESH, f"{label} uses SPIFFE")
-    if not known:
+        return result(OldLevel.MESH, f"{label} uses SPIFFE")
+    if not default_known:
         why = "no serversTransport, and only Traefik's static configuration says what the default one verifies"
-        return found(OldLevel.UNKNOWN, f"{why} (--traefik-static, --traefik-insecure-skip-verify)")
+        return result(OldLevel.UNKNOWN, f"{why} (--traefik-static, --traefik-insecure-skip-verify)")
     if unverified:
-        return found(OldLevel.UNVERIFIED, f"{label} has insecureSkipVerify")
+        return result(OldLevel.UNVERIFIED, f"{label} has insecureSkipVerify")
     if transport.lost:
-        shown = msgspec.structs.replace(shown, trust=(MissingTrust(transport.lost),))
+        base = msgspec.structs.replace(base, trust=(MissingTrust(transport.lost),))
         why = f"{label}: {transport.lost}, so Traefik trusted the system's CAs instead"
-        return found(OldLevel.BROKEN, why, OldLevel.NAME, "root-ca-ignored")
-    shown = msgspec.structs.replace(shown, trust=transport.trust or (SystemTrust(),))
-    return found(*_verified_name(transport, dialled))
+        return result(OldLevel.BROKEN, why, OldLevel.NAME, "root-ca-ignored")
+    base = msgspec.structs.replace(base, trust=transport.trust or (SystemTrust(),))
+    return result(*_verified_name(transport, dialled))
 
 
 def _verified_name(transport: Transport, dialled: str) -> tuple[OldLevel, str]:
-    """Returns how the name is checked beside the chain, and what decides it."""
+    """Returns the level of verification of the name, and the setting that determines it."""
     label, server_name = transport.label, transport.server_name
-    named = server_name or dialled
-    if transport.sans and (transport.skip or named):
-        level = OldLevel.URI if {each.kind for each in transport.sans} == {NameKind.URI} else OldLevel.NAME
+    name = server_name or dialled
+    if transport.sans and (transport.skip or name):
+        level = OldLevel.URI if {name.kind for name in transport.sans} == {NameKind.URI} else OldLevel.NAME
         spite = ", which are verified in spite of insecureSkipVerify" if transport.skip else ""
         return level, f"{label} has peerCertSANs{spite}"
-    if not named:
+    if not name:
         return OldLevel.IP_NAME, f"{label} has no serverName, so the name had to be the Pod's IP address"
     return OldLevel.NAME, f"{label} has the serverName {server_name}" if server_name else f"the host {dialled}"

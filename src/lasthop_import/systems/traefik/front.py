@@ -1,4 +1,4 @@
-"""Turns entry points into listeners, with the certificates and TLSOptions of the routes that use them."""
+"""Translates entry points to listeners, with the certificates and TLSOptions of their routes."""
 
 from __future__ import annotations
 
@@ -52,28 +52,28 @@ class EntryPointListeners:
         self.listeners: list[ImportedListener] = []
         self._default: Certificate | None = None
         self.plain_ports: frozenset[int] = frozenset()
-        """Ports with routes that are served without TLS."""
+        """Ports with routes without TLS."""
 
     # --- entry points ------------------------------------------------------------------------------------------------
 
     def points(self, reader: FieldReader, names: tuple[str, ...], key: str, *, tls: bool) -> tuple[EntryPoint, ...]:
-        """Returns the entry points of a route. An unknown one is listed and left out."""
+        """Returns the entry points of a route. Lists and omits unknown entry points."""
         if not names:
             return self._default_points(reader, tls=tls)
         return self._named_points(reader, names, key)
 
     def udp_points(self, reader: FieldReader) -> tuple[EntryPoint, ...]:
-        """Returns the entry points of a route for UDP: those that it names, or all for UDP."""
+        """Returns the entry points of a UDP route: the UDP entry points that it names, or all."""
         names = reader.texts("entryPoints")
         if not names:
-            return tuple(each for each in self._static.entry_points.values() if each.udp)
+            return tuple(point for point in self._static.entry_points.values() if point.udp)
         points = self._named_points(reader, names, "entryPoints", "/udp")
-        for each in points:
-            if not each.udp:
-                text = f"the entry point {each.name} is not for UDP, so the route is not served there"
-                remedy = f"If it is, pass --traefik-entrypoint {each.name}={each.port}/udp."
+        for point in points:
+            if not point.udp:
+                text = f"the entry point {point.name} is not for UDP, so the route is not served there"
+                remedy = f"If it is, pass --traefik-entrypoint {point.name}={point.port}/udp."
                 reader.note(Category.TODO, "entrypoint-unknown", text, "entryPoints", remedy=remedy)
-        return tuple(each for each in points if each.udp)
+        return tuple(point for point in points if point.udp)
 
     def _named_points(self, reader: FieldReader, names: tuple[str, ...], key: str, mode: str = "") -> tuple[EntryPoint, ...]:
         points = []
@@ -88,11 +88,11 @@ class EntryPointListeners:
         return tuple(points)
 
     def _default_points(self, reader: FieldReader, *, tls: bool) -> tuple[EntryPoint, ...]:
-        found = self._static.defaults
+        defaults = self._static.defaults
         if tls:
-            return tuple(each for each in found if each.tls) or found
-        kept = tuple(each for each in found if not each.tls or each.known)
-        if kept != found:
+            return tuple(point for point in defaults if point.tls) or defaults
+        kept = tuple(point for point in defaults if not point.tls or point.known)
+        if kept != defaults:
             text = "is served on all default entry points; the input does not show that one has TLS, so that one is left out"
             remedy = "Give --traefik-static or --traefik-entrypoint."
             reader.note(Category.CHANGED, "default-entrypoints", text, None, remedy=remedy, severity=NoteSeverity.HIGH)
@@ -107,8 +107,9 @@ class EntryPointListeners:
         *,
         only_tls: bool,
     ) -> Keys | str:
-        """Adds the listeners of a route, and returns their keys; or why they cannot be written. Traefik recognizes TLS by
-        the first byte, so that an entry point may have both; a port of a Gateway has one protocol."""
+        """Adds the listeners of a route, and returns their keys, or the reason why they cannot be written.
+
+        Traefik detects TLS by the first byte, so an entry point can serve both; a port of a Gateway has one protocol."""
         plain, secure = [], []
         for point in points:
             if not point.tls and only_tls and point.port not in self.plain_ports:
@@ -118,8 +119,8 @@ class EntryPointListeners:
             elif not only_tls:
                 plain.append(ImportedListener(source, point.port, "HTTP"))
         if points and not plain and not secure:
-            named = ", ".join(each.name for each in points)
-            return f"it has tls on {named}, where other routes have none, and a port of a Gateway has one protocol"
+            names = ", ".join(point.name for point in points)
+            return f"it has tls on {names}, where other routes have none, and a port of a Gateway has one protocol"
         self.listeners += [*plain, *secure]
         return Keys(keys_of(plain), keys_of(secure))
 
@@ -134,18 +135,21 @@ class EntryPointListeners:
         ]
 
     def taken(self, port: int, host: str, protocol: str) -> bool:
-        """Returns whether a port has listeners that exclude one for connections."""
-        others = [each for each in self.listeners if each.port == port]
+        """Returns whether a port has listeners that conflict with a listener for connections."""
+        listeners = [listener for listener in self.listeners if listener.port == port]
         if protocol == "TCP":
-            return bool(others)
-        return any(each.protocol in ("HTTP", "TCP") or (each.protocol, each.hostname) == ("HTTPS", host) for each in others)
+            return bool(listeners)
+        return any(
+            listener.protocol in ("HTTP", "TCP") or (listener.protocol, listener.hostname) == ("HTTPS", host)
+            for listener in listeners
+        )
 
     # --- certificates ------------------------------------------------------------------------------------------------
 
     def termination(self, tls: FieldReader, namespace: str) -> Termination:
         secret, resolver = tls.text("secretName"), tls.text("certResolver")
-        for each in tls.children("domains"):
-            each.text("main"), each.texts("sans")
+        for domain in tls.children("domains"):
+            domain.text("main"), domain.texts("sans")
         tls.child("store").ignore("name", "namespace")
         certificate: Certificate
         if secret:
@@ -160,19 +164,19 @@ class EntryPointListeners:
         return Termination(certificate, self.clients(tls, options.text("name"), options.text("namespace") or namespace))
 
     def clients(self, at: FieldReader, name: str, namespace: str) -> ClientValidation | None:
-        """Returns which clients a TLSOption accepts: one by name, one by `namespace-name@kubernetescrd`, or the default."""
+        """Returns the client validation of a TLSOption: by name, by `namespace-name@kubernetescrd`, or the default."""
         if not name:
-            defaults = [each for each in self._objects.of("TLSOption") if each.bare_name == "default"]
+            defaults = [document for document in self._objects.of("TLSOption") if document.bare_name == "default"]
             return self._validation(self._inputs.open(defaults[0])) if len(defaults) == 1 else None
-        found = self._objects.find_normalized("TLSOption", name.removesuffix(CRD)) if name.endswith(CRD) else None
-        found = found or self._objects.find("TLSOption", namespace, name)
-        if found is None and name != "default":
+        option = self._objects.find_normalized("TLSOption", name.removesuffix(CRD)) if name.endswith(CRD) else None
+        option = option or self._objects.find("TLSOption", namespace, name)
+        if option is None and name != "default":
             text = f"TLSOption {name[:100]} is not in the input; whether clients need a certificate is unknown"
             at.note(Category.ACCESS_CONTROL, "tls-option-missing", text, None, remedy="Add it to the input.")
-        return self._validation(found) if found else None
+        return self._validation(option) if option else None
 
     def default_certificate(self) -> Certificate:
-        """Returns the certificate of the TLSStore `default`, or Traefik's own, which clients do not trust."""
+        """Returns the certificate of the TLSStore `default`, else Traefik's own, which clients do not trust."""
         if self._default is None:
             self._default = ForeignCertificate("Traefik used its default certificate")
             for document in self._objects.of("TLSStore"):
@@ -208,12 +212,12 @@ class EntryPointListeners:
         return ClientValidation(trust, mode == "VerifyClientCertIfGiven")
 
     def _client_cas(self, auth: FieldReader, secrets: tuple[str, ...]) -> tuple[TrustRef, ...]:
-        """Returns the CAs of clients that can be used; all of them if none can."""
-        usable = [each for each in secrets if self._has_ca(auth.namespace, each)]
+        """Returns the usable CAs of clients; all CAs if none is usable."""
+        usable = [secret for secret in secrets if self._has_ca(auth.namespace, secret)]
         if len(usable) < len(secrets) or not usable:
             text = "the CAs of clients are not all in Secrets with the key ca.crt; clients with the others are refused"
             auth.note(Category.TIGHTENED, "client-ca", text, "secretNames", remedy="Put each CA under the key ca.crt.")
-        return tuple(TrustRef("Secret", auth.namespace, each) for each in usable or secrets)
+        return tuple(TrustRef("Secret", auth.namespace, secret) for secret in usable or secrets)
 
     def _has_ca(self, namespace: str, name: str) -> bool:
         data = self._inputs.data("Secret", namespace, name)

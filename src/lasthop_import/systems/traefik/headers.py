@@ -1,4 +1,4 @@
-"""Reads the headers middleware: edits of headers, CORS, and the security headers that it knows by name."""
+"""Reads the headers middleware: edits of headers, CORS, and security headers with their own fields."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ _CANNOT: Final = {
 
 class HeadersMiddleware(msgspec.Struct, frozen=True):
     requests: dict[str, str] = {}
-    """Headers to set; empty: to remove."""
+    """Headers to set. An empty value removes the header."""
     responses: dict[str, str] = {}
     transport_security: str = ""
-    """Of responses over TLS."""
+    """The value of Strict-Transport-Security, for responses over TLS."""
     host: str = ""
     cors: HTTPRouteFilter | None = None
 
     def after(self, later: HeadersMiddleware) -> HeadersMiddleware:
-        """Returns both edits, the later one after this."""
+        """Returns the combination of this middleware and a later one."""
         return HeadersMiddleware(
             {**self.requests, **later.requests},
             {**self.responses, **later.responses},
@@ -89,7 +89,7 @@ def read_headers(reader: FieldReader) -> HeadersMiddleware:
 
 
 def _host(reader: FieldReader, requests: dict[str, str]) -> str:
-    """Takes the Host out of the headers of requests."""
+    """Removes the Host from the request headers, and returns it."""
     hosts = [requests.pop(name) for name in list(requests) if name.lower() == "host"]
     host = hosts[0].lower() if hosts else ""
     if not host or is_host(host):
@@ -100,7 +100,7 @@ def _host(reader: FieldReader, requests: dict[str, str]) -> str:
 
 def _note_refused(reader: FieldReader, key: str, values: dict[str, str]) -> None:
     if refused := _edited(REQUEST_HEADERS, values).refused:
-        text = f"cannot be set: {', '.join(each[:60] for each in refused)}"
+        text = f"cannot be set: {', '.join(name[:60] for name in refused)}"
         reader.note(Category.CANNOT, "headers", text, key if key in reader else None)
 
 
@@ -118,8 +118,8 @@ def _cors(reader: FieldReader) -> HTTPRouteFilter | None:
     reader.ignore("addVaryHeader")
     if not origins:
         return None
-    found = cors(origins, methods, allowed, exposed, age, credentials)
-    if found.refused:
-        text = f"cannot be written: {', '.join(each[:60] for each in found.refused)}"
+    result = cors(origins, methods, allowed, exposed, age, credentials)
+    if result.refused:
+        text = f"cannot be written: {', '.join(value[:60] for value in result.refused)}"
         reader.note(Category.CANNOT, "cors", text, "accessControlAllowOriginList")
-    return found.filter
+    return result.filter

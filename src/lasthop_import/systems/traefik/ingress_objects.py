@@ -1,4 +1,4 @@
-"""Reads Ingresses with Traefik's annotations, and the annotations of the Services behind them."""
+"""Reads Ingresses with Traefik's annotations, and the annotations of their Services."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ class _IngressReader:
             self._path(PathOf("", "/", "Prefix", self._ingress.default, source), lowest=True)
 
     def _entry_points(self) -> tuple[EntryPoint, ...]:
-        names = tuple(each.strip() for each in self._annotations.text("router.entrypoints").split(",") if each.strip())
+        names = tuple(name.strip() for name in self._annotations.text("router.entrypoints").split(",") if name.strip())
         front, key = self._context.front, self._annotations.key("router.entrypoints")
         if not names and self._ingress.tls and not self._tls_only:
             return self._context.static.defaults
         return front.points(self._annotations.reader, names, key, tls=self._tls_only)
 
     def _path(self, at: PathOf, *, lowest: bool = False) -> None:
-        refused, found = "", tuple[Alternative, ...]()
+        refused, conditions = "", tuple[Alternative, ...]()
         rule = f"{self._matcher if at.path_type != 'Exact' else 'Path'}(`{at.path}`)"
         try:
-            found = self._alternatives(at, rule)
+            conditions = self._alternatives(at, rule)
         except Unwritable as error:
             refused = str(error)
         whole = f"Host(`{at.host}`) && {rule}" if at.host else rule
@@ -76,10 +76,10 @@ class _IngressReader:
                 at.source,
                 ingress.namespace,
                 ingress.name,
-                found,
+                conditions,
                 self._points,
                 priority,
-                self._found(at),
+                self._service_hops(at),
                 self._steps,
                 self._termination(at.host),
                 self._tls_only,
@@ -90,8 +90,8 @@ class _IngressReader:
     def _alternatives(self, at: PathOf, rule: str) -> tuple[Alternative, ...]:
         if at.host and not is_host(at.host):
             raise Unwritable(f"{at.host[:100]} cannot be a hostname")
-        found = tuple(each._replace(host=at.host) for each in alternatives(rule, v2=self._v2))
-        return (Alternative(at.host, ROOT),) if at.path == "/" and at.path_type != "Exact" else found
+        conditions = tuple(alternative._replace(host=at.host) for alternative in alternatives(rule, v2=self._v2))
+        return (Alternative(at.host, ROOT),) if at.path == "/" and at.path_type != "Exact" else conditions
 
     def _termination(self, host: str) -> Termination:
         clients = self._context.front.clients(self._ingress.reader, self._options, self._ingress.namespace)
@@ -102,12 +102,12 @@ class _IngressReader:
             return Termination(ForeignCertificate(f"Traefik's resolver {self._resolver[:60]} got it by ACME"), clients)
         return Termination(self._context.front.default_certificate(), clients)
 
-    def _found(self, at: PathOf) -> ServiceHops:
+    def _service_hops(self, at: PathOf) -> ServiceHops:
         if at.backend is None:
             return ServiceHops()
-        place, own = self._context.services.annotated(at.backend, at.source)
-        known = ("serversscheme", "serverstransport", "nativelb", "passhostheader")
-        for name in sorted(own.keys() - set(known)):
+        reference, settings = self._context.services.annotated(at.backend, at.source)
+        imported = ("serversscheme", "serverstransport", "nativelb", "passhostheader")
+        for name in sorted(settings.keys() - set(imported)):
             text = f"the Service {at.backend.namespace}/{at.backend.name} has service.{name}, which is not carried over"
             self._ingress.reader.child("spec").note(Category.CANNOT, "service-annotation", text, None)
-        return ServiceHops((self._context.services.hop(place),))
+        return ServiceHops((self._context.services.hop(reference),))

@@ -1,4 +1,4 @@
-"""Reads IngressRoutes, and the connections of IngressRouteTCPs."""
+"""Reads IngressRoutes, IngressRouteTCPs and IngressRouteUDPs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TraefikContext(msgspec.Struct, frozen=True):
 
 
 def chosen(context: TraefikContext, kind: str) -> list[Document]:
-    """Returns the routes of a kind that Traefik serves: without --ingress-class those of class traefik, or of none."""
+    """Returns the routes of a kind that Traefik serves. The default classes are traefik and none."""
     documents = list(context.objects.of(kind))
     return of_classes(context.inputs, context.settings, documents, known=("traefik", ""))
 
@@ -74,9 +74,9 @@ def _router(context: TraefikContext, reader: FieldReader, route: FieldReader) ->
     rule, syntax, kind = route.text("match"), route.text("syntax"), route.text("kind")
     route.cannot("observability", "logs, metrics and tracing are not configured by route")
     priority = route.integer("priority") or 0
-    found = context.services.read(route.children("services"), reader.namespace)
-    references = [*route.children("middlewares"), *found.middlewares]
-    if found.middlewares and len(found.hops) > 1:
+    service_hops = context.services.read(route.children("services"), reader.namespace)
+    references = [*route.children("middlewares"), *service_hops.middlewares]
+    if service_hops.middlewares and len(service_hops.hops) > 1:
         text = "middlewares of one service are applied to all services of the route now"
         route.note(Category.CHANGED, "service-middlewares", text, None, severity=NoteSeverity.HIGH)
     refused, conditions = "", tuple[Alternative, ...]()
@@ -93,7 +93,7 @@ def _router(context: TraefikContext, reader: FieldReader, route: FieldReader) ->
         conditions,
         (),
         priority or len(rule),
-        found,
+        service_hops,
         context.middlewares.read(references, reader.namespace),
         refused=refused,
     )
@@ -126,15 +126,15 @@ def _over_udp(hop: ImportedHop) -> ImportedHop:
 
 
 def _datagrams(context: TraefikContext, route: FieldReader, points: tuple[EntryPoint, ...]) -> ImportedRule:
-    """Returns the rule of a route for UDP, and adds its listeners; refused if it cannot be written."""
+    """Returns the rule of a UDP route, and adds its listeners. The rule is refused if it cannot be written."""
     hops = _stream_hops(context, route.children("services"), route.namespace, passthrough=False)
     hops = tuple(map(_over_udp, hops))
     rule = ImportedRule(route.source(), route.namespace, route.document.bare_name, (), kind=RouteKind.UDP, hops=hops)
     refused = _foreign(context, route.namespace, hops) or ("" if points else "none of its entry points is known")
-    if any(isinstance(each.backend, HostBackend) for each in hops):
+    if any(isinstance(hop.backend, HostBackend) for hop in hops):
         refused = "a host outside cannot be the backend of a UDPRoute"
-    listeners = [ImportedListener(route.source(), each.port, "UDP") for each in points]
-    if any(known.key in keys_of(listeners) for known in context.front.listeners):
+    listeners = [ImportedListener(route.source(), point.port, "UDP") for point in points]
+    if any(listener.key in keys_of(listeners) for listener in context.front.listeners):
         refused = "another route has the same entry point, and packets cannot be told apart"
     if refused:
         return msgspec.structs.replace(rule, refused=refused)
@@ -150,7 +150,7 @@ def _connection(
     *,
     passthrough: bool,
 ) -> ImportedRule:
-    """Returns the rule of a route of connections, and adds its listeners; refused if it cannot be written."""
+    """Returns the rule of a TCP route, and adds its listeners. The rule is refused if it cannot be written."""
     tls = termination is not None
     certificates = (termination.certificate,) if termination and not passthrough else ()
     clients = termination.clients if termination and not passthrough else None
@@ -196,8 +196,8 @@ def _connection_problem(
 
 
 def _foreign(context: TraefikContext, namespace: str, hops: tuple[ImportedHop, ...]) -> str:
-    """Returns why Services of other namespaces were not served; empty: none are named, or they were."""
-    foreign = [each.backend for each in hops if each.backend.namespace != namespace]
+    """Returns the reason why Services of other namespaces were not served; empty if there are none, or they were served."""
+    foreign = [hop.backend for hop in hops if hop.backend.namespace != namespace]
     if foreign and not context.static.cross_namespace:
         return not_permitted(f"Service {foreign[0].namespace}/{foreign[0].name}")
     return ""
@@ -206,7 +206,7 @@ def _foreign(context: TraefikContext, namespace: str, hops: tuple[ImportedHop, .
 def _stream_hops(
     context: TraefikContext, services: list[FieldReader], parent: str, passthrough: bool
 ) -> tuple[ImportedHop, ...]:
-    return tuple(_stream_hop(context, each, parent, passthrough, several=len(services) > 1) for each in services)
+    return tuple(_stream_hop(context, service, parent, passthrough, several=len(services) > 1) for service in services)
 
 
 def _stream_hop(context: TraefikContext, reader: FieldReader, parent: str, passthrough: bool, *, several: bool) -> ImportedHop:
@@ -216,8 +216,10 @@ def _stream_hop(context: TraefikContext, reader: FieldReader, parent: str, passt
         reader.cannot(key, "connections have no such setting")
     reader.cannot("proxyProtocol", "backends were sent the PROXY protocol, and are not any more")
     weight = reader.integer("weight", 1)
-    place = ServiceReference(reader.source(), namespace, reader.text("name"), reader.port("port"), "", transport, False, True)
-    backend = context.services.backend(place)
+    reference = ServiceReference(
+        reader.source(), namespace, reader.text("name"), reader.port("port"), "", transport, False, True
+    )
+    backend = context.services.backend(reference)
     host = backend.hostname if isinstance(backend, HostBackend) else ""
     hop = ImportedHop(reader.source(), backend, None, max(0, weight if weight is not None else 1) if several else 1)
     if not tls:
@@ -227,20 +229,20 @@ def _stream_hop(context: TraefikContext, reader: FieldReader, parent: str, passt
 
 def _stream_tls(context: TraefikContext, transport: str, parent: str, host: str, *, passthrough: bool) -> HopTLS:
     """Returns the TLS that the gateway starts for a connection."""
-    found = context.services.transport("ServersTransportTCP", transport, parent)
+    resolved = context.services.transport("ServersTransportTCP", transport, parent)
     if passthrough:
         return HopTLS(OldLevel.BROKEN, "the client's TLS was passed through within other TLS")
-    if isinstance(found, str):
-        return HopTLS(OldLevel.UNKNOWN, found)
-    return hop_tls(found, host, known=bool(transport) or context.static.known)
+    if isinstance(resolved, str):
+        return HopTLS(OldLevel.UNKNOWN, resolved)
+    return hop_tls(resolved, host, default_known=bool(transport) or context.static.known)
 
 
 def _list_middlewares(context: TraefikContext, route: FieldReader, namespace: str) -> None:
-    for each in route.children("middlewares"):
-        found = context.objects.find("MiddlewareTCP", each.text("namespace") or namespace, each.text("name"))
-        if found is None:
-            each.note(Category.ACCESS_CONTROL, "middleware-unknown", "the MiddlewareTCP is not in the input", "name")
+    for reference in route.children("middlewares"):
+        middleware = context.objects.find("MiddlewareTCP", reference.text("namespace") or namespace, reference.text("name"))
+        if middleware is None:
+            reference.note(Category.ACCESS_CONTROL, "middleware-unknown", "the MiddlewareTCP is not in the input", "name")
             continue
-        spec = found.child("spec")
+        spec = middleware.child("spec")
         for key in sorted(spec.value):
             spec.access_control(key, "restricted connections, which is not carried over")

@@ -43,23 +43,23 @@ _SECONDARY: Final = (
 
 
 class TraefikObjects:
-    """Finds objects by kind and name, in either group."""
+    """Finds objects by kind and name, in both API groups."""
 
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
 
     def of(self, kind: str) -> list[Document]:
-        """Returns the objects of a kind, oldest first; one that is in both groups is read in the new one."""
-        found: dict[str, Document] = {}
-        for each in (kind_ for kind_ in KINDS if kind_.kind == kind):
-            for document in self._inputs.of(each):
-                first = found.setdefault(document.path, document)
+        """Returns the objects of a kind, oldest first. If an object is in both groups, the new group counts."""
+        documents: dict[str, Document] = {}
+        for group_kind in (kind_ for kind_ in KINDS if kind_.kind == kind):
+            for document in self._inputs.of(group_kind):
+                first = documents.setdefault(document.path, document)
                 if first is not document:
                     self._inputs.skip(document, "in-both-groups", f"{first.api_version} has the same {kind}, which is read")
-        return sorted(found.values(), key=lambda each: each.age)
+        return sorted(documents.values(), key=lambda document: document.age)
 
     def find(self, kind: str, namespace: str, name: str) -> FieldReader | None:
-        """Opens an object; None if it is not there."""
+        """Opens an object; None if it is not in the input."""
         for group in GROUPS:
             document = self._inputs.find(kind, namespace, name, group)
             if document is not None and document.api_version.endswith("/v1alpha1"):
@@ -67,7 +67,7 @@ class TraefikObjects:
         return None
 
     def find_normalized(self, kind: str, name: str) -> FieldReader | None:
-        """Opens the object called `namespace-name`, in which the namespace may contain dashes."""
+        """Opens the object with the normalized name `namespace-name`. The namespace may contain dashes."""
         for document in self.of(kind):
             if f"{document.namespace}-{document.bare_name}" == name:
                 return self._inputs.open(document)

@@ -1,8 +1,8 @@
-"""Parses the rules of routers into alternatives, each a host and a match.
+"""Parses the rules of routers into alternatives, each with a host and a match.
 
     Host(`a.example`) && (PathPrefix(`/x`) || Header(`X-A`, `1`))
 
-The muxer's Go expression grammar: `&&` binds tighter than `||`, `!` tightest; arguments are in backticks or quotes.
+The muxer parses Go expressions: `&&` binds tighter than `||`, `!` tightest; arguments are in backticks or quotes.
 [pkg/rules/parser.go, pkg/muxer/http/matcher.go, matcher_v2.go]
 """
 
@@ -16,7 +16,7 @@ from lasthop_import.model import ImportedMatch, ImportedValueMatch, PathKind, Pa
 from lasthop_import.values import METHODS, is_host, string_prefix, value_match
 
 MOST: Final = 256
-"""Alternatives of one rule."""
+"""The maximum number of alternatives in a rule."""
 LONGEST: Final = 20_000
 _TOKEN: Final = re.compile(
     r"\s*(?:(?P<op>&&|\|\||!|\(|\)|,)|(?P<name>[A-Za-z]+)|`(?P<raw>[^`]*)`|\"(?P<quoted>(?:[^\"\\]|\\.)*)\")"
@@ -25,7 +25,7 @@ _VARIABLE: Final = re.compile(r"\{(?:[A-Za-z0-9_]*)(?::(?P<pattern>(?:[^{}]|\{[0
 
 
 class Unwritable(Exception):
-    """A rule that no route can express; the text continues a sentence."""
+    """Raised for a rule that no route can express. The text continues a sentence."""
 
 
 class Term(NamedTuple):
@@ -35,7 +35,7 @@ class Term(NamedTuple):
 
 class Alternative(NamedTuple):
     host: str
-    """Empty: any."""
+    """Empty means any host."""
     match: ImportedMatch
 
 
@@ -43,23 +43,23 @@ Conjunction = tuple[Term, ...]
 
 
 def parsed(rule: str) -> tuple[Conjunction, ...]:
-    """Returns a rule as alternatives of conditions that hold together."""
+    """Parses a rule into a disjunction of conjunctions."""
     if len(rule) > LONGEST:
         raise Unwritable("the rule is too long")
     parser = _MatchParser(_tokens(rule))
-    found = parser.alternatives()
-    if parser.rest:
+    conjunctions = parser.alternatives()
+    if parser.remaining:
         raise Unwritable("the rule cannot be parsed")
-    return found
+    return conjunctions
 
 
 def alternatives(rule: str, *, v2: bool) -> tuple[Alternative, ...]:
-    """Returns a rule as hosts and matches."""
-    return tuple(dict.fromkeys(_alternative(each) for one in parsed(rule) for each in _single(one, v2)))
+    """Parses a rule into hosts and matches."""
+    return tuple(dict.fromkeys(_alternative(single) for conjunction in parsed(rule) for single in _single(conjunction, v2)))
 
 
 def server_names(rule: str) -> tuple[str, ...]:
-    """Returns the names of a rule of a TCP router; empty: any."""
+    """Returns the server names in a TCP router's rule; empty means any."""
     names: list[str] = []
     for conjunction in parsed(rule):
         for condition in conjunction:
@@ -78,7 +78,7 @@ class _Token(NamedTuple):
 
 
 def _tokens(rule: str) -> list[_Token]:
-    found: list[_Token] = []
+    tokens: list[_Token] = []
     position, end = 0, len(rule.rstrip())
     while position < end:
         token = _TOKEN.match(rule, position)
@@ -86,42 +86,42 @@ def _tokens(rule: str) -> list[_Token]:
             raise Unwritable("the rule cannot be parsed")
         position = token.end()
         if token["op"] or token["name"]:
-            found.append(_Token("op" if token["op"] else "name", token["op"] or token["name"]))
+            tokens.append(_Token("op" if token["op"] else "name", token["op"] or token["name"]))
         else:
             raw = token["raw"]
-            found.append(_Token("text", raw if raw is not None else re.sub(r"\\(.)", r"\1", token["quoted"])))
-    return found
+            tokens.append(_Token("text", raw if raw is not None else re.sub(r"\\(.)", r"\1", token["quoted"])))
+    return tokens
 
 
 class _MatchParser:
     def __init__(self, tokens: list[_Token]) -> None:
-        self.rest = tokens[::-1]
+        self.remaining = tokens[::-1]
         self._depth = 0
 
     def alternatives(self) -> tuple[Conjunction, ...]:
-        found = self._all()
+        conjunctions = self._conjunctions()
         while self._accept("||"):
-            found += self._all()
-        return _bounded(found)
+            conjunctions += self._conjunctions()
+        return _bounded(conjunctions)
 
-    def _all(self) -> tuple[Conjunction, ...]:
-        found = self._one()
+    def _conjunctions(self) -> tuple[Conjunction, ...]:
+        conjunctions = self._operand()
         while self._accept("&&"):
-            other = self._one()
-            found = _bounded(tuple((*a, *b) for a, b in itertools.product(found, other)))
-        return found
+            operand = self._operand()
+            conjunctions = _bounded(tuple((*a, *b) for a, b in itertools.product(conjunctions, operand)))
+        return conjunctions
 
-    def _one(self) -> tuple[Conjunction, ...]:
+    def _operand(self) -> tuple[Conjunction, ...]:
         if self._accept("!"):
             raise Unwritable("a condition is negated")
         if self._accept("("):
             self._depth += 1
             if self._depth > 50:
                 raise Unwritable("the rule is nested too deeply")
-            found = self.alternatives()
+            conjunctions = self.alternatives()
             self._depth -= 1
             self._expect(")")
-            return found
+            return conjunctions
         name = self._next("name")
         self._expect("(")
         arguments: list[str] = []
@@ -132,8 +132,8 @@ class _MatchParser:
         return ((Term(name, tuple(arguments)),),)
 
     def _accept(self, text: str) -> bool:
-        if self.rest and self.rest[-1] == _Token("op", text):
-            self.rest.pop()
+        if self.remaining and self.remaining[-1] == _Token("op", text):
+            self.remaining.pop()
             return True
         return False
 
@@ -142,28 +142,28 @@ class _MatchParser:
             raise Unwritable("the rule cannot be parsed")
 
     def _next(self, kind: str) -> str:
-        if not self.rest or self.rest[-1].kind != kind:
+        if not self.remaining or self.remaining[-1].kind != kind:
             raise Unwritable("the rule cannot be parsed")
-        return self.rest.pop().text
+        return self.remaining.pop().text
 
 
-def _bounded(found: tuple[Conjunction, ...]) -> tuple[Conjunction, ...]:
-    if len(found) > MOST:
+def _bounded(conjunctions: tuple[Conjunction, ...]) -> tuple[Conjunction, ...]:
+    if len(conjunctions) > MOST:
         raise Unwritable(f"the rule has more than {MOST} alternatives")
-    return found
+    return conjunctions
 
 
 # --- conditions ------------------------------------------------------------------------------------------------------
 
 _SEVERAL: Final = ("Host", "Path", "PathPrefix", "Method", "Query", "HostHeader")
-"""Whose several arguments are alternatives in v2."""
+"""Matchers with several arguments, which are alternatives in v2."""
 
 
 def _single(conjunction: Conjunction, v2: bool) -> tuple[Conjunction, ...]:
-    """Returns the alternatives of v2, where one condition has several arguments."""
+    """Expands the conditions of v2 with several arguments into alternatives."""
     choices = [
-        [Term(each.name, (argument,)) for argument in each.arguments] if v2 and each.name in _SEVERAL else [each]
-        for each in conjunction
+        [Term(term.name, (argument,)) for argument in term.arguments] if v2 and term.name in _SEVERAL else [term]
+        for term in conjunction
     ]
     return _bounded(tuple(itertools.product(*choices)))
 
@@ -198,7 +198,7 @@ def _alternative(conditions: Conjunction) -> Alternative:
 
 
 def somewhere(pattern: str) -> str:
-    """Returns a pattern that may match anywhere as one that matches the whole text."""
+    """Converts a pattern that matches anywhere in a text to a pattern for the whole text."""
     return f".*(?:{pattern}).*"
 
 
@@ -227,29 +227,29 @@ def _path(name: str, path: str) -> PathMatch:
 
 
 def _with_variables(path: str) -> str:
-    """Returns a path of v2 with `{name:pattern}` as a pattern."""
+    """Converts a path of v2 with `{name:pattern}` to a pattern."""
     written, position = "", 0
-    for found in _VARIABLE.finditer(path):
-        written += re.escape(path[position : found.start()]) + f"(?:{found['pattern'] or '[^/]+'})"
-        position = found.end()
+    for variable in _VARIABLE.finditer(path):
+        written += re.escape(path[position : variable.start()]) + f"(?:{variable['pattern'] or '[^/]+'})"
+        position = variable.end()
     return written + re.escape(path[position:])
 
 
 def _value(name: str, key: str, value: str) -> ImportedValueMatch:
     by_regex = name.endswith("Regexp")
-    found = value_match(key, "regex", somewhere(value)) if by_regex else value_match(key, "exact", value)
-    if found is None:
+    match = value_match(key, "regex", somewhere(value)) if by_regex else value_match(key, "exact", value)
+    if match is None:
         raise Unwritable(f"the header or parameter {key[:100]} cannot be compared with that value")
-    return found
+    return match
 
 
 def _narrowest(paths: list[PathMatch]) -> PathMatch | None:
-    """Returns the path that lies within all the others."""
+    """Returns the path that is within all other paths."""
     if not paths:
         return None
-    best = max(paths, key=lambda each: (each.kind is PathKind.EXACT, len(each.value)))
-    for each in paths:
-        within = each.kind is PathKind.STRING and best.kind is not PathKind.REGEX and best.value.startswith(each.value)
-        if each != best and not within:
+    best = max(paths, key=lambda path: (path.kind is PathKind.EXACT, len(path.value)))
+    for path in paths:
+        within = path.kind is PathKind.STRING and best.kind is not PathKind.REGEX and best.value.startswith(path.value)
+        if path != best and not within:
             raise Unwritable("it requires two paths at once")
     return best

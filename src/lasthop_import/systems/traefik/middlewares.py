@@ -43,7 +43,7 @@ BY_REGEX: Final = {
     "replacePathRegex": "Gateway API rewrites no path by a regular expression; the backend gets it as it is",
     "redirectRegex": "Gateway API redirects by no regular expression; requests go to the backend",
 }
-"""Without these a backend gets other requests than before."""
+"""Middlewares whose loss changes the requests at the backend."""
 
 
 class RedirectMiddleware(NamedTuple):
@@ -54,7 +54,7 @@ class RedirectMiddleware(NamedTuple):
 
 class PathMiddleware(NamedTuple):
     kind: str
-    """strip, add or replace."""
+    """`strip`, `add` or `replace`."""
     values: tuple[str, ...]
     reader: FieldReader
 
@@ -66,7 +66,7 @@ class Steps(NamedTuple):
     auth: Auth | None = None
     retry: HTTPRouteRetry | None = None
     refused: str = ""
-    """Why Traefik does not serve the route."""
+    """The reason why Traefik does not serve the route."""
 
 
 class Middlewares:
@@ -77,22 +77,22 @@ class Middlewares:
 
     def read(self, references: list[FieldReader], namespace: str) -> Steps:
         steps = Steps()
-        for each in references:
-            name = each.text("name")
-            steps = self._named(steps, each, name, each.text("namespace") or namespace, namespace, ())
+        for reference in references:
+            name = reference.text("name")
+            steps = self._named(steps, reference, name, reference.text("namespace") or namespace, namespace, ())
         return steps
 
     def named(self, reader: FieldReader, key: str, namespace: str) -> Steps:
-        """Reads `namespace-name@kubernetescrd,...`, as annotations have it."""
+        """Reads the references of an annotation: `namespace-name@kubernetescrd,...`."""
         steps = Steps()
-        for each in filter(None, (part.strip() for part in reader.text(key).split(","))):
-            found = self._objects.find_normalized("Middleware", each.removesuffix(CRD)) if each.endswith(CRD) else None
-            if found is not None:
-                steps = self._middleware(steps, found, ())
-            elif OTHER_PROVIDER in each and not each.endswith(CRD):
-                self._unknown(reader, key, each)
+        for name in filter(None, (part.strip() for part in reader.text(key).split(","))):
+            middleware = self._objects.find_normalized("Middleware", name.removesuffix(CRD)) if name.endswith(CRD) else None
+            if middleware is not None:
+                steps = self._middleware(steps, middleware, ())
+            elif OTHER_PROVIDER in name and not name.endswith(CRD):
+                self._unknown(reader, key, name)
             else:
-                self._missing(reader, key, each)
+                self._missing(reader, key, name)
         return steps
 
     def _named(self, steps: Steps, at: FieldReader, name: str, namespace: str, parent: str, path: tuple[str, ...]) -> Steps:
@@ -100,19 +100,19 @@ class Middlewares:
             self._unknown(at, "name", name)
             return steps
         label = f"{namespace}/{name.removesuffix(CRD)}"
-        found = (
+        middleware = (
             self._objects.find_normalized("Middleware", name.removesuffix(CRD))
             if name.endswith(CRD)
             else self._objects.find("Middleware", namespace, name)
         )
-        if found is None:
+        if middleware is None:
             self._missing(at, "name", label)
             return steps
-        if found.namespace != parent and not self._cross_namespace:
+        if middleware.namespace != parent and not self._cross_namespace:
             return steps._replace(refused=not_permitted(f"Middleware {label}"))
         if label in path or len(path) > DEEPEST:
             return steps._replace(refused=f"Middleware {label[:100]} refers to itself")
-        return self._middleware(steps, found, (*path, label))
+        return self._middleware(steps, middleware, (*path, label))
 
     def _unknown(self, at: FieldReader, key: str, name: str) -> None:
         text = f"{name[:100]} is of another provider, so what it does is not in the input; it may restrict access"
@@ -128,9 +128,9 @@ class Middlewares:
             refused = f"{reader.document.name} has {len(spec.value)} types instead of one, so Traefik refuses it"
             steps = steps._replace(refused=steps.refused or refused)
         _note_lost(spec)
-        for each in spec.child("chain").children("middlewares"):
-            name, namespace = each.text("name"), each.text("namespace") or reader.namespace
-            steps = self._named(steps, each, name, namespace, reader.namespace, path)
+        for reference in spec.child("chain").children("middlewares"):
+            name, namespace = reference.text("name"), reference.text("namespace") or reader.namespace
+            steps = self._named(steps, reference, name, namespace, reader.namespace, path)
         for key in ("stripPrefix", "addPrefix", "replacePath"):
             if key in spec:
                 steps = steps._replace(edits=(*steps.edits, _edit(key, spec.child(key))))
@@ -148,25 +148,27 @@ class Middlewares:
 
     def _forward_auth(self, steps: Steps, reader: FieldReader) -> Steps:
         address = reader.text("address")
-        place = service_url(address)
+        service = service_url(address)
         for key in _AUTH_CANNOT:
             reader.cannot(key, "has no equivalent in the request to the authorization server")
-        tls = self._auth_tls(reader.child("tls"), place.backend.name if place else "", address)
-        wanted, returned = reader.texts("authRequestHeaders"), reader.texts("authResponseHeaders")
+        tls = self._auth_tls(reader.child("tls"), service.backend.name if service else "", address)
+        request_headers, response_headers = reader.texts("authRequestHeaders"), reader.texts("authResponseHeaders")
         size = reader.integer("maxBodySize") or 0
         body = (size if 0 < size <= 2**16 - 1 else 2**16 - 1) if reader.boolean("forwardBody") else 0
-        if place is None or steps.auth is not None:
-            one = (
+        if service is None or steps.auth is not None:
+            problem = (
                 "only a Service of the cluster can authorize requests"
-                if place is None
+                if service is None
                 else "only one server can authorize requests"
             )
-            reader.note(Category.ACCESS_CONTROL, "forwardAuth", f"{one}; this one is not used any more", "address")
+            reader.note(Category.ACCESS_CONTROL, "forwardAuth", f"{problem}; this one is not used any more", "address")
             return steps
-        path = "" if place.path == "/" else place.path
-        _note_auth(reader, path, all_headers=not wanted)
-        hop = ImportedHop(reader.source("address"), place.backend, tls if place.tls else None)
-        headers, back = (tuple(each for each in found if TOKEN.fullmatch(each))[:64] for found in (wanted, returned))
+        path = "" if service.path == "/" else service.path
+        _note_auth(reader, path, all_headers=not request_headers)
+        hop = ImportedHop(reader.source("address"), service.backend, tls if service.tls else None)
+        headers, back = (
+            tuple(name for name in names if TOKEN.fullmatch(name))[:64] for names in (request_headers, response_headers)
+        )
         return steps._replace(auth=Auth(hop, False, path, headers, back, body))
 
     def _auth_tls(self, tls: FieldReader, service: str, address: str) -> HopTLS:
@@ -208,7 +210,7 @@ def _note_lost(spec: FieldReader) -> None:
 
 
 def _note_auth(reader: FieldReader, path: str, *, all_headers: bool) -> None:
-    """Lists what an authorization server is sent otherwise now."""
+    """Lists the changes in the request to an authorization server."""
     if all_headers:
         text = "all headers were sent to the authorization server; Authorization and a few others are now"
         remedy = "List in allowedHeaders what it reads, as Cookie."
@@ -224,7 +226,7 @@ def _edit(key: str, reader: FieldReader) -> PathMiddleware:
         prefixes = reader.texts("prefixes")
         reader.ignore("forceSlash")
         return PathMiddleware(
-            "strip", tuple(each if each.startswith("/") else f"/{each}" for each in prefixes if each), reader
+            "strip", tuple(prefix if prefix.startswith("/") else f"/{prefix}" for prefix in prefixes if prefix), reader
         )
     if key == "addPrefix":
         prefix = reader.text("prefix")
@@ -249,20 +251,20 @@ def _retry(reader: FieldReader) -> HTTPRouteRetry | None:
     for key in ("timeout", "maxRequestBodyBytes", "disableRetryOnNetworkError", "retryNonIdempotentMethod"):
         reader.cannot(key, "retries have no such setting")
     codes = []
-    for each in reader.texts("status"):
-        if each.isascii() and each.isdigit() and 400 <= int(each) <= 599:
-            codes.append(int(each))
+    for status in reader.texts("status"):
+        if status.isascii() and status.isdigit() and 400 <= int(status) <= 599:
+            codes.append(int(status))
         else:
-            reader.note(Category.CANNOT, "retry-status", f"{each[:40]} is not a single status that can be retried", "status")
+            reader.note(Category.CANNOT, "retry-status", f"{status[:40]} is not a single status that can be retried", "status")
     if attempts < 2:
         return None
-    found = milliseconds(interval) if isinstance(interval, str) else None
-    backoff = duration(found) if found else ""
+    interval_ms = milliseconds(interval) if isinstance(interval, str) else None
+    backoff = duration(interval_ms) if interval_ms else ""
     return HTTPRouteRetry(tuple(dict.fromkeys(codes)), min(attempts - 1, 100), backoff)
 
 
 def path_modifier(path: PathMatch | None, edits: tuple[PathMiddleware, ...]) -> HTTPPathModifier | None:
-    """Returns what the middlewares make of the paths that match; what cannot be written is listed."""
+    """Returns the rewrite of matching paths by the middlewares. Lists edits that cannot be written."""
     kind = path.kind if path else PathKind.SEGMENT
     first = path.value if path and kind is not PathKind.REGEX else "/"
     current, whole = first, ""
@@ -280,7 +282,7 @@ def path_modifier(path: PathMatch | None, edits: tuple[PathMiddleware, ...]) -> 
 
 
 def _edited(edit: PathMiddleware, kind: PathKind, first: str, current: str) -> str:
-    """Returns the path after an edit; the path as it is, and a note, where the edit cannot be written."""
+    """Returns the path after an edit. Lists an edit that cannot be written, and returns the unchanged path."""
     if kind is PathKind.REGEX:
         _lost(edit, "the path of the route is a regular expression")
         return current
@@ -292,7 +294,7 @@ def _edited(edit: PathMiddleware, kind: PathKind, first: str, current: str) -> s
 
 
 def _applied(edit: PathMiddleware, path: str, *, exact: bool) -> str | None:
-    """Returns a path, or the beginning of one, after an edit; None if that depends on the rest."""
+    """Returns a path, or the prefix of one, after an edit; None if the result depends on the rest of the path."""
     if edit.kind == "add":
         return edit.values[0].rstrip("/") + path if path.startswith("/") else edit.values[0]
     for prefix in edit.values:

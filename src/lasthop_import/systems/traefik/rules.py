@@ -1,4 +1,4 @@
-"""Turns routers into rules: one rule for each set of hosts with the same matches, with and without TLS."""
+"""Translates routers to rules: one rule for each set of hosts with the same matches, with and without TLS."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from lasthop_import.systems.traefik.static import EntryPoint
 from lasthop_import.values import ROOT, url_rewrite
 
 Groups = list[tuple[tuple[str, ...], tuple[ImportedMatch, ...]]]
-"""Hosts that are matched alike, with their matches; without hosts: all."""
+"""Sets of hosts with the same matches. An empty set means all hosts."""
 
 
 class Router(NamedTuple):
-    """One router, as Traefik would have it."""
+    """A router, as Traefik builds it from a route."""
 
     source: SourceRef
     namespace: str
@@ -32,17 +32,17 @@ class Router(NamedTuple):
     alternatives: tuple[Alternative, ...]
     points: tuple[EntryPoint, ...]
     priority: int
-    found: ServiceHops
+    service_hops: ServiceHops
     steps: Steps
     tls: Termination | None = None
-    """None: on entry points with TLS the default certificate is used."""
+    """None uses the default certificate on entry points with TLS."""
     only_tls: bool = False
     refused: str = ""
 
     @property
     def plain_ports(self) -> set[int]:
-        """The ports on which it takes requests without TLS, or whose entry point redirects them."""
-        return {each.port for each in self.points if not each.tls and (not self.only_tls or each.redirect)}
+        """The ports on which it accepts requests without TLS, or whose entry point redirects them."""
+        return {point.port for point in self.points if not point.tls and (not self.only_tls or point.redirect)}
 
 
 class TraefikRules:
@@ -57,12 +57,12 @@ class TraefikRules:
         self._routers.append(router)
 
     def _write(self, router: Router) -> None:
-        """Writes the rules of a router. Refused rules are added all the same: their hops are rows of the report."""
+        """Adds the rules of a router. Refused rules are added too, because their hops are rows of the report."""
         groups = _groups(router.alternatives)
-        points = tuple(each for each in router.points if not each.redirect or each.tls)
-        for each in router.points:
-            if each not in points:
-                self._redirected.setdefault(each, (router.source, router.namespace))
+        points = tuple(point for point in router.points if not point.redirect or point.tls)
+        for point in router.points:
+            if point not in points:
+                self._redirected.setdefault(point, (router.source, router.namespace))
         if router.refused:
             self._refuse(router, router.refused)
             return
@@ -75,15 +75,15 @@ class TraefikRules:
             self._refuse(router, "none of its entry points is known")
 
     def _add_groups(self, router: Router, groups: Groups, keys: Keys) -> None:
-        """Adds the rules of all hosts, with and without TLS apart where that makes a difference."""
+        """Adds the rules of all hosts, with separate rules for TLS where the redirect or headers differ."""
         redirect, headers = router.steps.redirect, router.steps.headers
-        problem = router.steps.refused or router.found.refused
+        problem = router.steps.refused or router.service_hops.refused
         alike = redirect is None and headers.filters(secure=True) == headers.filters(secure=False)
         both = [(False, (*keys.plain, *keys.secure))] if alike else [(False, keys.plain), (True, keys.secure)]
         written = False
-        ways = [(secure, listeners) for secure, listeners in both if listeners]
+        variants = [(secure, listeners) for secure, listeners in both if listeners]
         for names, matches in groups:
-            for secure, listeners in ways:
+            for secure, listeners in variants:
                 rules: Iterable[ImportedRule] = ()
                 if redirect is not None and redirect.scheme == ("http" if secure else "https"):
                     rules = [self._redirect(router, names, matches, listeners, redirect)]
@@ -92,24 +92,26 @@ class TraefikRules:
                 for rule in rules:
                     self._rank(router, rule)
                     written = True
-        if problem and not (written and not router.found.hops):
+        if problem and not (written and not router.service_hops.hops):
             self._refuse(router, problem)
 
     def rules(self) -> tuple[ImportedRule, ...]:
-        """Returns all rules in the order in which Traefik tries them, and lists where Gateway API has another."""
-        self._front.plain_ports = frozenset[int]().union(*(each.plain_ports for each in self._routers if not each.refused))
+        """Returns all rules in Traefik's order, and lists differences to the order of Gateway API."""
+        self._front.plain_ports = frozenset[int]().union(
+            *(router.plain_ports for router in self._routers if not router.refused)
+        )
         for router in self._routers:
             self._write(router)
-        ranked = [rule for _, rule in sorted(self._ranked, key=lambda each: each[0])]
-        self._inputs.notes += order_notes(each for each in ranked if not each.refused and each.kind is RouteKind.HTTP)
+        ranked = [rule for _, rule in sorted(self._ranked, key=lambda entry: entry[0])]
+        self._inputs.notes += order_notes(rule for rule in ranked if not rule.refused and rule.kind is RouteKind.HTTP)
         self._note_catch_all(ranked)
         return (*ranked, *self._entry_point_redirects())
 
     def _note_catch_all(self, rules: list[ImportedRule]) -> None:
-        """Lists rules for all hosts beside rules for some: a host that has rules is served by these only."""
-        named = {key.port for rule in rules if rule.hostnames for key in rule.listeners}
+        """Lists rules for all hosts if other rules name hosts. In Gateway API, a host with its own rules uses only these."""
+        ports = {key.port for rule in rules if rule.hostnames for key in rule.listeners}
         for rule in rules:
-            if not rule.hostnames and named & {key.port for key in rule.listeners}:
+            if not rule.hostnames and ports & {key.port for key in rule.listeners}:
                 text = "applied to requests for any host; now not to those for hosts that have rules of their own"
                 remedy = "Add the hostnames for which it is wanted."
                 self._inputs.notes.append(Note(Category.LOOSENED, "catch-all-host", text, rule.source, remedy=remedy))
@@ -118,9 +120,9 @@ class TraefikRules:
         self._ranked.append(((-router.priority, *router.source.order, len(self._ranked)), rule))
 
     def _refuse(self, router: Router, why: str) -> None:
-        found = router.found
+        service_hops = router.service_hops
         rule = ImportedRule(router.source, router.namespace, router.route, (), refused=why)
-        rule = msgspec.structs.replace(rule, hops=found.hops, mirrors=found.mirrors, auth=router.steps.auth)
+        rule = msgspec.structs.replace(rule, hops=service_hops.hops, mirrors=service_hops.mirrors, auth=router.steps.auth)
         self._rank(router, rule)
 
     # --- kinds of rules ----------------------------------------------------------------------------------------------
@@ -133,26 +135,28 @@ class TraefikRules:
         listeners: tuple[ListenerKey, ...],
         secure: bool,
     ) -> Iterator[ImportedRule]:
-        steps, found = router.steps, router.found
+        steps, service_hops = router.steps, router.service_hops
         filters = steps.headers.filters(secure=secure)
-        for some in [(each,) for each in matches] if steps.edits else [matches]:
-            modifier = path_modifier(some[0].path, steps.edits) if steps.edits else None
+        for rule_matches in [(match,) for match in matches] if steps.edits else [matches]:
+            modifier = path_modifier(rule_matches[0].path, steps.edits) if steps.edits else None
             rewrite = url_rewrite(steps.headers.host, modifier)
             # A rule cannot rewrite the Host twice; the middleware came last in Traefik only for the request's own Host.
-            hops = tuple(msgspec.structs.replace(each, filters=()) for each in found.hops) if rewrite else found.hops
+            hops = (
+                tuple(msgspec.structs.replace(hop, filters=()) for hop in service_hops.hops) if rewrite else service_hops.hops
+            )
             yield ImportedRule(
                 router.source,
                 router.namespace,
                 router.route,
                 listeners,
                 names,
-                matches=some,
+                matches=rule_matches,
                 filters=(*filters, *rewrite),
                 hops=hops,
-                mirrors=found.mirrors,
+                mirrors=service_hops.mirrors,
                 auth=steps.auth,
                 retry=steps.retry,
-                persistence=found.persistence,
+                persistence=service_hops.persistence,
             )
 
     def _redirect(
@@ -168,7 +172,7 @@ class TraefikRules:
         return ImportedRule(router.source, router.namespace, name, listeners, names, matches=matches, filters=filters)
 
     def _entry_point_redirects(self) -> Iterator[ImportedRule]:
-        for point, (source, namespace) in sorted(self._redirected.items(), key=lambda each: each[0].name):
+        for point, (source, namespace) in sorted(self._redirected.items(), key=lambda item: item[0].name):
             listener = ImportedListener(source, point.port, "HTTP")
             self._front.listeners.append(listener)
             filters = (values.redirect(point.redirect, code=301),)
@@ -177,25 +181,25 @@ class TraefikRules:
 
 
 def _hosts(groups: Groups) -> tuple[str, ...]:
-    """Returns the hosts of all groups, and "" if one of them is for any."""
+    """Returns the hosts of all groups, and "" if a group is for any host."""
     hosts = tuple(dict.fromkeys(host for names, _ in groups for host in names))
     return hosts if all(names for names, _ in groups) else ("", *hosts)
 
 
 def _groups(alternatives: Iterable[Alternative]) -> Groups:
     by_host: dict[str, list[ImportedMatch]] = {}
-    for each in alternatives:
-        match = each.match if each.match != ImportedMatch() else ROOT
-        by_host.setdefault(each.host, []).append(match)
+    for alternative in alternatives:
+        match = alternative.match if alternative.match != ImportedMatch() else ROOT
+        by_host.setdefault(alternative.host, []).append(match)
     by_matches: dict[tuple[ImportedMatch, ...], list[str]] = {}
     for host, matches in by_host.items():
         by_matches.setdefault(tuple(matches), []).append(host)
     return [
-        (tuple(each for each in hosts if each), matches) for matches, found in by_matches.items() for hosts in _split(found)
+        (tuple(host for host in hosts if host), matches) for matches, group in by_matches.items() for hosts in _split(group)
     ]
 
 
 def _split(hosts: list[str]) -> list[list[str]]:
-    """Returns the hosts apart from "", which is all of them."""
-    named = [each for each in hosts if each]
-    return [*([named] if named else []), *([[""]] if "" in hosts else [])]
+    """Separates "", which means all hosts, from the other hosts."""
+    names = [host for host in hosts if host]
+    return [*([names] if names else []), *([[""]] if "" in hosts else [])]

@@ -1,4 +1,4 @@
-"""Reads the services of routes as hops: Services, and TraefikServices, whose weights and mirrors are taken apart."""
+"""Reads the services of routes as hops: Services, and TraefikServices with their weights and mirrors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lasthop_import.systems.traefik.static import Static
 from lasthop_import.values import TOKEN, cookie_sessions, is_host, url_rewrite
 
 UNKNOWN: Final = "unknown"
-"""The scheme where the Service, which decides it, is not in the input."""
+"""The scheme if the Service that determines it is not in the input."""
 SESSION: Final = "lasthop-session"
 DEEPEST: Final = 10
 MOST_WEIGHT: Final = 1_000_000
@@ -35,7 +35,7 @@ _BALANCING: Final = {
 
 
 class ServiceReference(NamedTuple):
-    """The place of a service, and the connection settings of the reference."""
+    """A reference to a service, with its connection settings."""
 
     source: SourceRef
     namespace: str
@@ -52,9 +52,9 @@ class ServiceHops(NamedTuple):
     mirrors: tuple[ImportedMirror, ...] = ()
     persistence: SessionPersistence | None = None
     middlewares: tuple[FieldReader, ...] = ()
-    """References to middlewares of a service itself, with those of its route."""
+    """References to middlewares in the services; they apply after those of the route."""
     refused: str = ""
-    """Why Traefik serves no such route."""
+    """The reason why Traefik does not serve the route."""
 
 
 class _Share(NamedTuple):
@@ -78,82 +78,84 @@ class TraefikServices:
 
     # --- a hop -------------------------------------------------------------------------------------------------------
 
-    def hop(self, place: ServiceReference) -> ImportedHop:
-        backend = self.backend(place)
-        scheme = self._scheme(place)
+    def hop(self, reference: ServiceReference) -> ImportedHop:
+        backend = self.backend(reference)
+        scheme = self._scheme(reference)
         filters: tuple[HTTPRouteFilter, ...] = ()
-        if not place.pass_host and isinstance(backend, HostBackend) and is_host(backend.hostname):
+        if not reference.pass_host and isinstance(backend, HostBackend) and is_host(backend.hostname):
             filters = url_rewrite(backend.hostname)
-        tls = self._tls(place, backend, scheme)
-        return ImportedHop(place.source, backend, tls, h2c=scheme == "h2c", filters=filters)
+        tls = self._tls(reference, backend, scheme)
+        return ImportedHop(reference.source, backend, tls, h2c=scheme == "h2c", filters=filters)
 
     def annotated(self, backend: ServiceBackend, source: SourceRef) -> tuple[ServiceReference, dict[str, str]]:
-        """Returns the settings in a Service's annotations, which Traefik reads for Ingresses."""
-        given = self._inputs.annotations("Service", backend.namespace, backend.name)
-        start = f"{PREFIX}/service."
-        own = {key[len(start) :].lower(): value.strip() for key, value in given.items() if key.startswith(start)}
-        place = ServiceReference(
+        """Returns the reference to a Service with the settings in its annotations, which Traefik reads for Ingresses."""
+        service_annotations = self._inputs.annotations("Service", backend.namespace, backend.name)
+        prefix = f"{PREFIX}/service."
+        settings = {
+            key[len(prefix) :].lower(): value.strip() for key, value in service_annotations.items() if key.startswith(prefix)
+        }
+        reference = ServiceReference(
             source,
             backend.namespace,
             backend.name,
             backend.port,
-            own.get("serversscheme", ""),
-            own.get("serverstransport", ""),
-            own.get("nativelb", "").lower() == "true" or self.static.native_lb,
-            own.get("passhostheader", "true").lower() != "false",
+            settings.get("serversscheme", ""),
+            settings.get("serverstransport", ""),
+            settings.get("nativelb", "").lower() == "true" or self.static.native_lb,
+            settings.get("passhostheader", "true").lower() != "false",
         )
-        return place, own
+        return reference, settings
 
-    def _scheme(self, place: ServiceReference) -> str:
-        """Returns http, https, h2c or UNKNOWN; anything else is an error, and the route was not served."""
-        if place.scheme:
-            return place.scheme
-        port = self._inputs.port(place.namespace, place.name, place.port)
-        number = port.number if port else place.port
-        name = port.name if port else place.port if isinstance(place.port, str) else ""
+    def _scheme(self, reference: ServiceReference) -> str:
+        """Returns http, https, h2c or UNKNOWN. With any other scheme the route was not served."""
+        if reference.scheme:
+            return reference.scheme
+        port = self._inputs.port(reference.namespace, reference.name, reference.port)
+        number = port.number if port else reference.port
+        name = port.name if port else reference.port if isinstance(reference.port, str) else ""
         if number == 443 or str(name).startswith("https"):
             return "https"
-        return "http" if self._inputs.ports(place.namespace, place.name) is not None else UNKNOWN
+        return "http" if self._inputs.ports(reference.namespace, reference.name) is not None else UNKNOWN
 
-    def backend(self, place: ServiceReference) -> Backend:
-        host = self.external_name(place)
+    def backend(self, reference: ServiceReference) -> Backend:
+        host = self.external_name(reference)
         if not host:
-            return ServiceBackend(place.namespace, place.name, place.port)
-        number = self._number(place)
-        return HostBackend(place.namespace, f"{place.name}-{number}", host, number)
+            return ServiceBackend(reference.namespace, reference.name, reference.port)
+        number = self._number(reference)
+        return HostBackend(reference.namespace, f"{reference.name}-{number}", host, number)
 
-    def _number(self, place: ServiceReference) -> int:
-        """Returns the port of an ExternalName Service, which may list none; 0 if it lists others."""
-        port = self._inputs.port(place.namespace, place.name, place.port)
+    def _number(self, reference: ServiceReference) -> int:
+        """Returns the port of an ExternalName Service. The Service may have no list of ports; 0 if the list lacks the port."""
+        port = self._inputs.port(reference.namespace, reference.name, reference.port)
         if port is not None:
             return port.number
-        listed = self._inputs.ports(place.namespace, place.name)
-        return place.port if isinstance(place.port, int) and not listed else 0
+        listed = self._inputs.ports(reference.namespace, reference.name)
+        return reference.port if isinstance(reference.port, int) and not listed else 0
 
-    def external_name(self, place: ServiceReference) -> str:
-        document = self._inputs.find("Service", place.namespace, place.name)
+    def external_name(self, reference: ServiceReference) -> str:
+        document = self._inputs.find("Service", reference.namespace, reference.name)
         if document is None or document.spec.get("type") != "ExternalName":
             return ""
         return str(document.spec.get("externalName") or "").lower().rstrip(".")
 
-    def _tls(self, place: ServiceReference, backend: Backend, scheme: str) -> HopTLS | None:
+    def _tls(self, reference: ServiceReference, backend: Backend, scheme: str) -> HopTLS | None:
         if scheme in ("http", "h2c"):
             return None
         if isinstance(backend, ServiceBackend) and scheme == UNKNOWN:
             return unseen_service(self._inputs, backend, "the name of its port, or its annotations,")
         if scheme != "https":
             return HopTLS(OldLevel.BROKEN, f"the scheme {scheme[:40]!r} is unknown to Traefik, so the route was not served")
-        transport = self.transport("ServersTransport", place.transport, place.namespace)
+        transport = self.transport("ServersTransport", reference.transport, reference.namespace)
         if isinstance(transport, str):
             return HopTLS(OldLevel.UNKNOWN, transport)
         dialled = backend.hostname if isinstance(backend, HostBackend) else ""
         if dialled and not self.static.external_names:
             why = "Traefik serves Services of type ExternalName only with allowExternalNameServices"
             return msgspec.structs.replace(hop_tls(transport, dialled), level=OldLevel.BROKEN, why=why, believed=None)
-        return hop_tls(transport, dialled, known=bool(place.transport) or self.static.known)
+        return hop_tls(transport, dialled, default_known=bool(reference.transport) or self.static.known)
 
     def transport(self, kind: str, name: str, namespace: str) -> Transport | str:
-        """Returns the transport of a reference, or why it is missing."""
+        """Returns the transport of a reference, or the reason why it is unknown."""
         if not name:
             return default_transport(self.static)
         key = (f"{kind} {namespace}", name)
@@ -163,17 +165,17 @@ class TraefikServices:
 
     def _transport(self, kind: str, name: str, namespace: str) -> Transport | str:
         if name.endswith(CRD):
-            found = self._objects.find_normalized(kind, name.removesuffix(CRD))
+            reader = self._objects.find_normalized(kind, name.removesuffix(CRD))
         elif OTHER_PROVIDER in name:
             return f"the transport {name[:100]} is of another provider, so what it verifies is not in the input"
         else:
-            found = self._objects.find(kind, namespace, name)
-        if found is None:
+            reader = self._objects.find(kind, namespace, name)
+        if reader is None:
             return f"{kind} {name[:100]} is not in the input; without it Traefik answers 500"
-        transport = read_transport(self._inputs, found)
+        transport = read_transport(self._inputs, reader)
         if transport.sans and transport.server_name and not transport.skip and not transport.mesh:
             text = "the serverName and one of peerCertSANs had to match; one of peerCertSANs suffices now"
-            found.child("spec").note(Category.LOOSENED, "and-became-or", text, None)
+            reader.child("spec").note(Category.LOOSENED, "and-became-or", text, None)
         return transport
 
 
@@ -189,13 +191,13 @@ class _ServiceReader:
         self.refused = ""
 
     def weighted(self, services: list[FieldReader], namespace: str, share: Fraction, path: tuple[str, ...]) -> list[_Share]:
-        """Returns the hops of services, among which a share of the requests is divided."""
-        weights = [_weight(each) for each in services]
+        """Returns the hops of services, which divide a share of the requests."""
+        weights = [_weight(service) for service in services]
         total = sum(weights) or 1
-        found: list[_Share] = []
-        for each, weight in zip(services, weights, strict=True):
-            found += self.service(each, namespace, share * weight / total, path)
-        return found
+        shares: list[_Share] = []
+        for service, weight in zip(services, weights, strict=True):
+            shares += self.service(service, namespace, share * weight / total, path)
+        return shares
 
     def service(self, reader: FieldReader, parent: str, share: Fraction, path: tuple[str, ...]) -> list[_Share]:
         name, kind = reader.text("name"), reader.text("kind") or "Service"
@@ -205,7 +207,7 @@ class _ServiceReader:
             reader.cannot(key, text)
         self._sticky(reader.child("sticky"))
         permitted = namespace == parent or self._services.static.cross_namespace
-        place = self._place(reader, namespace, name)
+        reference = self._reference(reader, namespace, name)
         if OTHER_PROVIDER in name and not name.endswith(CRD):
             self.refused = f"the service {name[:100]} is of another provider, and not in the input"
             return []
@@ -216,11 +218,11 @@ class _ServiceReader:
             return []
         if not permitted:
             self.refused = not_permitted(f"Service {namespace}/{name}")
-        hop = self._services.hop(place)
-        self._note_hop(reader, hop, place)
+        hop = self._services.hop(reference)
+        self._note_hop(reader, hop, reference)
         return [_Share(hop, share)]
 
-    def _place(self, reader: FieldReader, namespace: str, name: str) -> ServiceReference:
+    def _reference(self, reader: FieldReader, namespace: str, name: str) -> ServiceReference:
         native = reader.boolean("nativeLB", self._services.static.native_lb)
         scheme, transport = reader.text("scheme"), reader.text("serversTransport")
         return ServiceReference(
@@ -234,11 +236,11 @@ class _ServiceReader:
             reader.boolean("passHostHeader", True),
         )
 
-    def _note_hop(self, reader: FieldReader, hop: ImportedHop, place: ServiceReference) -> None:
-        if not place.pass_host and not hop.filters:
+    def _note_hop(self, reader: FieldReader, hop: ImportedHop, reference: ServiceReference) -> None:
+        if not reference.pass_host and not hop.filters:
             text = "the Host was the address of the Pod, and is the request's own now"
             reader.note(Category.CHANGED, "host-passed", text, "passHostHeader")
-        if place.native and hop.tls is not None and hop.tls.level is OldLevel.IP_NAME:
+        if reference.native and hop.tls is not None and hop.tls.level is OldLevel.IP_NAME:
             text = "the name to check was the Service's ClusterIP, not a Pod's"
             reader.note(Category.CHANGED, "native-lb", text, "nativeLB", severity=NoteSeverity.INFO)
         if hop.tls is None and isinstance(hop.backend, HostBackend) and not self._services.static.external_names:
@@ -249,12 +251,12 @@ class _ServiceReader:
         self, name: str, namespace: str, permitted: bool, share: Fraction, path: tuple[str, ...]
     ) -> list[_Share]:
         label = f"{namespace}/{name}"
-        found = self._objects.find("TraefikService", namespace, name)
-        if found is None or label in path or len(path) > DEEPEST or not permitted:
+        reader = self._objects.find("TraefikService", namespace, name)
+        if reader is None or label in path or len(path) > DEEPEST or not permitted:
             why = "refers to itself" if label in path else "is not in the input, or nested too deeply"
             self.refused = f"TraefikService {label} {why}" if permitted else not_permitted(f"TraefikService {label}")
             return []
-        spec, path = found.child("spec"), (*path, label)
+        spec, path = reader.child("spec"), (*path, label)
         if "weighted" in spec:
             weighted = spec.child("weighted")
             self._sticky(weighted.child("sticky"))
@@ -277,9 +279,9 @@ class _ServiceReader:
     def _mirroring(self, reader: FieldReader, namespace: str, share: Fraction, path: tuple[str, ...]) -> list[_Share]:
         reader.cannot("maxBodySize", "a mirrored request has its body, of any size")
         reader.cannot("mirrorBody", "a mirrored request has its body")
-        for each in reader.children("mirrors"):
-            percent = each.integer("percent", 0) or 0
-            for mirrored in self.service(each, namespace, Fraction(1), path):
+        for mirror in reader.children("mirrors"):
+            percent = mirror.integer("percent", 0) or 0
+            for mirrored in self.service(mirror, namespace, Fraction(1), path):
                 if 0 < percent <= 100:
                     self.mirrors.append(ImportedMirror(mirrored.hop, percent))
         return self.service(reader, namespace, share, path)
@@ -299,26 +301,26 @@ class _ServiceReader:
             self.persistence = cookie_sessions(name or SESSION, path, f"{min(age, 99999)}s")
 
 
-def not_permitted(what: str) -> str:
-    """Returns why a route that refers to another namespace was not served."""
-    return f"{what[:200]} is in another namespace, to which Traefik refers only with allowCrossNamespace (--traefik-static)"
+def not_permitted(subject: str) -> str:
+    """Returns the reason why a route that refers to another namespace was not served."""
+    return f"{subject[:200]} is in another namespace, to which Traefik refers only with allowCrossNamespace (--traefik-static)"
 
 
 def _weight(reader: FieldReader) -> int:
-    found = reader.integer("weight", 1)
-    return max(0, min(found if found is not None else 1, MOST_WEIGHT))
+    weight = reader.integer("weight", 1)
+    return max(0, min(weight if weight is not None else 1, MOST_WEIGHT))
 
 
 def _integral(shares: list[_Share]) -> tuple[ImportedHop, ...]:
-    """Returns the hops with whole weights."""
+    """Returns the hops with integer weights."""
     if len(shares) == 1:
         return (shares[0].hop,)
-    scale = math.lcm(*(each.weight.denominator for each in shares)) if shares else 1
-    whole = [int(each.weight * scale) for each in shares]
-    divisor = math.gcd(*whole) or 1
-    largest = max((each // divisor for each in whole), default=1)
+    scale = math.lcm(*(share.weight.denominator for share in shares)) if shares else 1
+    weights = [int(share.weight * scale) for share in shares]
+    divisor = math.gcd(*weights) or 1
+    largest = max((weight // divisor for weight in weights), default=1)
     shrink = max(1, -(-largest // MOST_WEIGHT))
     return tuple(
-        msgspec.structs.replace(each.hop, weight=max(1, weight // divisor // shrink) if weight else 0)
-        for each, weight in zip(shares, whole, strict=True)
+        msgspec.structs.replace(share.hop, weight=max(1, weight // divisor // shrink) if weight else 0)
+        for share, weight in zip(shares, weights, strict=True)
     )

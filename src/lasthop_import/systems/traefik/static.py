@@ -1,4 +1,4 @@
-"""Reads Traefik's static configuration, which no manifest has: ports, the default transport, references across namespaces."""
+"""Reads Traefik's static configuration, which no manifest has: ports, default transport, cross-namespace references."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class EntryPoint(msgspec.Struct, frozen=True):
     tls: bool = False
     udp: bool = False
     default: bool = True
-    """Routes that name no entry point are served here."""
+    """Whether routes that name no entry point are served here."""
     known: bool = True
-    """From the static configuration or an option; otherwise Traefik's convention."""
+    """Whether it comes from the static configuration or an option, not from Traefik's convention."""
     redirect: str = ""
     """The scheme that all of its requests are redirected to."""
 
@@ -42,7 +42,7 @@ class EntryPoint(msgspec.Struct, frozen=True):
 class Static(msgspec.Struct, frozen=True):
     entry_points: dict[str, EntryPoint]
     known: bool = False
-    """The static configuration is known; without it, what the default transport verifies is unknown."""
+    """Whether the static configuration is known. Without it, the settings of the default transport are unknown."""
     skip_verify: bool = False
     root_cas: tuple[str, ...] = ()
     cross_namespace: bool = False
@@ -51,8 +51,8 @@ class Static(msgspec.Struct, frozen=True):
 
     @property
     def defaults(self) -> tuple[EntryPoint, ...]:
-        """The entry points of routes that name none."""
-        return tuple(each for each in self.entry_points.values() if each.default and not each.udp)
+        """The entry points of routes without entry points."""
+        return tuple(point for point in self.entry_points.values() if point.default and not point.udp)
 
 
 CONVENTION: Final = {
@@ -72,8 +72,10 @@ def read_static(inputs: Inputs, settings: ImportSettings) -> Static:
         else:
             entry_points[point.name] = point
     for name, point in mapping(value.get("entryPoints")).items():
-        if named := texts(mapping(mapping(point).get("http")).get("middlewares")):
-            message = f"entry point {name} applies {', '.join(named)[:100]} to all of its routes, and it may restrict access"
+        if middlewares := texts(mapping(mapping(point).get("http")).get("middlewares")):
+            message = (
+                f"entry point {name} applies {', '.join(middlewares)[:100]} to all of its routes, and it may restrict access"
+            )
             inputs.notes.append(Note(Category.ACCESS_CONTROL, "entrypoint-middlewares", message))
         if options := mapping(mapping(mapping(point).get("http")).get("tls")).get("options"):
             message = f"entry point {name} applies TLSOption {options} to its routes, which may require client certificates"
@@ -83,7 +85,7 @@ def read_static(inputs: Inputs, settings: ImportSettings) -> Static:
     skip = bool(settings.flags.get("traefik-insecure-skip-verify"))
 
     def provided(setting: str) -> bool:
-        return any(each.get(setting) is True for each in providers)
+        return any(provider.get(setting) is True for provider in providers)
 
     return Static(
         entry_points,
@@ -100,9 +102,9 @@ def _static_file(inputs: Inputs, content: object) -> dict[str, Any]:
     if not isinstance(content, bytes) or not content:
         return {}
     parsed = parse(content)
-    found = parsed.documents[0] if parsed.documents and not parsed.mistakes else None
-    if isinstance(found, dict):
-        return found
+    document = parsed.documents[0] if parsed.documents and not parsed.mistakes else None
+    if isinstance(document, dict):
+        return document
     text = "the file of --traefik-static is not a YAML mapping, and is not used"
     remedy = "Give the traefik.yml of the old gateway."
     inputs.notes.append(Note(Category.TODO, "traefik-static", text, remedy=remedy, severity=NoteSeverity.HIGH))
@@ -110,8 +112,8 @@ def _static_file(inputs: Inputs, content: object) -> dict[str, Any]:
 
 
 def _entry_point(text: str) -> EntryPoint | None:
-    name, _, rest = text.partition("=")
-    number, _, mode = rest.partition("/")
+    name, _, value = text.partition("=")
+    number, _, mode = value.partition("/")
     port = port_number(number)
     if not name or not port or mode not in ("", "tls", "udp"):
         return None
@@ -119,20 +121,22 @@ def _entry_point(text: str) -> EntryPoint | None:
 
 
 def _entry_points(static: dict[str, Any]) -> dict[str, EntryPoint]:
-    found = {name: mapping(each) for name, each in mapping(static.get("entryPoints")).items() if isinstance(name, str)}
-    chosen = any(each.get("asDefault") is True for each in found.values())
+    entry_points = {
+        name: mapping(value) for name, value in mapping(static.get("entryPoints")).items() if isinstance(name, str)
+    }
+    chosen = any(entry_point.get("asDefault") is True for entry_point in entry_points.values())
     points: dict[str, EntryPoint] = {}
-    for name, each in found.items():
-        address, _, protocol = str(each.get("address") or "").partition("/")
+    for name, entry_point in entry_points.items():
+        address, _, protocol = str(entry_point.get("address") or "").partition("/")
         if port := port_number(address.rpartition(":")[2]):
-            http = mapping(each.get("http"))
+            http = mapping(entry_point.get("http"))
             to = mapping(mapping(http.get("redirections")).get("entryPoint"))
             points[name] = EntryPoint(
                 name,
                 port,
                 tls="tls" in http,
                 udp=protocol == "udp",
-                default=each.get("asDefault") is True if chosen else name not in ("traefik", "metrics"),
+                default=entry_point.get("asDefault") is True if chosen else name not in ("traefik", "metrics"),
                 redirect=str(to.get("scheme") or "https") if to.get("to") else "",
             )
     return points

@@ -69,7 +69,7 @@ def placed(report: R, locate: Locate) -> R:
 
 _KINDS = {"gateway": "Gateway", "policy": "BackendTLSPolicy", "waiver": "VerificationWaiver"}
 """The fields of a hop that contain an object, and the kind of each."""
-_STRENGTHS = {each.label: each for each in Strength}
+_STRENGTHS = {strength.label: strength for strength in Strength}
 
 
 def document(audit: Audit) -> Json:
@@ -81,8 +81,8 @@ def document(audit: Audit) -> Json:
 
 
 def read(written: Json) -> Audit:
-    hops = tuple(_read_hop(**each) for each in written["hops"])
-    certificates = tuple(_read_certificate(**each) for each in written["certificates"])
+    hops = tuple(_read_hop(**hop) for hop in written["hops"])
+    certificates = tuple(_read_certificate(**certificate) for certificate in written["certificates"])
     return Audit(hops, certificates, msgspec.convert(written["inputs"], AuditInputs))
 
 
@@ -104,8 +104,8 @@ def _read_hop(
     return msgspec.convert({**fields, **keys}, HopReport)
 
 
-def _certificate(found: CertificateReport) -> Json:
-    return {**msgspec.to_builtins(found), "holder": str(found.holder), "users": [str(user) for user in found.users]}
+def _certificate(report: CertificateReport) -> Json:
+    return {**msgspec.to_builtins(report), "holder": str(report.holder), "users": [str(user) for user in report.users]}
 
 
 def _read_certificate(holder: str, users: tuple[str, ...], **fields: Any) -> CertificateReport:

@@ -76,15 +76,15 @@ Used = tuple[CertificateReport, Key]
 
 def certificates_of(g: Graph, key: Key) -> tuple[Used, ...]:
     """Returns the certificates of a Gateway, a policy or an XBackend. A crashed query has a separate finding."""
-    found = (_of_gateway if key.kind == "Gateway" else _of_policy).attempt(g, key)
-    return () if isinstance(found, Crash) else found
+    certificates = (_of_gateway if key.kind == "Gateway" else _of_policy).attempt(g, key)
+    return () if isinstance(certificates, Crash) else certificates
 
 
-def distinct_certificates(found: Iterable[tuple[Used, ...]]) -> list[CertificateReport]:
+def distinct_certificates(groups: Iterable[tuple[Used, ...]]) -> list[CertificateReport]:
     """Merges equal certificates, the first to expire first."""
     users: dict[CertificateReport, set[Key]] = {}
-    for each in found:
-        for report, user in each:
+    for group in groups:
+        for report, user in group:
             users.setdefault(report, set()).add(user)
     whole = (msgspec.structs.replace(report, users=tuple(sorted(keys, key=str))) for report, keys in users.items())
     return sorted(whole, key=lambda report: report.order)
@@ -102,14 +102,14 @@ def _of_policy(g: Graph, policy: Key) -> tuple[Used, ...]:
 
 def _of_ref(g: Graph, namespace: str, ref: LocalObjectReference) -> Iterator[CertificateReport]:
     if (ref.group, ref.kind) in CA_KINDS:
-        found = bundle(g, namespace, ref)
+        ca_bundle = bundle(g, namespace, ref)
         holder = Key(ref.kind, "" if ref.kind == "ClusterTrustBundle" else namespace, ref.name)
-        if not isinstance(found, Problem):
-            yield from _reports(Role.ANCHOR, holder, found.anchors)
-            for each in found.crls:
-                if each.next_update is not None:
-                    due, since = each.next_update, each.this_update
-                    yield CertificateReport(due, Role.REVOCATIONS, holder, each.issuer, not_before=since)
+        if not isinstance(ca_bundle, Problem):
+            yield from _reports(Role.ANCHOR, holder, ca_bundle.anchors)
+            for crl in ca_bundle.crls:
+                if crl.next_update is not None:
+                    due, since = crl.next_update, crl.this_update
+                    yield CertificateReport(due, Role.REVOCATIONS, holder, crl.issuer, not_before=since)
     elif (ref.group, ref.kind) == (GROUP, PIN_SET):
         key = Key(PIN_SET, namespace, ref.name)
         pins = pinned(g, key)
@@ -125,11 +125,11 @@ def _reports(role: Role, holder: Key, anchors: tuple[Anchor, ...]) -> Iterator[C
 
 @query
 def _of_gateway(g: Graph, key: Key) -> tuple[Used, ...]:
-    found, own = gateway(g, key), client_certificate(g, key)
-    if found is None:
+    plan, client_secret = gateway(g, key), client_certificate(g, key)
+    if plan is None:
         return ()
-    shown = [(Role.SERVER, secret, listener.owner) for listener in found.listeners for secret in listener.certificates]
-    shown += [(Role.CLIENT, own, key)] if isinstance(own, Key) else []
+    shown = [(Role.SERVER, secret, listener.owner) for listener in plan.listeners for secret in listener.certificates]
+    shown += [(Role.CLIENT, client_secret, key)] if isinstance(client_secret, Key) else []
     return _of_pairs(g, shown)
 
 

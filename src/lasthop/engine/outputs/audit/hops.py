@@ -146,8 +146,8 @@ class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def mode(self) -> str:
         """The connection mode as a metric label: `WaivedAll`, `FailingClosed`."""
-        found = self.in_effect
-        return "".join(word.capitalize() for word in self.manner.split()) if found is None else found.label
+        strength = self.in_effect
+        return "".join(word.capitalize() for word in self.manner.split()) if strength is None else strength.label
 
     @property
     def recorded(self) -> bool:
@@ -170,9 +170,9 @@ ReportedHop = tuple[HopReport, tuple[Key, ...]]
 
 def hop_report(g: Graph, hop: Hop) -> ReportedHop:
     """Returns the row of one hop. A crash affects only this row."""
-    found = g.shielded(_report, hop)
+    report = g.shielded(_report, hop)
     crashed = HopReport(*hop[:3], Strength.TLS, CRASHED, refused=True, beyond=True)
-    return (crashed if isinstance(found, Crash) else found), tuple(HOPS.of(g, *hop))
+    return (crashed if isinstance(report, Crash) else report), tuple(HOPS.of(g, *hop))
 
 
 @query
@@ -182,8 +182,8 @@ def refused_report(g: Graph, gateway: Key, backend: Key, port: int) -> ReportedH
     sources = sorted({(route.kind, route.namespace) for route in routes})
     who = " and ".join(f"{kind}s of namespace {namespace}" for kind, namespace in sources)
     detail = f"no ReferenceGrant in namespace {backend.namespace} lets {who} refer to it"
-    found = HopReport(gateway, backend, port, Strength.TLS, detail, refused=True, reason=REF_NOT_PERMITTED, beyond=True)
-    return found, routes
+    row = HopReport(gateway, backend, port, Strength.TLS, detail, refused=True, reason=REF_NOT_PERMITTED, beyond=True)
+    return row, routes
 
 
 def joined(reports: Iterable[ReportedHop]) -> list[HopReport]:
@@ -191,32 +191,32 @@ def joined(reports: Iterable[ReportedHop]) -> list[HopReport]:
     routes: dict[HopReport, set[Key]] = {}
     for report, leading in reports:
         routes.setdefault(report, set()).update(leading)
-    whole = (msgspec.structs.replace(report, routes=tuple(sorted(found, key=str))) for report, found in routes.items())
+    whole = (msgspec.structs.replace(report, routes=tuple(sorted(keys, key=str))) for report, keys in routes.items())
     return sorted(whole, key=lambda report: report.order)
 
 
-def _row(found: Verdict) -> HopReport:
+def _row(decision: Verdict) -> HopReport:
     """Returns a row without its `detail`."""
-    known = found.verification
-    basics = (*found.hop[:3], found.strength, "", known.names, known.basis, known.acknowledged)
-    return HopReport(*basics, policy=found.policy)
+    verification = decision.verification
+    basics = (*decision.hop[:3], decision.strength, "", verification.names, verification.basis, verification.acknowledged)
+    return HopReport(*basics, policy=decision.policy)
 
 
-def _failing(found: Verdict, why: Problem) -> HopReport:
-    return msgspec.structs.replace(_row(found), detail=why.text, refused=True, reason=why.reason, missing=why.missing)
+def _failing(decision: Verdict, why: Problem) -> HopReport:
+    return msgspec.structs.replace(_row(decision), detail=why.text, refused=True, reason=why.reason, missing=why.missing)
 
 
 def _report(g: Graph, hop: Hop) -> HopReport:
-    found = verdict(g, *hop)
-    tls = found.connection
+    decision = verdict(g, *hop)
+    tls = decision.connection
     if isinstance(tls, Refused):
-        return _failing(found, tls.why)
+        return _failing(decision, tls.why)
     if unserved := serves_nothing(g, hop.gateway):
-        return msgspec.structs.replace(_failing(found, unserved), beyond=True)
+        return msgspec.structs.replace(_failing(decision, unserved), beyond=True)
     if cluster(g, *hop) is None:
         detail = "Envoy refused its configuration; see the log for the reason"
-        return msgspec.structs.replace(_row(found), detail=detail, refused=True, beyond=True)
-    report = msgspec.structs.replace(_row(found), outside=None if hop.protocol.policed else hop.protocol)
+        return msgspec.structs.replace(_row(decision), detail=detail, refused=True, beyond=True)
+    report = msgspec.structs.replace(_row(decision), outside=None if hop.protocol.policed else hop.protocol)
     if isinstance(tls, Plaintext):
         detail, named = _plaintext(g, hop)
         return msgspec.structs.replace(report, detail=detail, policy=named)

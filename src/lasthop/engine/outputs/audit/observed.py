@@ -29,17 +29,17 @@ def hops_of(report: HopReport) -> list[Hop]:
 
 def observed(g: Graph, report: HopReport, seen: Callable[[Hop], HopSeen | None]) -> HopReport:
     """Adds the observations to a row, if there are any."""
-    return with_figures(g, report, {hop: found for hop in hops_of(report) if (found := seen(hop))})
+    return with_figures(g, report, {hop: hop_seen for hop in hops_of(report) if (hop_seen := seen(hop))})
 
 
 def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> HopReport:
     """Adds the sums over the observed hops to a row."""
     if not seen:
         return report
-    seen = {hop: seen_now(g, hop, found) for hop, found in seen.items()}
+    seen = {hop: seen_now(g, hop, hop_seen) for hop, hop_seen in seen.items()}
     (state,), figures = port_states(g, seen), list(seen.values())
-    tls = [endpoint for hop, found in seen.items() for endpoint in _over_tls(g, report, hop, found)]
-    leaves = {*filter(None, (each.certificate for each in tls))}
+    tls = [endpoint for hop, hop_seen in seen.items() for endpoint in _over_tls(g, report, hop, hop_seen)]
+    leaves = {*filter(None, (endpoint.certificate for endpoint in tls))}
 
     def of_all(name: str) -> map[Any]:
         return map(attrgetter(name), figures)
@@ -54,7 +54,7 @@ def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> Ho
         sum(of_all("connect_failures")),
         state.failures if state.health.bad else (),
         tuple(sorted(leaves, key=lambda leaf: leaf.not_after)[:MAX_CERTIFICATES]),
-        tuple(sorted({each.tls_version for each in tls})),
+        tuple(sorted({endpoint.tls_version for endpoint in tls})),
         state.endpoints,
         tuple(_ejected(figures, state.ejected)),
         sum(of_all("traffic.requests")),
@@ -64,19 +64,19 @@ def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> Ho
 
 
 def _ejected(figures: Iterable[HopSeen], addresses: Iterable[str]) -> Iterator[tuple[str, float]]:
-    seen = [endpoint for found in figures for endpoint in found.endpoints if endpoint.ejected_since]
+    seen = [endpoint for hop_seen in figures for endpoint in hop_seen.endpoints if endpoint.ejected_since]
     for address in addresses:
-        if since := [each.ejected_since for each in seen if each.address == address]:
+        if since := [endpoint.ejected_since for endpoint in seen if endpoint.address == address]:
             yield address, min(since)
 
 
 def _over_tls(g: Graph, report: HopReport, hop: Hop, seen: HopSeen) -> list[EndpointSeen]:
     """Returns the existing endpoints with observed TLS connections, if the hop uses TLS now."""
-    found = [endpoint for endpoint in seen.endpoints if endpoint.tls_version]
-    if not found or report.outside or report.in_effect is Strength.PLAINTEXT:
+    endpoints = [endpoint for endpoint in seen.endpoints if endpoint.tls_version]
+    if not endpoints or report.outside or report.in_effect is Strength.PLAINTEXT:
         return []
     present = present_endpoints(g, *hop[1:])
-    return found if present is None else [each for each in found if each.address in present]
+    return endpoints if present is None else [endpoint for endpoint in endpoints if endpoint.address in present]
 
 
 def leaves(hops: Iterable[HopReport]) -> list[CertificateReport]:

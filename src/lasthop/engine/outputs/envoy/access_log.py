@@ -30,7 +30,7 @@ FAILURES_SHARE: Final = "lasthop.failures"
 SAMPLES_SHARE: Final = "lasthop.samples"
 """Runtime keys for shares in millionths."""
 
-FAILURE: Final = 500
+FAILURE_STATUS: Final = 500
 
 UPGRADE_STATE: Final = "lasthop.upgrade"
 """Marks upgrade requests in their filter state, which clients cannot write, unlike headers."""
@@ -116,7 +116,7 @@ def stream_log(gateway: str, route: str, mode: AccessLog) -> accesslog_pb2.Acces
 
 
 ENDED_AT_ONCE: Final = "response.size == 0 && upstream.tls_version != '' && request.duration < duration('1s')"
-"""Matches connections whose backend finished the handshake and sent no data."""
+"""Matches connections that ended within a second, whose backend finished the handshake and sent no data."""
 
 
 def _quiet(mode: AccessLog) -> dict[str, str]:
@@ -139,7 +139,9 @@ def access_log(gateway: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
         return _log(PATH, {"gateway": gateway, **FIELDS}, of_type(accesslog_data_pb2.DownstreamEnd))
     # A failed gRPC call has the HTTP status 200.
     calls = accesslog_pb2.AccessLogFilter(grpc_status_filter=accesslog_pb2.GrpcStatusFilter(statuses=GRPC_FAILURES))
-    either = accesslog_pb2.OrFilter(filters=[status_is(accesslog_pb2.ComparisonFilter.GE, FAILURE), all_of(GRPC_CALL, calls)])
+    either = accesslog_pb2.OrFilter(
+        filters=[status_is(accesslog_pb2.ComparisonFilter.GE, FAILURE_STATUS), all_of(GRPC_CALL, calls)]
+    )
     only = all_of(accesslog_pb2.AccessLogFilter(or_filter=either), share_of(FAILURES_SHARE))
     return _log(PATH, {"gateway": gateway, **FIELDS, **_quiet(mode)}, only)
 
@@ -164,8 +166,8 @@ SAMPLE_FIELDS: Final = {
 
 def sample_log() -> accesslog_pb2.AccessLog:
     """Returns the log of all responses, failures included, for counts and latencies."""
-    asked = {name: FIELDS[name] for name in ("route", "authority", "method", "path", "grpc_status", "upgrade")}
-    return _log(SAMPLES, {**SAMPLE_FIELDS, **asked}, share_of(SAMPLES_SHARE))
+    request_fields = {name: FIELDS[name] for name in ("route", "authority", "method", "path", "grpc_status", "upgrade")}
+    return _log(SAMPLES, {**SAMPLE_FIELDS, **request_fields}, share_of(SAMPLES_SHARE))
 
 
 def stream_sample_log(route: str) -> accesslog_pb2.AccessLog:

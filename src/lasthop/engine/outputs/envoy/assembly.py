@@ -112,17 +112,17 @@ class RouteTables:
             (self._tables.discard if name is GONE else self._tables.add)(key)
             changed[key] = self._hosts.get(key, {})
         for (gateway, table, hostname), host in HOSTS.of(outputs).items():
-            known = changed[gateway, table] = self._hosts.setdefault((gateway, table), {})
+            hosts = changed[gateway, table] = self._hosts.setdefault((gateway, table), {})
             if host is GONE:
-                known.pop(hostname, None)
+                hosts.pop(hostname, None)
             elif isinstance(host, EncodedHost):
-                known[hostname] = host
+                hosts[hostname] = host
             elif hostname != MISDIRECTED:
-                known[hostname] = refused_host(hostname)
-        for (gateway, table), known in changed.items():
-            name, there = table_name(gateway, table), (gateway, table) in self._tables
-            xds.put(gateway, ROUTES, name, route_table(name, known) if there else GONE)
-            if not known:
+                hosts[hostname] = refused_host(hostname)
+        for (gateway, table), hosts in changed.items():
+            name, exists = table_name(gateway, table), (gateway, table) in self._tables
+            xds.put(gateway, ROUTES, name, route_table(name, hosts) if exists else GONE)
+            if not hosts:
                 self._hosts.pop((gateway, table), None)
 
 

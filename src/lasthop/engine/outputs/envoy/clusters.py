@@ -1,8 +1,9 @@
 """Clusters of hops, and their endpoints.
 
 Trust anchors are inline, so that a stricter policy never waits for a second message while the old one is in effect
-(docs/measurements.md#inline-trust). The name of the endpoints contains the hash of the cluster: a changed cluster is a new
-subscription that is answered at once, whereas an unchanged name would warm for 15 s (docs/measurements.md#warming)."""
+(docs/measurements.md#inline-trust). The name of the endpoints contains the hash of the cluster, so a changed
+cluster is a new subscription, with an immediate response. With an unchanged name, Envoy would warm it for 15 s
+(docs/measurements.md#warming)."""
 
 from __future__ import annotations
 
@@ -52,12 +53,12 @@ NO_LIMIT: Final = 1_000_000
 """Envoy's circuit breakers default to 1,024 requests, which causes 503s without a visible reason."""
 ENDPOINTS_TIMEOUT: Final = 5.0
 """After this time, Envoy activates a new cluster version without endpoints, so that all requests get 503. It suffices for a
-control plane with thousands of clusters. It is no longer than that, because the old version is in effect until then."""
+control plane with thousands of clusters. A longer time would keep the old version in effect longer."""
 HEAVY: Final = 65536
 """Bundles above this size in bytes cost Envoy milliseconds each."""
 METADATA: Final = "lasthop"
 HTTP_OPTIONS: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-MANY: Final = 16
+CACHE_FROM: Final = 16
 """From this number of endpoints on, caching the bytes is cheaper than encoding them."""
 
 _H1: Final = frozenset({"http/1.1"})
@@ -99,8 +100,8 @@ def cluster(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
 def build(
     hop: Hop, h2c: bool, tls: BackendTLS | Plaintext, names: Endpoints | None, rules: ConnectRules, budget: RetryBudget
 ) -> ClusterEntry:
-    """Copies the common part of clusters and adds the differences: 31 µs. Joining encoded parts took 21 µs, of some 430 µs per
-    policy at start-up."""
+    """Copies the common part of clusters and adds the differences, which takes 31 µs. Joining encoded parts took 21 µs.
+    A policy takes some 430 µs at start-up."""
     name, plaintext, by_dns = hop.name, isinstance(tls, Plaintext), names is not None
     versions, upgrades = offered(hop, h2c, tls), h2_but_upgrades(hop, h2c, tls)
     message = cluster_pb2.Cluster()
@@ -123,8 +124,8 @@ def build(
     heavy = isinstance(trust, SystemStore) or (isinstance(trust, Anchors) and len(trust.pem) > HEAVY)
     # Envoy itself drops the cluster when the waiver ends, even if no controller runs then.
     expires = waiver.expires if waiver else None
-    found = Resource(CLUSTER, name, body, version, Single(name, version), expires, heavy, Single(name, hop.backend))
-    return ClusterEntry(found, assignment, plaintext)
+    resource = Resource(CLUSTER, name, body, version, Single(name, version), expires, heavy, Single(name, hop.backend))
+    return ClusterEntry(resource, assignment, plaintext)
 
 
 @functools.lru_cache(maxsize=256)
@@ -207,9 +208,9 @@ def load_assignment(g: Graph, gateway: Key, backend: Key, port: int, protocol: P
     entry = cluster(g, gateway, backend, port, protocol)
     if not isinstance(entry, ClusterEntry) or not entry.endpoints_name:
         return None
-    found = endpoints(g, backend, port, protocol.transport)
-    few = len(found.endpoints) < MANY
-    encoded = encoded_assignment(found) if few else encoded_endpoints(g, backend, port, protocol.transport)
+    endpoint_set = endpoints(g, backend, port, protocol.transport)
+    few = len(endpoint_set.endpoints) < CACHE_FROM
+    encoded = encoded_assignment(endpoint_set) if few else encoded_endpoints(g, backend, port, protocol.transport)
     body = _assignment_name(entry.endpoints_name) + encoded
     return Resource(ENDPOINTS, entry.endpoints_name, body, content_hash(body))
 
@@ -224,10 +225,10 @@ def _assignment_name(name: str) -> bytes:
     return field(endpoint_pb2.ClusterLoadAssignment.CLUSTER_NAME_FIELD_NUMBER, name.encode())
 
 
-def encoded_assignment(found: Endpoints) -> bytes:
+def encoded_assignment(endpoint_set: Endpoints) -> bytes:
     """Encodes a load assignment without its name. Encoding by hand takes 90 µs for 100 endpoints, messages take 380 µs, and
     endpoints change most often."""
-    members = [field(_LB_ENDPOINTS, _lb_endpoint(endpoint)) for endpoint in found.endpoints]
+    members = [field(_LB_ENDPOINTS, _lb_endpoint(endpoint)) for endpoint in endpoint_set.endpoints]
     return field(_LOCALITIES, b"".join(members)) if members else b""
 
 

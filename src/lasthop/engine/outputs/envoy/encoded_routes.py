@@ -34,9 +34,11 @@ from lasthop.engine.resolve.routing.routes import read_route, refusing_routes, r
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.node import Crash
 
-SHOWN: Final = 200
+MAX_SHOWN_LENGTH: Final = 200
 """Characters of a path or an error that a message shows."""
-_ASKS_FOR_UPGRADE: Final = encode(rc.Route(match=rc.RouteMatch(headers=[rc.HeaderMatcher(name=UPGRADE, present_match=True)])))
+_UPGRADE_HEADER_MATCH: Final = encode(
+    rc.Route(match=rc.RouteMatch(headers=[rc.HeaderMatcher(name=UPGRADE, present_match=True)]))
+)
 """Encoded messages merge by concatenation: after a Route's bytes this adds one more header to its match."""
 
 
@@ -61,8 +63,8 @@ class EncodedMatch(msgspec.Struct, frozen=True, gc=False):
 
     def listed(self) -> bytes:
         """Returns the fields of a VirtualHost, for a list of routes in order."""
-        upgrading = () if self.upgrade == self.other else (each + _ASKS_FOR_UPGRADE for each in self.upgrade)
-        return b"".join(field(rc.VirtualHost.ROUTES_FIELD_NUMBER, each) for each in (*upgrading, *self.other))
+        upgrading = () if self.upgrade == self.other else (message + _UPGRADE_HEADER_MATCH for message in self.upgrade)
+        return b"".join(field(rc.VirtualHost.ROUTES_FIELD_NUMBER, message) for message in (*upgrading, *self.other))
 
 
 class EncodedRoute(msgspec.Struct, frozen=True, gc=False):
@@ -89,18 +91,20 @@ def _encoded(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: 
     """
     resolved = g.shielded(routes, route, gateway)
     plan, error = (refusing_routes(g, route), resolved.error) if isinstance(resolved, Crash) else (resolved, None)
-    found = [_entry(each, Listening(scheme, port), level) for each in plan]
-    entries = tuple(entry for entry, _ in found if entry)
+    results = [_entry(planned, Listening(scheme, port), level) for planned in plan]
+    entries = tuple(entry for entry, _ in results if entry)
     body = b"".join(part for entry in entries for part in (*entry.upgrade, *entry.other))
     digest = content_hash(body) if entries else ""
-    if error is None and not any(wrong for _, wrong in found):
+    if error is None and not any(failure for _, failure in results):
         return EncodedRoute(entries, digest)
-    failed = [each for each, (_, wrong) in zip(plan, found, strict=True) if wrong]
-    what = (
-        "the route" if error else f"{len(failed)} of {len(plan)} matches, {failed[0].match.path[:SHOWN]!r} the first of them,"
+    failed = [planned for planned, (_, failure) in zip(plan, results, strict=True) if failure]
+    subject = (
+        "the route"
+        if error
+        else f"{len(failed)} of {len(plan)} matches, {failed[0].match.path[:MAX_SHOWN_LENGTH]!r} the first of them,"
     )
-    why = error or next(wrong for _, wrong in found if wrong)
-    message = f"{what} cannot be translated for Envoy and returns 500 ({repr(why)[:SHOWN]})"
+    why = error or next(failure for _, failure in results if failure)
+    message = f"{subject} cannot be translated for Envoy and returns 500 ({repr(why)[:MAX_SHOWN_LENGTH]})"
     problem = Problem(reasons.INTERNAL_ERROR, message)
     return EncodedRoute(entries, digest, problem, error is not None or len(failed) == len(plan))
 
@@ -112,13 +116,13 @@ def _entry(route: Route, listening: Listening, level: ServedLevel) -> tuple[Enco
         lambda: _refusing(route.match, route.origin),
         lambda: _paths_only(route),
     )
-    wrong: Exception | None = None
+    first_error: Exception | None = None
     for attempt in attempts[level:]:
         try:
-            return attempt(), wrong
+            return attempt(), first_error
         except Exception as error:
-            wrong = wrong or error
-    return None, wrong
+            first_error = first_error or error
+    return None, first_error
 
 
 def _as_written(route: Route, listening: Listening) -> EncodedMatch:
@@ -173,21 +177,21 @@ def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) 
     encode_at = encoded_route if len(obj.spec.hostnames) > 1 else _encoded
     part = f"{gateway.path}/{table}#{hostname or '*'}#{route}"
     listening = listening_at(table_listener(g, gateway, table))
-    said = ""
+    first_refusal = ""
     for level in ServedLevel:
         encoded = encode_at(g, route, gateway, *listening, level)
         refused = complaint(g, ROUTES, part, encoded.digest) if encoded.entries else None
         if refused is None:
-            return ServedRoute(encoded, level, rank_of(obj, hostname), part, said)
-        said = said or refused
+            return ServedRoute(encoded, level, rank_of(obj, hostname), part, first_refusal)
+        first_refusal = first_refusal or refused
     raise AssertionError("nothing cannot be refused")
 
 
 def unserved(g: Graph, route: Key, gateway: Key, hosts: tuple[tuple[str, str], ...]) -> tuple[tuple[Problem, ...], bool]:
     """Returns why parts of a route return 500 (refused by Envoy, or not built), and whether all parts do."""
-    served = [(host, found) for table, host in hosts if (found := served_route(g, route, gateway, table, host))]
-    problems = tuple(dict.fromkeys(problem for host, found in served for problem in _problems(found, host or "*")))
-    return problems, bool(problems) and all(found.complaint or found.encoded.whole for _, found in served)
+    served = [(host, result) for table, host in hosts if (result := served_route(g, route, gateway, table, host))]
+    problems = tuple(dict.fromkeys(problem for host, result in served for problem in _problems(result, host or "*")))
+    return problems, bool(problems) and all(result.complaint or result.encoded.whole for _, result in served)
 
 
 def _problems(served: ServedRoute, host: str) -> Iterator[Problem]:

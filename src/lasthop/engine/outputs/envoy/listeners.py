@@ -123,12 +123,12 @@ def _port(g: Graph, owner: GatewayPlan, port: int, transport: str, listeners: li
         digest = content_hash(encode(chain))
         chains[part] = _closed(listener) if part_quarantined(g, LISTENER, part, digest) else chain
         owners.setdefault(part, listener.owner)
-    first, *rest = owner.addresses
+    first, *additional = owner.addresses
     message = listener_pb2.Listener(
         name=name,
         address=socket_address(first, port, transport),
         additional_addresses=[
-            listener_pb2.AdditionalAddress(address=socket_address(address, port, transport)) for address in rest
+            listener_pb2.AdditionalAddress(address=socket_address(address, port, transport)) for address in additional
         ],
         per_connection_buffer_limit_bytes=UInt32Value(value=CLIENT_BUFFER_LIMIT),
         filter_chains=chains.values(),
@@ -196,7 +196,7 @@ def _ask_clients(g: Graph, clients: ClientCertificates, context: tls_pb2.Downstr
     """Requests client certificates. The CAs are inline, so that a changed CA changes the chain and drains connections that the
     old one accepted."""
     bundles = (bundle(g, namespace, ref) for namespace, ref in clients.cas)
-    anchors = union(found for found in bundles if not isinstance(found, Problem))
+    anchors = union(ca_bundle for ca_bundle in bundles if not isinstance(ca_bundle, Problem))
     validation = context.common_tls_context.validation_context
     validation.trusted_ca.inline_bytes = anchors.pem
     if anchors.crl:
@@ -252,7 +252,7 @@ def _local_replies() -> hcm_pb2.LocalReplyConfig:
     no_route = flagged("NR")
     # A connection failed, and the request's body exceeded Envoy's buffer, so that no retry was possible.
     too_large = status_is(accesslog_pb2.ComparisonFilter.EQ, INSUFFICIENT_STORAGE)
-    text = substitution_format_string_pb2.SubstitutionFormatString(
+    body_format = substitution_format_string_pb2.SubstitutionFormatString(
         text_format_source=base_pb2.DataSource(inline_string="%LOCAL_REPLY_BODY%")
     )
     return hcm_pb2.LocalReplyConfig(
@@ -267,7 +267,7 @@ def _local_replies() -> hcm_pb2.LocalReplyConfig:
             _reply(unanswered, f"{NO_ANSWER}\n"),
             _reply(no_route, f"{NO_ROUTE}\n"),
         ],
-        body_format=text,
+        body_format=body_format,
     )
 
 
@@ -286,7 +286,7 @@ OFFERED: Final = "envoy.network.application_protocols"
 
 
 def websocket(filters: Sequence[hcm_pb2.HttpFilter]) -> hcm_pb2.HttpConnectionManager.UpgradeConfig:
-    """Envoy has a separate filter chain for upgrade requests: the usual one, preceded by a filter that restricts ALPN in the
+    """Returns the filter chain for upgrade requests. It precedes the usual filters with one that restricts ALPN in the
     backend's TLS handshake to http/1.1, even if other requests use h2. These connections have a separate pool within the hop's
     cluster, so trust, names and client certificate are the same (docs/measurements.md#alpn)."""
     states = [_state(OFFERED, "http/1.1"), _state(UPGRADE_STATE, "true", factory="envoy.string")]
@@ -296,5 +296,7 @@ def websocket(filters: Sequence[hcm_pb2.HttpFilter]) -> hcm_pb2.HttpConnectionMa
 
 
 def _state(key: str, value: str, factory: str = "") -> value_pb2.FilterStateValue:
-    text = substitution_format_string_pb2.SubstitutionFormatString(text_format_source=base_pb2.DataSource(inline_string=value))
-    return value_pb2.FilterStateValue(object_key=key, factory_key=factory, format_string=text)
+    format_string = substitution_format_string_pb2.SubstitutionFormatString(
+        text_format_source=base_pb2.DataSource(inline_string=value)
+    )
+    return value_pb2.FilterStateValue(object_key=key, factory_key=factory, format_string=format_string)

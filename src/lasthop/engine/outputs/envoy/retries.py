@@ -31,7 +31,7 @@ _OTHER_HOSTS: Final = rc.RetryPolicy.RetryHostPredicate(
     name="envoy.retry_host_predicates.previous_hosts", typed_config=packed(previous_hosts_pb2.PreviousHostsPredicate())
 )
 """A retry goes to an endpoint that has not failed yet, as long as there is one."""
-CHOICES: Final = 50
+MAX_HOST_SELECTIONS: Final = 50
 """Limit of host selections for one retry. An endpoint that fails at once has the fewest requests, so of two it is chosen three
 times out of four."""
 LONGEST_PAUSE: Final = 60.0
@@ -42,12 +42,12 @@ STREAM_PAUSE: Final = 0.025
 
 BUDGET_INTERVAL: Final = 3
 """The field number of `budget_interval` in a RetryBudget: Envoy has it since 1.39, xds-protos does not yet."""
-MOST_EJECTED: Final = 50
+MAX_EJECTED_PERCENT: Final = 50
 """Percent of the endpoints of a hop. The last endpoint is never ejected, and half of them keep the load if the network or the
 gateway is at fault. Envoy's panic mode, which ignores ejections, starts below half."""
 INTERVAL: Final = 5.0
 """Seconds of an evaluation interval."""
-ATTEMPTS_JUDGED: Final = 3
+MIN_REQUESTS: Final = 3
 EJECTED_AFTER: Final = 2
 """Consecutive failed connections, for streams only, where Envoy counts nothing else as one."""
 
@@ -84,7 +84,7 @@ def _elsewhere(on: tuple[str, ...] | list[str], attempts: int) -> rc.RetryPolicy
         retry_on=",".join(on),
         num_retries=UInt32Value(value=attempts),
         retry_host_predicate=[_OTHER_HOSTS],
-        host_selection_retry_max_attempts=CHOICES,
+        host_selection_retry_max_attempts=MAX_HOST_SELECTIONS,
     )
 
 
@@ -118,22 +118,22 @@ def ejection(protocol: Protocol, rules: ConnectRules) -> outlier_detection_pb2.O
         return None
     off, all_of_them = UInt32Value(value=0), UInt32Value(value=100)
     length = seconds(rules.ejection_seconds)
-    found = outlier_detection_pb2.OutlierDetection(
+    detection = outlier_detection_pb2.OutlierDetection(
         split_external_local_origin_errors=True,
         interval=seconds(INTERVAL),
         base_ejection_time=length,
         max_ejection_time=length,
-        max_ejection_percent=UInt32Value(value=MOST_EJECTED),
+        max_ejection_percent=UInt32Value(value=MAX_EJECTED_PERCENT),
         enforcing_consecutive_5xx=off,
         enforcing_success_rate=off,
         enforcing_local_origin_success_rate=off,
     )
     if protocol.http:
-        found.enforcing_consecutive_local_origin_failure.CopyFrom(off)
-        found.enforcing_failure_percentage_local_origin.CopyFrom(all_of_them)
-        found.failure_percentage_threshold.CopyFrom(all_of_them)
-        found.failure_percentage_minimum_hosts.value = 2
-        found.failure_percentage_request_volume.value = ATTEMPTS_JUDGED
+        detection.enforcing_consecutive_local_origin_failure.CopyFrom(off)
+        detection.enforcing_failure_percentage_local_origin.CopyFrom(all_of_them)
+        detection.failure_percentage_threshold.CopyFrom(all_of_them)
+        detection.failure_percentage_minimum_hosts.value = 2
+        detection.failure_percentage_request_volume.value = MIN_REQUESTS
     else:
-        found.consecutive_local_origin_failure.value = EJECTED_AFTER
-    return found
+        detection.consecutive_local_origin_failure.value = EJECTED_AFTER
+    return detection

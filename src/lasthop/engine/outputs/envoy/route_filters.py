@@ -53,15 +53,15 @@ def optional_filters() -> list[hcm_pb2.HttpFilter]:
 
 
 def per_route_filters(route: Route) -> dict[str, AnyMessage]:
-    found = {}
+    configs = {}
     if route.cors:
-        found[CORS] = _on(_cors(route.cors))
+        configs[CORS] = _on(_cors(route.cors))
     if route.auth:
         limit = route.action.timeout if isinstance(route.action, Forward) else None
-        found[EXTERNAL_AUTH] = _on(external_auth.per_route(route.auth, limit))
+        configs[EXTERNAL_AUTH] = _on(external_auth.per_route(route.auth, limit))
     if isinstance(route.action, Forward) and route.action.session:
-        found[SESSION] = _on(_session(route.action.session))
-    return found
+        configs[SESSION] = _on(_session(route.action.session))
+    return configs
 
 
 def per_host_filters(auths: Sequence[ExternalAuth]) -> dict[str, AnyMessage]:

@@ -1,11 +1,12 @@
 """Indexes many routes of one hostname by path, so that Envoy tries only a few per request.
 
 Envoy tries routes one after the other, some 227 instructions each, so 1,000 of them cost 2.4 times as much as one
-(docs/measurements.md#many-routes). The tree is only an index. Its keys are all literal path values; a leaf lists, in the
-spec's order, every route whose path value is a string prefix of the key, and `Route.match` decides as ever.
+(docs/measurements.md#many-routes). The tree is only an index. Its keys are all literal path values. A leaf lists, in the
+spec's order, every route whose path value is a string prefix of the key, and Envoy evaluates their `Route.match`.
 
-Why that is exact: a route that matches path P has a path value V that is a string prefix of P. The longest key K that is a
-prefix of P is no shorter than V, so V is a prefix of K, and the route is in K's leaf. Regular expressions are in every leaf.
+The index is exact: a route that matches path P has a path value V that is a string prefix of P. The longest key K that is a
+prefix of P is at least as long as V, so V is a prefix of K, and the route is in K's leaf. Regular expressions are in every
+leaf.
 
 Upgrade requests have a separate tree, so that other requests do not try their routes. The tree joins encoded routes, so an
 edit costs a walk over the sorted paths and a copy of bytes."""
@@ -28,7 +29,7 @@ from lasthop.engine.outputs.envoy.route_messages import UPGRADE
 
 FROM: Final = 32
 """Minimum number of routes for a tree."""
-MOST: Final = 8
+MAX_SIZE_FACTOR: Final = 8
 """Limit of the leaves' total size as a multiple of the routes. Nested paths and regular expressions repeat, and bytes cost
 too."""
 
@@ -51,7 +52,7 @@ def indexed(entries: Sequence[Indexed]) -> list[bytes] | None:
     """Returns the routes as an encoded Matcher, in chunks; None if a plain list is better."""
     if len(entries) < FROM:
         return None
-    tree = leaves([entry.path for entry in entries], most=MOST * len(entries))
+    tree = leaves([entry.path for entry in entries], most=MAX_SIZE_FACTOR * len(entries))
     if tree is None:
         return None
     other = _matcher(tree, [entry.other for entry in entries])
@@ -78,8 +79,8 @@ def _matcher(tree: dict[str, list[int]], routes: Sequence[Sequence[bytes]]) -> l
     entries = [_map_entry(key, _listed(routes, tree[path])) for key, path in keys]
     by = encode(Matcher.MatcherTree(input=_header(":path")))
     prefixes = enclosed(Matcher.MatcherTree.PREFIX_MATCH_MAP_FIELD_NUMBER, entries)
-    found = enclosed(Matcher.MATCHER_TREE_FIELD_NUMBER, [by, *prefixes])
-    return [*found, field(_ON_NO_MATCH, _leaf(_listed(routes, tree[""])))] if tree[""] else found
+    chunks = enclosed(Matcher.MATCHER_TREE_FIELD_NUMBER, [by, *prefixes])
+    return [*chunks, field(_ON_NO_MATCH, _leaf(_listed(routes, tree[""])))] if tree[""] else chunks
 
 
 def _listed(routes: Sequence[Sequence[bytes]], numbers: list[int]) -> tuple[bytes, ...]:
@@ -135,7 +136,7 @@ def _leaf(listed: tuple[bytes, ...]) -> bytes:
     if len(listed) == 1:
         packed_type, body = _ROUTE, listed[0]
     else:
-        packed_type, body = _ROUTE_LIST, b"".join(field(rc.RouteList.ROUTES_FIELD_NUMBER, each) for each in listed)
+        packed_type, body = _ROUTE_LIST, b"".join(field(rc.RouteList.ROUTES_FIELD_NUMBER, route) for route in listed)
     config = packed_type + field(AnyMessage.VALUE_FIELD_NUMBER, body)
     action = _NAME + field(extension_pb2.TypedExtensionConfig.TYPED_CONFIG_FIELD_NUMBER, config)
     return field(Matcher.OnMatch.ACTION_FIELD_NUMBER, action)

@@ -62,9 +62,9 @@ class Messages(NamedTuple):
 def envoy_routes(route: routing.Route, listening: Listening) -> Messages:
     match route.action:
         case routing.Refuse() | routing.Forward(backends=()):
-            found = _route(route)
-            found.direct_response.status = INTERNAL_ERROR
-            refused = [found]
+            message = _route(route)
+            message.direct_response.status = INTERNAL_ERROR
+            refused = [message]
             return Messages(refused, refused)
         case routing.Redirect() as redirect:
             redirects = _redirects(route, redirect, listening)
@@ -109,8 +109,8 @@ def route_match(match: routing.Match) -> rc.RouteMatch:
     if match.method:
         message.headers.append(rc.HeaderMatcher(name=":method", string_match=_string(match.method)))
     for parameter in match.query:
-        wanted = _string(parameter.value, parameter.regex)
-        message.query_parameters.append(rc.QueryParameterMatcher(name=parameter.name, string_match=wanted))
+        matcher = _string(parameter.value, parameter.regex)
+        message.query_parameters.append(rc.QueryParameterMatcher(name=parameter.name, string_match=matcher))
     return message
 
 
@@ -157,17 +157,17 @@ def _redirects(route: routing.Route, redirect: routing.Redirect, listening: List
     # Without a port, that of the scheme if set, else the listener's. The default port of a scheme is omitted.
     scheme = redirect.scheme or listening.scheme
     port = redirect.port or (DEFAULT_PORTS[scheme] if redirect.scheme else listening.port)
-    found = _route(route)
-    found.redirect.CopyFrom(_redirect(redirect))
+    message = _route(route)
+    message.redirect.CopyFrom(_redirect(redirect))
     if port == DEFAULT_PORTS[scheme] and redirect.hostname:
-        return [found]
+        return [message]
     with_port = rc.Route()
-    with_port.CopyFrom(found)
+    with_port.CopyFrom(message)
     with_port.redirect.port_redirect = port
     if port != DEFAULT_PORTS[scheme]:
         return [with_port]
     with_port.match.headers.append(rc.HeaderMatcher(name=":authority", string_match=_string(r".*:[0-9]+", regex=True)))
-    return [with_port, found]
+    return [with_port, message]
 
 
 def _redirect(redirect: routing.Redirect) -> rc.RedirectAction:
@@ -213,7 +213,7 @@ def _forwards(message: rc.Route, forward: routing.Forward, protocol: Protocol) -
     if not any(backend.rewrite and backend.rewrite.path for backend in forward.backends):
         _act(message.route, forward, forward.backends, forward.rewrite, protocol)
         return [message]
-    found = []
+    messages = []
     total, so_far = sum(backend.weight for backend in forward.backends), 0
     for backend in forward.backends:
         part = rc.Route()
@@ -222,8 +222,8 @@ def _forwards(message: rc.Route, forward: routing.Forward, protocol: Protocol) -
         if so_far < total:
             part.match.runtime_fraction.default_value.CopyFrom(_fraction(so_far, total))
         _act(part.route, forward, (backend,), _combined(forward.rewrite, backend.rewrite), protocol)
-        found.append(part)
-    return found
+        messages.append(part)
+    return messages
 
 
 def _combined(of_rule: routing.Rewrite | None, of_backend: routing.Rewrite | None) -> routing.Rewrite | None:

@@ -60,17 +60,17 @@ def encoded_host(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedHo
     if hostname == MISDIRECTED:
         return EncodedHost(hostname, b"", "", misdirected=misdirected(g, gateway, table))
     cut = {route for route, _ in left_out(g, gateway, table, hostname)}
-    there = VIRTUAL_HOSTS.of(g, gateway, table, hostname)
-    members = (each.route for each in there if isinstance(each, RouteCost) and each.route not in cut)
-    served = [(route, found) for route in members if (found := served_route(g, route, gateway, table, hostname))]
-    ranked = ((found.rank, [(entry.precedence, entry) for entry in found.encoded.entries]) for _, found in served)
+    costs = VIRTUAL_HOSTS.of(g, gateway, table, hostname)
+    members = (cost.route for cost in costs if isinstance(cost, RouteCost) and cost.route not in cut)
+    served = [(route, result) for route in members if (result := served_route(g, route, gateway, table, hostname))]
+    ranked = ((result.rank, [(entry.precedence, entry) for entry in result.encoded.entries]) for _, result in served)
     auths = listener_auth(g, gateway, table, hostname)
     entries = [*in_order(ranked), *([_NO_ROUTE] if auths else [])]
     head = [_head(hostname, auths), host_retry(connect_rules(g, gateway).retries)]
     body = b"".join(enclosed(_VIRTUAL_HOSTS, [*head, *_routes(entries)]))
-    blamed = [(route, found) for route, found in served if found.encoded.entries]
-    parts = mapping([(found.part, found.encoded.digest) for _, found in blamed])
-    owners = mapping([(found.part, route) for route, found in blamed])
+    blamed = [(route, result) for route, result in served if result.encoded.entries]
+    parts = mapping([(result.part, result.encoded.digest) for _, result in blamed])
+    owners = mapping([(result.part, route) for route, result in blamed])
     return EncodedHost(hostname or "*", body, content_hash(body), parts, owners)
 
 

@@ -57,12 +57,12 @@ def _extension(name: str, config: Message) -> extension_pb2.TypedExtensionConfig
 def _either(share: int, parents_share: int) -> cel.Expr:
     """Builds `"traceparent" in request.headers ? request.headers["traceparent"].matches(...) : ...`."""
     headers, name = _select("request", "headers"), _text("traceparent")
-    given = _call("matches", _call("_[_]", headers, name), _text(sampled_pattern(parents_share)))
-    return _call("_?_:_", _call("@in", name, headers), given, _by_time(share))
+    decision = _call("matches", _call("_[_]", headers, name), _text(sampled_pattern(parents_share)))
+    return _call("_?_:_", _call("@in", name, headers), decision, _by_time(share))
 
 
 def sampled_pattern(share: int) -> str:
-    """Matches a share of the sampled traceparents by the end of the trace id, its random part (W3C Trace Context), so that all
+    """Matches a share of the sampled traceparents by the end of the trace id, its random part (W3C Trace Context). All
     requests of a trace get the same decision."""
     below = round(16**DIGITS * share / SAMPLED)
     if share and not below:

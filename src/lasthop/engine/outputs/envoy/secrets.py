@@ -39,8 +39,8 @@ def index_gateway_secrets(g: Graph, key: Key) -> Iterator[Entry]:
 def client_secret_resource(g: Graph, gateway_key: Key, secret: Key) -> Resource | None:
     """Returns a client certificate under a name with its digest: a renewal changes the cluster, which Envoy activates once it
     has the certificate. Until then the old cluster is in effect; its idle connections end with it."""
-    found = secret_resource(g, gateway_key, secret)
-    return _renamed(found, client_secret_name(secret, chain_digest(g, secret))) if found else None
+    resource = secret_resource(g, gateway_key, secret)
+    return _renamed(resource, client_secret_name(secret, chain_digest(g, secret))) if resource else None
 
 
 def _renamed(resource: Resource, name: str) -> Resource:

@@ -1,7 +1,7 @@
 """Selects the statistics that Envoy keeps.
 
-For hops, only those that `proxy/admin.py` reads: Envoy has some 150 per cluster, which took a quarter of the memory of a hop
-with traffic, and each reading walked all of them (docs/performance.md#a-request). Other statistics stay."""
+Hops keep only the statistics that `proxy/admin.py` reads. Envoy has some 150 per cluster, a quarter of the memory of a hop
+with traffic, and each reading would walk all of them (docs/performance.md#a-request). Other statistics stay."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ LOG_INTERVAL: Final = 10.0
 TCP_PROXY: Final = "envoy.filters.network.tcp_proxy"
 UDP_PROXY: Final = "envoy.filters.udp_listener.udp_proxy"
 
-WAIVED_CONNECTION: Final = 86400.0
+MAX_WAIVED_CONNECTION_SECONDS: Final = 86400.0
 """Maximum age in seconds of connections to a backend whose waiver has an end. If no controller runs then, Envoy removes the
 cluster but not open connections; it supports only a maximum age for them, no end time. An age that shrinks with the remaining
 time would give a new chain, and end all connections, at every step."""
@@ -81,52 +81,55 @@ def encoded_stream(g: Graph, gateway: Key, table: str, hostname: str) -> Encoded
 @query
 def stream_or_closed(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedStream | None:
     """Encodes a stream; one whose query crashed closes its connections, too."""
-    found, listener = encoded_stream.attempt(g, gateway, table, hostname), table_listener.attempt(g, gateway, table)
-    if not isinstance(found, Crash):
-        return found
+    encoded, listener = encoded_stream.attempt(g, gateway, table, hostname), table_listener.attempt(g, gateway, table)
+    if not isinstance(encoded, Crash):
+        return encoded
     if listener is None or isinstance(listener, Crash):
         return None
     name = listener_name(gateway, listener.port, listener.transport)
     return EncodedStream(name, f"{name}#{table}/{hostname or '*'}", _body(g, gateway, listener, Stream(hostname)), "")
 
 
-def _body(g: Graph, gateway: Key, listener: ListenerPlan, found: Stream) -> bytes:
+def _body(g: Graph, gateway: Key, listener: ListenerPlan, plan: Stream) -> bytes:
     if listener.transport == "UDP":
-        return field(listener_pb2.Listener.LISTENER_FILTERS_FIELD_NUMBER, encode(_datagrams(found))) if found.backends else b""
-    return field(listener_pb2.Listener.FILTER_CHAINS_FIELD_NUMBER, encode(_chain(g, gateway, listener, found)))
+        return field(listener_pb2.Listener.LISTENER_FILTERS_FIELD_NUMBER, encode(_datagrams(plan))) if plan.backends else b""
+    return field(listener_pb2.Listener.FILTER_CHAINS_FIELD_NUMBER, encode(_chain(g, gateway, listener, plan)))
 
 
-def _chain(g: Graph, gateway: Key, listener: ListenerPlan, found: Stream) -> listener_components_pb2.FilterChain:
-    chain = listener_components_pb2.FilterChain(name=f"{listener.table}/{found.hostname or '*'}")
+def _chain(g: Graph, gateway: Key, listener: ListenerPlan, plan: Stream) -> listener_components_pb2.FilterChain:
+    chain = listener_components_pb2.FilterChain(name=f"{listener.table}/{plan.hostname or '*'}")
     if listener.protocol == "TLS":
         # Only TLS may pass, especially to the backends of a passthrough listener.
         chain.filter_chain_match.transport_protocol = "tls"
-        if found.hostname:
-            chain.filter_chain_match.server_names.append(found.hostname)
-    if not found.backends:
+        if plan.hostname:
+            chain.filter_chain_match.server_names.append(plan.hostname)
+    if not plan.backends:
         # No filters: the connection is closed.
         return chain
     if listener.protocol == "TLS" and not listener.passthrough:
         chain.transport_socket.CopyFrom(downstream_tls(g, listener))
         chain.transport_socket_connect_timeout.CopyFrom(seconds(http_rules(g, gateway).handshake_seconds))
-    tls = [hop_tls.attempt(g, *backend.hop) if backend.hop else None for backend in found.backends]
+    tls = [hop_tls.attempt(g, *backend.hop) if backend.hop else None for backend in plan.backends]
     chain.name += f"@{content_hash(b''.join(map(_tls_bytes, tls)))[:12]}"
     proxy = tcp_proxy_pb2.TcpProxy(
         stat_prefix="tcp",
-        access_log=[stream_log(gateway.path, found.origin, access_log_mode(g, gateway)), stream_sample_log(found.origin)],
+        access_log=[stream_log(gateway.path, plan.origin, access_log_mode(g, gateway)), stream_sample_log(plan.origin)],
         # Logs long-lived connections when they connect, and the backend's response soon after.
         access_log_options=tcp_proxy_pb2.TcpProxy.TcpAccessLogOptions(
             flush_access_log_on_connected=True, access_log_flush_interval=seconds(LOG_INTERVAL)
         ),
     )
-    if any(isinstance(each, BackendTLS) and each.waiver and each.waiver.expires is not None for each in tls):
-        proxy.max_downstream_connection_duration.CopyFrom(seconds(WAIVED_CONNECTION))
-    if len(found.backends) == 1:
-        proxy.cluster = _cluster(found.backends[0])
+    if any(
+        isinstance(connection, BackendTLS) and connection.waiver and connection.waiver.expires is not None
+        for connection in tls
+    ):
+        proxy.max_downstream_connection_duration.CopyFrom(seconds(MAX_WAIVED_CONNECTION_SECONDS))
+    if len(plan.backends) == 1:
+        proxy.cluster = _cluster(plan.backends[0])
         try_again(proxy, connect_rules(g, gateway))
     else:
         share = tcp_proxy_pb2.TcpProxy.WeightedCluster.ClusterWeight
-        shares = (share(name=_cluster(backend), weight=backend.weight) for backend in found.backends)
+        shares = (share(name=_cluster(backend), weight=backend.weight) for backend in plan.backends)
         proxy.weighted_clusters.clusters.extend(shares)
     chain.filters.append(listener_components_pb2.Filter(name=TCP_PROXY, typed_config=packed(proxy)))
     return chain
@@ -142,8 +145,8 @@ def _tls_bytes(tls: HopTLS | Crash | None) -> bytes:
     return type(tls).__name__.encode()
 
 
-def _datagrams(found: Stream) -> listener_components_pb2.ListenerFilter:
-    config = udp_proxy_pb2.UdpProxyConfig(stat_prefix="udp", matcher=_by_weight(found.backends))
+def _datagrams(plan: Stream) -> listener_components_pb2.ListenerFilter:
+    config = udp_proxy_pb2.UdpProxyConfig(stat_prefix="udp", matcher=_by_weight(plan.backends))
     return listener_components_pb2.ListenerFilter(name=UDP_PROXY, typed_config=packed(config))
 
 
@@ -177,10 +180,10 @@ STREAMS = Output("streams", LISTENER_STREAMS, stream_or_closed, named=True, name
 
 def with_streams(listener: Resource, streams: Iterable[EncodedStream]) -> Resource | None:
     """Returns the listener with the streams of its port; None without any chain, which Envoy would refuse."""
-    ordered = sorted(streams, key=lambda each: each.part)
+    ordered = sorted(streams, key=lambda encoded: encoded.part)
     if not ordered:
         return listener if listener.parts else None
-    body = b"".join([listener.body, *(each.body for each in ordered)])
-    parts = {**listener.parts, **{each.part: each.digest for each in ordered if each.digest}}
-    owners = {**listener.owners, **{each.part: each.owner for each in ordered if each.digest and each.owner}}
+    body = b"".join([listener.body, *(encoded.body for encoded in ordered)])
+    parts = {**listener.parts, **{encoded.part: encoded.digest for encoded in ordered if encoded.digest}}
+    owners = {**listener.owners, **{encoded.part: encoded.owner for encoded in ordered if encoded.digest and encoded.owner}}
     return Resource(LISTENER, listener.name, body, content_hash(body), parts, owners=owners)

@@ -93,11 +93,11 @@ def client_secret_name(secret: Key, digest: str) -> str:
 
 def _add_matcher(context: common_pb2.CertificateValidationContext, name: San) -> None:
     if name.type is SanType.URI:
-        found = context.match_typed_subject_alt_names.add(san_type=common_pb2.SubjectAltNameMatcher.URI)
-        found.matcher.exact = name.value
+        matcher = context.match_typed_subject_alt_names.add(san_type=common_pb2.SubjectAltNameMatcher.URI)
+        matcher.matcher.exact = name.value
     else:
-        found = context.match_typed_subject_alt_names.add(san_type=common_pb2.SubjectAltNameMatcher.DNS)
-        found.matcher.safe_regex.regex = dns_regex(name.value)
+        matcher = context.match_typed_subject_alt_names.add(san_type=common_pb2.SubjectAltNameMatcher.DNS)
+        matcher.matcher.safe_regex.regex = dns_regex(name.value)
 
 
 def dns_regex(name: str) -> str:
@@ -106,8 +106,8 @@ def dns_regex(name: str) -> str:
 
     A wildcard in the policy accepts a certificate that carries that wildcard or any one-label name under it.
     """
-    first, dot, rest = name.partition(".")
+    first, dot, domain = name.partition(".")
     if not dot:
         return f"(?i){re.escape(first)}"
     label = r"(\*|[a-z0-9_-]+)" if first == "*" else rf"({re.escape(first)}|\*)"
-    return rf"(?i){label}\.{re.escape(rest)}"
+    return rf"(?i){label}\.{re.escape(domain)}"

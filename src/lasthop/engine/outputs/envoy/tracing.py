@@ -1,7 +1,7 @@
 """Tracing as Envoy's OpenTelemetry tracer. It is part of the connection manager, so that an edit drains connections.
 
-Envoy never interprets users' texts as format commands: literals and header names are in fields that are not formatted, span
-names have doubled percent signs, and export headers cannot contain any."""
+Envoy never interprets users' texts as format commands. Literals and header names are in fields that Envoy does not format.
+Percent signs are doubled in span names, and not permitted in export headers."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ COMMANDS: Final = {
 """Envoy's format commands for OpenTelemetry's semantic conventions."""
 
 
-def trace(manager: hcm_pb2.HttpConnectionManager, wanted: TracingPlan) -> None:
+def trace(manager: hcm_pb2.HttpConnectionManager, plan: TracingPlan) -> None:
     manager.tracing.CopyFrom(
         hcm_pb2.HttpConnectionManager.Tracing(
-            provider=http_tracer_pb2.Tracing.Http(name="envoy.tracers.opentelemetry", typed_config=packed(_provider(wanted))),
+            provider=http_tracer_pb2.Tracing.Http(name="envoy.tracers.opentelemetry", typed_config=packed(_provider(plan))),
             spawn_upstream_span=BoolValue(value=False),
-            operation=_escaped(wanted.span_name) or METHOD,
-            custom_tags=[_tag(attribute) for attribute in wanted.attributes],
+            operation=_escaped(plan.span_name) or METHOD,
+            custom_tags=[_tag(attribute) for attribute in plan.attributes],
         )
     )
     # The sampler decides, not the client's x-request-id; requests without one are traced too.
@@ -63,8 +63,8 @@ def trace(manager: hcm_pb2.HttpConnectionManager, wanted: TracingPlan) -> None:
     manager.request_id_extension.typed_config.CopyFrom(packed(identity))
 
 
-def _provider(wanted: TracingPlan) -> opentelemetry_pb2.OpenTelemetryConfig:
-    hop = wanted.collector
+def _provider(plan: TracingPlan) -> opentelemetry_pb2.OpenTelemetryConfig:
+    hop = plan.collector
     to = grpc_service_pb2.GrpcService.EnvoyGrpc(
         cluster_name=hop.name,
         authority=f"{hop.backend.name}.{hop.backend.namespace}.svc:{hop.port}",
@@ -73,10 +73,10 @@ def _provider(wanted: TracingPlan) -> opentelemetry_pb2.OpenTelemetryConfig:
     service = grpc_service_pb2.GrpcService(
         envoy_grpc=to,
         timeout=seconds(EXPORT_TIMEOUT),
-        initial_metadata=[base_pb2.HeaderValue(key=name, value=value) for name, value in wanted.headers],
+        initial_metadata=[base_pb2.HeaderValue(key=name, value=value) for name, value in plan.headers],
     )
     return opentelemetry_pb2.OpenTelemetryConfig(
-        grpc_service=service, service_name=wanted.service_name, sampler=sampler(wanted.share, wanted.parents_share)
+        grpc_service=service, service_name=plan.service_name, sampler=sampler(plan.share, plan.parents_share)
     )
 
 

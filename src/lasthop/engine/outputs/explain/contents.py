@@ -52,11 +52,11 @@ def explain_service(g: Graph, key: Key) -> Fact:
     obj = read(g, key, AnyService)
     hops, ports = _distinct(REACH.of(g, key)), obj.spec.ports if obj else ()
     facts = [_port(g, key, port, hops) for port in ports]
-    known = {(port.port, port.protocol) for port in ports}
+    existing = {(port.port, port.protocol) for port in ports}
     facts += [
         bad(f"port {hop.port} does not exist, but {_routes(g, hop)} of {hop.gateway} use it")
         for hop in hops
-        if (hop.port, hop.protocol.transport) not in known
+        if (hop.port, hop.protocol.transport) not in existing
     ]
     return Fact(str(key), worst(facts), tuple(facts), key)
 
@@ -76,14 +76,14 @@ def _distinct(hops: Iterable[Hop]) -> list[Hop]:
 
 def _reached(g: Graph, hop: Hop) -> Fact:
     tls = tls_fact(g, hop)
-    said = f"from {hop.gateway} by {_routes(g, hop)}: {tls.text}"
+    text = f"from {hop.gateway} by {_routes(g, hop)}: {tls.text}"
     seen = observed_fact(g, hop)
-    return Fact(said, worst((tls, *seen)), (*tls.because, *seen), tls.object, missing=tls.missing)
+    return Fact(text, worst((tls, *seen)), (*tls.because, *seen), tls.object, missing=tls.missing)
 
 
 def _routes(g: Graph, hop: Hop) -> str:
-    found = routes_to(g, hop.gateway, hop.backend, hop.port, policed=hop.protocol.policed)
-    return ", ".join(str(route) for route in found)
+    routes = routes_to(g, hop.gateway, hop.backend, hop.port, policed=hop.protocol.policed)
+    return ", ".join(str(route) for route in routes)
 
 
 def _unreached(g: Graph, key: Key, port: ServicePort) -> Iterator[Fact]:
@@ -114,9 +114,9 @@ def explain_content(g: Graph, key: Key) -> Fact:
             uses[args[0]] = words[query].format(args[0])
     facts = [ca_bundle(g, namespace, ref, "contains a valid CA bundle") for ref, namespace in sorted(bundles.items(), key=str)]
     facts += list(_pair(g, key))
-    facts += [plain(said, object=user) for user, said in sorted(uses.items())]
+    facts += [plain(use, object=user) for user, use in sorted(uses.items())]
     if not uses:
-        facts += _matters(g, key)
+        facts += _dependents(g, key)
     return Fact(str(key), worst(facts), tuple(facts), key)
 
 
@@ -125,31 +125,31 @@ def _pair(g: Graph, key: Key) -> Iterator[Fact]:
         pair = key_pair(g, key)
         if isinstance(pair, KeyPair):
             yield plain(f"certificate of {pair.subject}, until {day(pair.not_after)}; its private key matches")
-            if said := pair_dates(g, key):
-                yield warning(said)
+            if note := pair_dates(g, key):
+                yield warning(note)
         else:
             yield bad("", why=pair)
 
 
-def _matters(g: Graph, key: Key) -> list[Fact]:
+def _dependents(g: Graph, key: Key) -> list[Fact]:
     """Returns the objects whose status depends on this one."""
     queries = {query: kind for kind, query in STATUS_OF.items()}
-    found = sorted(args[0] for query, *args in above(g, (OBJECTS, key)) if query in queries)
-    if not found:
+    users = sorted(args[0] for query, *args in above(g, (OBJECTS, key)) if query in queries)
+    if not users:
         return [warning("nothing uses it")] if key.kind in CONTENT_KINDS else [plain("no status depends on it")]
-    return [Fact(f"affects {user}", FactState.PLAIN, (), user) for user in found]
+    return [Fact(f"affects {user}", FactState.PLAIN, (), user) for user in users]
 
 
 def explain_grant(g: Graph, key: Key) -> Fact:
     obj = read(g, key, ReferenceGrant)
     facts = []
     for reference, name in references(key, obj) if obj else ():
-        what = f"every {reference.to_kind}" if name == ANY else f"{reference.to_kind} {name}"
-        said = f"lets {reference.from_kind}s of namespace {reference.from_namespace} refer to {what} in {key.namespace}"
+        target = f"every {reference.to_kind}" if name == ANY else f"{reference.to_kind} {name}"
+        text = f"lets {reference.from_kind}s of namespace {reference.from_namespace} refer to {target} in {key.namespace}"
         GRANTS.of(g, *reference)
-        asked = sorted({args[0] for query, *args in above(g, (GRANTS, *reference)) if query in STATUS_OF.values()})
-        because = [plain(f"{each} uses this grant", object=each) for each in asked] or [plain("nothing uses this grant")]
-        facts.append(plain(said, *because))
+        users = sorted({args[0] for query, *args in above(g, (GRANTS, *reference)) if query in STATUS_OF.values()})
+        because = [plain(f"{user} uses this grant", object=user) for user in users] or [plain("nothing uses this grant")]
+        facts.append(plain(text, *because))
     return Fact(str(key), because=tuple(facts), object=key)
 
 
@@ -169,14 +169,14 @@ def explain_xbackend(g: Graph, key: Key) -> Fact:
 
 
 def _where(g: Graph, key: Key, obj: XBackend) -> Fact:
-    own = spec_problem(g, key)
-    if own:
-        return bad("refused for all routes: ", why=own)
+    problem = spec_problem(g, key)
+    if problem:
+        return bad("refused for all routes: ", why=problem)
     if obj.spec.type == EXTERNAL_HOSTNAME:
         return plain(f"the host {obj.spec.external_hostname.hostname}, port {obj.spec.port.number}")
     labels = ", ".join(f"{name}={value}" for name, value in obj.spec.endpoint_selector.match_labels)
-    what = "Pods" if settings(g).pods else "the endpoints of EndpointSlices"
-    return plain(f"{what} with {labels}, port {obj.spec.port.number}")
+    members = "Pods" if settings(g).pods else "the endpoints of EndpointSlices"
+    return plain(f"{members} with {labels}, port {obj.spec.port.number}")
 
 
 def _tls(g: Graph, key: Key) -> Iterator[Fact]:
@@ -191,5 +191,5 @@ def _tls(g: Graph, key: Key) -> Iterator[Fact]:
 
 def _from(g: Graph, hop: Hop, routes: set[Key]) -> Fact:
     tls, more = tls_fact(g, hop), context_facts(g, hop)
-    said = f"from {hop.gateway} by {', '.join(map(str, sorted(routes)))}: {tls.text}"
-    return Fact(said, worst((tls, *more)), (*tls.because, *more), missing=tls.missing)
+    text = f"from {hop.gateway} by {', '.join(map(str, sorted(routes)))}: {tls.text}"
+    return Fact(text, worst((tls, *more)), (*tls.because, *more), missing=tls.missing)

@@ -1,4 +1,4 @@
-"""`lasthop explain`: what applies to an object, what the object applies to, and why not. It is a query like any other."""
+"""`lasthop explain`: lists the objects that affect an object, those that it affects, and the reasons. It is a query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lasthop.base.api.meta import Key
 from lasthop.base.api.route_kinds import ROUTE_KINDS
 from lasthop.base.api.unserved import NOT_SERVED, Unserved
 from lasthop.engine.outputs.explain.contents import explain_content, explain_grant, explain_service, explain_xbackend
-from lasthop.engine.outputs.explain.fact import Fact, bad, honest, warning
+from lasthop.engine.outputs.explain.fact import Fact, bad, corrected, warning
 from lasthop.engine.outputs.explain.gateway_policies import FINDINGS_OF, explain_gateway_policy
 from lasthop.engine.outputs.explain.gateways import explain_class, explain_gateway, explain_listener_set
 from lasthop.engine.outputs.explain.policies import explain_policy
@@ -42,13 +42,13 @@ EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
 
 @query
 def explain(g: Graph, key: Key) -> Fact | None:
-    """Returns None if there is no such object."""
+    """Returns the explanation of an object; None if it does not exist."""
     obj = OBJECTS.of(g, key)
     if obj is None:
         return None
     if isinstance(obj, Unserved):
         return warning(f"{key}: {NOT_SERVED.format(key.kind)}", object=key)
-    return honest(EXPLAINERS.get(key.kind, explain_content)(g, key))
+    return corrected(EXPLAINERS.get(key.kind, explain_content)(g, key))
 
 
 Locate = Callable[[Key], tuple[str, int] | None]
@@ -56,7 +56,7 @@ Steps = Generator[None, None, Json]
 
 
 def tree(g: Graph, key: Key, locate: Locate) -> Generator[None, None, Json | None]:
-    """Returns None if there is no such object."""
+    """Returns the explanation as JSON; None if the object does not exist."""
     if OBJECTS.peek(g, key) is None:
         return None
     fact = explain.attempt(g, key)
@@ -72,24 +72,24 @@ def request_answers(
     """Returns the routing of a request at each Gateway with its port, as JSON."""
     place = functools.cache(locate)
     answers: list[RequestAnswer] = yield from explain_request(g, gateways, routes, request)
-    found = []
+    documents = []
     for answer in answers:
         explanation = yield from _document(answer.explanation, place)
-        found.append({**msgspec.to_builtins(answer), "explanation": explanation})
-    return found
+        documents.append({**msgspec.to_builtins(answer), "explanation": explanation})
+    return documents
 
 
 def _document(fact: Fact, locate: Locate) -> Steps:
     because = []
-    for each in fact.because:
-        because.append((yield from _document(each, locate)))
+    for child in fact.because:
+        because.append((yield from _document(child, locate)))
     yield
     place = locate(fact.object) if fact.object else None
-    found = {
+    document = {
         **msgspec.structs.asdict(fact),
         "state": str(fact.state),
         "because": because,
         "object": fact.object._asdict() if fact.object else None,
         "place": f"{place[0]}:{place[1]}" if place else "",
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in document.items() if value}

@@ -57,11 +57,11 @@ def worst(facts: Iterable[Fact]) -> FactState:
     return next((s for s in (FactState.BAD, FactState.WARNING, FactState.GOOD) if s in states), FactState.PLAIN)
 
 
-def honest(fact: Fact) -> Fact:
+def corrected(fact: Fact) -> Fact:
     """Corrects the state of each fact by those beneath it: a good fact above a bad one becomes a warning."""
     if not fact.because:
         return fact
-    because = tuple(map(honest, fact.because))
+    because = tuple(map(corrected, fact.because))
     state = FactState.WARNING if fact.state is FactState.GOOD and _holds_bad(because) else fact.state
     return msgspec.structs.replace(fact, because=because, state=state)
 

@@ -35,12 +35,12 @@ def explain_gateway(g: Graph, key: Key) -> Fact:
     owner = gateway(g, key)
     if owner is None:
         return warning(str(key), warning("no effect: ", why=not_ours(g, key)), object=key)
-    own = [listener for listener in owner.listeners if listener.owner == key]
+    listeners = [listener for listener in owner.listeners if listener.owner == key]
     if not owner.accepted.status:
-        refused = (listener_fact(g, key, listener) for listener in own if not listener.served)
+        refused = (listener_fact(g, key, listener) for listener in listeners if not listener.served)
         return bad(str(key), bad("not accepted: ", why=owner.accepted.problem), *refused, object=key)
     facts = [good(f"accepted; binds {', '.join(owner.addresses)}")]
-    facts += [listener_fact(g, key, listener) for listener in own]
+    facts += [listener_fact(g, key, listener) for listener in listeners]
     facts += [*_sets(g, key)]
     facts += [*_client_certificate(g, key), *_hops(g, owner)]
     return Fact(str(key), worst(facts), tuple(facts), key)
@@ -48,19 +48,19 @@ def explain_gateway(g: Graph, key: Key) -> Fact:
 
 def _sets(g: Graph, key: Key) -> Iterator[Fact]:
     """Yields the ListenerSets that name the Gateway, including those that it does not allow."""
-    named = [each for _, each, _ in LISTENER_SETS.of(g, key)]
-    yield from (explain_listener_set(g, each) for each in named[:SHOWN])
+    named = [set_key for _, set_key, _ in LISTENER_SETS.of(g, key)]
+    yield from (explain_listener_set(g, set_key) for set_key in named[:SHOWN])
     yield from _more(len(named), "ListenerSets")
 
 
 def explain_listener_set(g: Graph, key: Key) -> Fact:
-    found = listener_set(g, key)
-    if found is None:
+    plan = listener_set(g, key)
+    if plan is None:
         return warning(str(key), warning("no effect: ", why=not_ours(g, key)), object=key)
-    listeners = [listener_fact(g, found.gateway, listener) for listener in found.listeners]
-    if not found.accepted.status:
-        return bad(str(key), bad("not accepted: ", why=found.accepted.problem), *listeners, object=key)
-    facts = [good(f"accepted by {found.gateway}", object=found.gateway), *listeners]
+    listeners = [listener_fact(g, plan.gateway, listener) for listener in plan.listeners]
+    if not plan.accepted.status:
+        return bad(str(key), bad("not accepted: ", why=plan.accepted.problem), *listeners, object=key)
+    facts = [good(f"accepted by {plan.gateway}", object=plan.gateway), *listeners]
     return Fact(str(key), worst(facts), tuple(facts), key)
 
 
@@ -69,7 +69,7 @@ def attached(g: Graph, listener: ListenerPlan) -> tuple[Key, ...]:
 
 
 def listener_fact(g: Graph, gateway_key: Key, listener: ListenerPlan) -> Fact:
-    said = f"listener {listener.name}: {listener.protocol} port {listener.port}, {listener.hostname or 'any hostname'}"
+    text = f"listener {listener.name}: {listener.protocol} port {listener.port}, {listener.hostname or 'any hostname'}"
     wrong = [bad(f"{c.reason}: ", why=c.problem) for c in listener_conditions(g, listener) if c.problem]
     facts = [*wrong, *(_certificate(g, secret) for secret in listener.certificates), *_clients(listener)]
     facts += auth_facts(g, listener)
@@ -77,16 +77,16 @@ def listener_fact(g: Graph, gateway_key: Key, listener: ListenerPlan) -> Fact:
     if held and held.reason != reasons.PENDING:
         facts.append(bad(held.text))
     facts += _routes(g, listener)
-    return Fact(said if listener.served else f"{said}: not served", worst([good(""), *facts]), tuple(facts))
+    return Fact(text if listener.served else f"{text}: not served", worst([good(""), *facts]), tuple(facts))
 
 
 def _routes(g: Graph, listener: ListenerPlan) -> Iterator[Fact]:
-    known = attached(g, listener)
-    if not known:
+    routes = attached(g, listener)
+    if not routes:
         answer = "every request gets 404" if listener.http else "nothing is accepted"
         yield warning(f"no route is attached, so {answer}")
-    yield from (_route(g, listener.owner, route) for route in known[:SHOWN])
-    yield from _more(len(known), "routes")
+    yield from (_route(g, listener.owner, route) for route in routes[:SHOWN])
+    yield from _more(len(routes), "routes")
 
 
 def auth_facts(g: Graph, listener: ListenerPlan) -> tuple[Fact, ...]:
@@ -97,8 +97,8 @@ def auth_facts(g: Graph, listener: ListenerPlan) -> tuple[Fact, ...]:
 def _certificate(g: Graph, secret: Key) -> Fact:
     pair = key_pair(g, secret)
     shown = f": {pair.subject}, until {day(pair.not_after)}" if isinstance(pair, KeyPair) else ""
-    said = pair_dates(g, secret)
-    return plain(f"certificate from {secret}{shown}", *([warning(said)] if said else ()), object=secret)
+    note = pair_dates(g, secret)
+    return plain(f"certificate from {secret}{shown}", *([warning(note)] if note else ()), object=secret)
 
 
 def _clients(listener: ListenerPlan) -> Iterator[Fact]:
@@ -116,20 +116,20 @@ def _route(g: Graph, key: Key, route: Key) -> Fact:
 
 
 def _client_certificate(g: Graph, key: Key) -> Iterator[Fact]:
-    own = client_certificate(g, key)
-    if isinstance(own, Problem):
-        yield bad("its client certificate cannot be used, so every TLS hop is refused: ", why=own)
-    elif own:
-        yield plain(f"presents the certificate of {own} to backends", object=own)
+    secret = client_certificate(g, key)
+    if isinstance(secret, Problem):
+        yield bad("its client certificate cannot be used, so every TLS hop is refused: ", why=secret)
+    elif secret:
+        yield plain(f"presents the certificate of {secret} to backends", object=secret)
 
 
 def _hops(g: Graph, owner: GatewayPlan) -> Iterator[Fact]:
     """Yields the hops of the first routes only: counting those of thousands of routes holds the event loop."""
     routes = sorted({route for listener in owner.listeners for route in attached(g, listener)})
-    found = {(*target, protocol) for route in routes[:SHOWN] for target, protocol in _targets(g, owner.key, route)}
-    for service, port, protocol in sorted(found)[:SHOWN]:
+    hops = {(*target, protocol) for route in routes[:SHOWN] for target, protocol in _targets(g, owner.key, route)}
+    for service, port, protocol in sorted(hops)[:SHOWN]:
         yield hop_fact(g, Hop(owner.key, service, port, protocol), "hop to ")
-    yield from _more(len(found), "hops of these routes")
+    yield from _more(len(hops), "hops of these routes")
     yield from _more(len(routes), "routes, with the hops that they lead to")
 
 
@@ -137,21 +137,21 @@ def _targets(g: Graph, key: Key, route: Key) -> Iterator[tuple[tuple[Key, int], 
     """Yields targets with their protocols. All HTTP protocols count as one hop for readers."""
     accepted = {parent.protocols for parent in parents(g, route) if parent.gateway == key and parent.problem is None}
     shown = {Protocol.AUTO if protocol.http else protocol for protocols in accepted for protocol in protocols}
-    for target, own in targets(g, route, key).permitted if accepted else ():
-        yield from product([(target.backend, target.port)], (Protocol.AUTO,) if own else shown)
+    for target, fixed_protocol in targets(g, route, key).permitted if accepted else ():
+        yield from product([(target.backend, target.port)], (Protocol.AUTO,) if fixed_protocol else shown)
 
 
-def _more(number: int, what: str) -> Iterator[Fact]:
+def _more(number: int, noun: str) -> Iterator[Fact]:
     if number > SHOWN:
-        yield plain(f"and {number - SHOWN} more {what}")
+        yield plain(f"and {number - SHOWN} more {noun}")
 
 
 def explain_class(g: Graph, key: Key) -> Fact:
     obj = read(g, key, api.GatewayClass)
     accepted = gateway_class(g, key)
     if obj is None or accepted is None:
-        other = obj.spec.controller_name if obj else "unknown"
-        return warning(f"{key}: ignored, because its controller is {other}, not {CONTROLLER_NAME}", object=key)
+        controller = obj.spec.controller_name if obj else "unknown"
+        return warning(f"{key}: ignored, because its controller is {controller}, not {CONTROLLER_NAME}", object=key)
     if not accepted.status:
         return bad(f"{key}: not accepted, ", object=key, why=accepted.problem)
     users = sorted(node[1] for node in g.readers_at((gateway_class, key)) if node[0] is gateway)

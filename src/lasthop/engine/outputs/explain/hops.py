@@ -41,33 +41,33 @@ REFERS = "refers to {}"
 
 
 def hop_fact(g: Graph, hop: Hop, prefix: str) -> Fact:
-    said, tls = f"{prefix}{hop.backend} port {hop.port}", verdict(g, *hop).connection
+    text, tls = f"{prefix}{hop.backend} port {hop.port}", verdict(g, *hop).connection
     if isinstance(tls, Refused) and tls.problem.reason == BACKEND_NOT_FOUND:
-        return bad(f"{said}: refused, ", object=hop.backend, why=tls.problem)
+        return bad(f"{text}: refused, ", object=hop.backend, why=tls.problem)
     less = weakening(g, hop)
     lost = (bad(f"verification is weaker than before, because {less.because}", object=less.policy),) if less else ()
     facts = (tls_fact(g, hop), *lost, *context_facts(g, hop))
-    return Fact(said, worst(facts), facts, hop.backend)
+    return Fact(text, worst(facts), facts, hop.backend)
 
 
 def tls_fact(g: Graph, hop: Hop) -> Fact:
-    found = verdict(g, *hop)
-    tls, unread = found.connection, found.unknown.file if found.unknown else ""
-    others = tuple(rivals(g, hop.backend, hop.port)) if hop.protocol.policed else ()
+    decision = verdict(g, *hop)
+    tls, unread = decision.connection, decision.unknown.file if decision.unknown else ""
+    rival_facts = tuple(rivals(g, hop.backend, hop.port)) if hop.protocol.policed else ()
     match tls:
         case BackendTLS():
             # The recorded reads contain the bundle and the certificate.
             reads = (*trust(g, (hop_tls, *hop)),)
             state = warning if tls.strength.waived else good
-            return state(f"TLS because of {tls.source}", *checks(tls), *reads, *_own(g, tls), *others, object=tls.source)
+            return state(f"TLS because of {tls.source}", *checks(tls), *reads, *_own(g, tls), *rival_facts, object=tls.source)
         case Refused():
             reads = (*trust(g, (hop_tls, *hop), REFERS), *([plain(f"not read: {unread}")] if unread else ()))
-            return bad("refused: ", *reads, *others, object=tls.source, why=tls.why)
+            return bad("refused: ", *reads, *rival_facts, object=tls.source, why=tls.why)
         case Plaintext():
-            return _plaintext(g, hop, others)
+            return _plaintext(g, hop, rival_facts)
 
 
-def _plaintext(g: Graph, hop: Hop, others: tuple[Fact, ...]) -> Fact:
+def _plaintext(g: Graph, hop: Hop, rival_facts: tuple[Fact, ...]) -> Fact:
     if hop.protocol is Protocol.PASSTHROUGH:
         return plain("passthrough of the client's own TLS; BackendTLSPolicy does not apply")
     if hop.protocol is Protocol.UDP:
@@ -76,16 +76,16 @@ def _plaintext(g: Graph, hop: Hop, others: tuple[Fact, ...]) -> Fact:
         return plain("plaintext: its own tls.mode is None")
     service = read(g, hop.backend, AnyService)
     port = service.port(hop.port) if service else None
-    said = "plaintext: no BackendTLSPolicy targets this port"
+    text = "plaintext: no BackendTLSPolicy targets this port"
     aims = tuple(
         bad(f"{policy} names {hop.backend.kind} {name}, which does not exist; it probably means this one", object=policy)
         for policy, name in misaimed(g, hop.backend)
     )
     if aims:
-        return warning(said, *aims, *others)
+        return warning(text, *aims, *rival_facts)
     if service and port and (annotation := annotation_for_tls(service, port)):
-        return warning(f"{said}, and annotation {annotation} has no effect here", *others)
-    return plain(said, *others)
+        return warning(f"{text}, and annotation {annotation} has no effect here", *rival_facts)
+    return plain(text, *rival_facts)
 
 
 def checks(tls: BackendTLS) -> Iterator[Fact]:
@@ -96,43 +96,45 @@ def checks(tls: BackendTLS) -> Iterator[Fact]:
         yield plain(f"the certificate must be for {' or '.join(str(name) for name in tls.names)}")
     if tls.pins:
         count = len(tls.pins.keys) + len(tls.pins.certificates)
-        what = "the pinned one" if count == 1 else f"one of {count} pinned ones"
+        requirement = "the pinned one" if count == 1 else f"one of {count} pinned ones"
         alone = "; names and dates are not checked" if tls.strength is Strength.PINNED_ONLY else ""
-        yield plain(f"the certificate or its key must be {what}{alone}")
+        yield plain(f"the certificate or its key must be {requirement}{alone}")
     if limits := str(tls.options):
         yield plain(limits)
 
 
-def trust(g: Graph, root: NodeId, said: str = "verified against {}") -> Iterator[Fact]:
-    """Yields the CA bundles that a query read, with their content. `said` describes their use."""
+def trust(g: Graph, root: NodeId, template: str = "verified against {}") -> Iterator[Fact]:
+    """Yields the CA bundles that a query read, with their content. `template` describes their use."""
     for node in below(g, root):
         if node[0] is bundle:
-            yield ca_bundle(g, node[1], node[2], said.format("the bundle of {}"))
+            yield ca_bundle(g, node[1], node[2], template.format("the bundle of {}"))
         elif node == (SYSTEM_STORE,):
             store = SYSTEM_STORE.of(g)
             yield (
-                plain(said.format(f"the system store ({store.path})"))
+                plain(template.format(f"the system store ({store.path})"))
                 if store
                 else bad("this host has no system store of CAs")
             )
 
 
-def ca_bundle(g: Graph, namespace: str, ref: LocalObjectReference, said: str = "verified against the bundle of {}") -> Fact:
+def ca_bundle(
+    g: Graph, namespace: str, ref: LocalObjectReference, template: str = "verified against the bundle of {}"
+) -> Fact:
     key = Key(ref.kind, "" if ref.kind == "ClusterTrustBundle" else namespace, ref.name)
-    found, state = bundle(g, namespace, ref), ref_state(g, namespace, ref)
+    contents, state = bundle(g, namespace, ref), ref_state(g, namespace, ref)
     if state.problem:
         return bad("", object=key, why=state.problem)
-    if isinstance(found, Problem):
-        return bad("", object=key, why=found)
-    anchors = [f"{anchor.subject}, until {day(anchor.not_after)}" for anchor in found.anchors]
+    if isinstance(contents, Problem):
+        return bad("", object=key, why=contents)
+    anchors = [f"{anchor.subject}, until {day(anchor.not_after)}" for anchor in contents.anchors]
     shown = [plain(f"CA {text}") for text in anchors[:SHOWN_ANCHORS]]
     if len(anchors) > SHOWN_ANCHORS:
         shown.append(plain(f"and {len(anchors) - SHOWN_ANCHORS} more CAs"))
-    for each in found.crls[:SHOWN_ANCHORS]:
-        due = f", next update on {day(each.next_update)}" if each.next_update is not None else ""
-        shown.append(plain(f"revocation list of {each.issuer} ({each.revoked} revoked){due}"))
+    for crl in contents.crls[:SHOWN_ANCHORS]:
+        due = f", next update on {day(crl.next_update)}" if crl.next_update is not None else ""
+        shown.append(plain(f"revocation list of {crl.issuer} ({crl.revoked} revoked){due}"))
     shown += [warning(text) for text in state.warnings]
-    return plain(said.format(key), *shown, object=key)
+    return plain(template.format(key), *shown, object=key)
 
 
 def _own(g: Graph, tls: BackendTLS) -> Iterator[Fact]:
@@ -143,33 +145,33 @@ def _own(g: Graph, tls: BackendTLS) -> Iterator[Fact]:
     until = f" ({pair.subject}, until {day(pair.not_after)})" if isinstance(pair, KeyPair) else ""
     policys = tls.source.kind == XBACKEND or secret == policy_certificate(g, tls.source)
     whose = "the certificate" if policys else "the Gateway's own certificate"
-    said = pair_dates(g, secret)
-    yield plain(f"presents {whose} from {secret}{until}", *([warning(said)] if said else ()), object=secret)
+    note = pair_dates(g, secret)
+    yield plain(f"presents {whose} from {secret}{until}", *([warning(note)] if note else ()), object=secret)
 
 
 def rivals(g: Graph, backend: Key, port: int) -> Iterator[Fact]:
     """Yields the policies that name the Service but do not apply to this port, and the reason."""
-    for each in losers(g, backend, port):
-        said, winner = f"not {each.policy}: ", each.winner
+    for loser in losers(g, backend, port):
+        text, winner = f"not {loser.policy}: ", loser.winner
         if winner is None:
-            yield bad(f"{said}it names port {each.section}, which the Service does not have", object=each.policy)
-        elif each.rule is LostBy.SECTION:
+            yield bad(f"{text}it names port {loser.section}, which the Service does not have", object=loser.policy)
+        elif loser.rule is LostBy.SECTION:
             why = f"it names the whole Service, and {winner.policy.path} names this port"
-            yield plain(f"{said}{why}", object=each.policy)
+            yield plain(f"{text}{why}", object=loser.policy)
         else:
             unread = " and cannot be read, so connections fail" if winner.rejected else ""
-            why = f"{winner.policy.path} has the same target and {each.precedence}{unread}"
-            yield warning(f"{said}{why}", object=each.policy)
+            why = f"{winner.policy.path} has the same target and {loser.precedence}{unread}"
+            yield warning(f"{text}{why}", object=loser.policy)
 
 
 def context_facts(g: Graph, hop: Hop) -> tuple[Fact, ...]:
-    tls, found = verdict(g, *hop).connection, hop_context(g, hop)
-    if found.no_endpoints:
-        sent = bad(f"no endpoints, so {fate(hop.protocol)}: {found.no_endpoints}")
+    tls, context = verdict(g, *hop).connection, hop_context(g, hop)
+    if context.no_endpoints:
+        sent = bad(f"no endpoints, so {fate(hop.protocol)}: {context.no_endpoints}")
     else:
-        to = some(found.endpoints, SHOWN_ENDPOINTS)
+        to = some(context.endpoints, SHOWN_ENDPOINTS)
         sent = plain(f"{'would be sent' if isinstance(tls, Refused) else 'sent'} to {to}")
-    return sent, *_observed(found, tls)
+    return sent, *_observed(context, tls)
 
 
 def observed_fact(g: Graph, hop: Hop) -> tuple[Fact, ...]:
@@ -177,8 +179,8 @@ def observed_fact(g: Graph, hop: Hop) -> tuple[Fact, ...]:
     return tuple(_observed(hop_context(g, hop), verdict(g, *hop).connection))
 
 
-def _observed(found: HopContext, tls: HopTLS) -> Iterator[Fact]:
-    state = found.observed
+def _observed(context: HopContext, tls: HopTLS) -> Iterator[Fact]:
+    state = context.observed
     if state is None:
         return
     if state.health is Health.UNTRIED:
@@ -188,7 +190,7 @@ def _observed(found: HopContext, tls: HopTLS) -> Iterator[Fact]:
         plain(
             f"presents {leaf.subject or 'a certificate'} for {', '.join(leaf.names) or 'no name'}, until {day(leaf.not_after)}"
         )
-        for leaf in found.certificates[:SHOWN_ANCHORS]
+        for leaf in context.certificates[:SHOWN_ANCHORS]
     ]
     if state.health.bad:
         yield bad(f"observed: connections fail: {state.problem.message}", *shown)

@@ -48,18 +48,18 @@ def explain_policy(g: Graph, key: Key) -> Fact:
 
 def _validity(g: Graph, key: Key) -> Fact:
     judged = judgement(g, key)
-    wanted = judged.tls if judged else None
-    bundles = tuple(trust(g, (judgement, key), "verified against {}" if wanted else REFERS))
-    if judged is None or wanted is None:
+    tls = judged.tls if judged else None
+    bundles = tuple(trust(g, (judgement, key), "verified against {}" if tls else REFERS))
+    if judged is None or tls is None:
         why = (judged.problem if judged else None) or invalid("it could not be read")
         return bad("invalid, so its targets are refused: ", *bundles, why=why)
     warnings = tuple(warning(text) for text in judged.warnings)
-    facts = (*checks(wanted), *bundles, *warnings)
+    facts = (*checks(tls), *bundles, *warnings)
     if judged.unresolved:
         return warning("valid, but a CA reference is left out", *facts)
-    if wanted.waiver:
-        return warning(f"valid, but weakened at Gateways that allow waivers: {describe(wanted.waiver)}", *facts)
-    return good(f"valid: {CHECKED[wanted.strength]}", *facts)
+    if tls.waiver:
+        return warning(f"valid, but weakened at Gateways that allow waivers: {describe(tls.waiver)}", *facts)
+    return good(f"valid: {CHECKED[tls.strength]}", *facts)
 
 
 def _target(g: Graph, key: Key, target: PolicyTargetReference) -> Fact:
@@ -71,17 +71,17 @@ def _target(g: Graph, key: Key, target: PolicyTargetReference) -> Fact:
         return bad(f"{named}: no effect, ", object=service, why=problem)
     assert service is not None
     udp, never = exceptions(g, key, target)
-    others = (*_ruled_by_others(g, key, service, target), *map(warning, filter(None, [udp])))
+    notes = (*_ruled_by_others(g, key, service, target), *map(warning, filter(None, [udp])))
     uses = tuple(_uses(g, key, service, target))
     if never:
-        return warning(f"{named}: never used", plain(never), *others, object=service)
+        return warning(f"{named}: never used", plain(never), *notes, object=service)
     if not uses:
         why = "no accepted route of a Gateway uses it"
         if any(hop.protocol is Protocol.PASSTHROUGH for hop in REACH.of(g, service)):
             why = "only TLS Passthrough uses it, with the client's own TLS"
-        return warning(f"{named}: not used", plain(why), *others, object=service)
+        return warning(f"{named}: not used", plain(why), *notes, object=service)
     state = FactState.BAD if any(use.state is FactState.BAD for use in uses) else FactState.GOOD
-    return Fact(f"{named}: under this policy", state, (*uses, *others), service)
+    return Fact(f"{named}: under this policy", state, (*uses, *notes), service)
 
 
 def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> Iterator[Fact]:
@@ -105,18 +105,18 @@ def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> It
 def _connected(g: Graph, hop: Hop, tls: BackendTLS | Plaintext, by: Fact) -> Fact:
     """Describes a hop under the policy, with its observed state."""
     seen = observed_fact(g, hop)
-    facts, said = (by, *seen), f"{hop.gateway}, port {hop.port}: TLS"
+    facts, text = (by, *seen), f"{hop.gateway}, port {hop.port}: TLS"
     if tls.strength in UNCHECKED:
-        return Fact(f"{said}, {UNCHECKED[tls.strength]}", worst((warning(""), *seen)), facts, hop.gateway)
+        return Fact(f"{text}, {UNCHECKED[tls.strength]}", worst((warning(""), *seen)), facts, hop.gateway)
     verified = any(fact.state is FactState.GOOD for fact in seen)
-    return Fact(f"{said}, {'verified' if verified else 'must be verified'}", worst((good(""), *seen)), facts, hop.gateway)
+    return Fact(f"{text}, {'verified' if verified else 'must be verified'}", worst((good(""), *seen)), facts, hop.gateway)
 
 
 def routes_to(g: Graph, gateway: Key, service: Key, port: int, *, policed: bool = True) -> list[Key]:
     """Returns the routes that use a backend's port, over policed or other protocols."""
     hops = REACH.of(g, service)
-    wanted = [hop for hop in hops if (hop.gateway, hop.port, hop.protocol.policed) == (gateway, port, policed)]
-    return sorted({route for hop in wanted for route in HOPS.of(g, *hop)})
+    matches = [hop for hop in hops if (hop.gateway, hop.port, hop.protocol.policed) == (gateway, port, policed)]
+    return sorted({route for hop in matches for route in HOPS.of(g, *hop)})
 
 
 def _ruled_by_others(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> Iterator[Fact]:

@@ -30,5 +30,5 @@ def above(g: Graph, root: NodeId, *ends: Callable[..., Any]) -> Iterator[NodeId]
     for node in todo:
         fresh = [reader for reader in g.readers_at(node) if reader not in seen]
         seen.update(fresh)
-        todo.extend(each for each in fresh if each[0] not in ends)
+        todo.extend(reader for reader in fresh if reader[0] not in ends)
         yield from fresh

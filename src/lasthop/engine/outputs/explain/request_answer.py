@@ -175,8 +175,8 @@ def _unfollowed(g: Graph, key: Key, rule: int, number: int, words: str, request:
     rules = rules_of(g, key)
     refs = [ref for ref in rules[rule].backend_refs if ref.weight] if rules else []
     why = target(g, key, refs[number]) if number < len(refs) else None
-    said = f"{words}{refs[number].kind} {refs[number].name}: {_refusal(request)}, " if number < len(refs) else words
-    return bad(said, why=None if why is None or isinstance(why, BackendTarget) else why)
+    text = f"{words}{refs[number].kind} {refs[number].name}: {_refusal(request)}, " if number < len(refs) else words
+    return bad(text, why=None if why is None or isinstance(why, BackendTarget) else why)
 
 
 def _refusal_status(request: Request) -> int:

@@ -57,8 +57,8 @@ def misses(match: Match, request: Request) -> Iterator[str]:
     for header in match.headers:
         yield from _value(f"header {header.name}", header, request.values(header.name))
     for parameter in match.query:
-        found = request.query(parameter.name)
-        yield from _value(f"query parameter {parameter.name}", parameter, [] if found is None else [found])
+        value = request.query(parameter.name)
+        yield from _value(f"query parameter {parameter.name}", parameter, [] if value is None else [value])
 
 
 def _path(match: Match, request: Request) -> Iterator[str]:
@@ -74,20 +74,20 @@ def _path(match: Match, request: Request) -> Iterator[str]:
         yield "the path does not match"
 
 
-def _value(what: str, wanted: ValueMatch, found: list[str]) -> Iterator[str]:
-    if not found:
-        yield f"{what} is missing"
-    elif wanted.regex and not any(matches_regex(wanted.value, value) for value in found):
-        yield f"{what} is {shown(found[0])}, which does not match {shown(wanted.value)}"
-    elif not wanted.regex and wanted.value not in found:
-        yield f"{what} is {shown(found[0])}, not {shown(wanted.value)}"
+def _value(subject: str, expected: ValueMatch, values: list[str]) -> Iterator[str]:
+    if not values:
+        yield f"{subject} is missing"
+    elif expected.regex and not any(matches_regex(expected.value, value) for value in values):
+        yield f"{subject} is {shown(values[0])}, which does not match {shown(expected.value)}"
+    elif not expected.regex and expected.value not in values:
+        yield f"{subject} is {shown(values[0])}, not {shown(expected.value)}"
 
 
-def matches_regex(pattern: str, text: str) -> bool:
+def matches_regex(pattern: str, value: str) -> bool:
     """Returns whether the whole text matches. A pattern that RE2 refuses matches nothing, because it is never sent to
     Envoy."""
     compiled = _compiled(pattern)
-    return compiled is not None and compiled.fullmatch(text.encode(errors="surrogateescape")) is not None
+    return compiled is not None and compiled.fullmatch(value.encode(errors="surrogateescape")) is not None
 
 
 @lru_cache(maxsize=1_024)
@@ -119,13 +119,13 @@ def candidates(g: Graph, gateway: Key, table: str, hostname: str) -> list[Candid
     """Returns the matches of a virtual host in order of precedence."""
     cut = {route for route, _ in left_out(g, gateway, table, hostname)}
     ranked = []
-    for each in VIRTUAL_HOSTS.of(g, gateway, table, hostname):
-        if not isinstance(each, RouteCost) or each.route in cut:
+    for cost in VIRTUAL_HOSTS.of(g, gateway, table, hostname):
+        if not isinstance(cost, RouteCost) or cost.route in cut:
             continue
-        served = served_route(g, each.route, gateway, table, hostname)
+        served = served_route(g, cost.route, gateway, table, hostname)
         if served:
-            found = _of_route(g, gateway, each.route, served.level, served.complaint)
-            ranked.append((served.rank, [(candidate.match.precedence, candidate) for candidate in found]))
+            matches = _of_route(g, gateway, cost.route, served.level, served.complaint)
+            ranked.append((served.rank, [(candidate.match.precedence, candidate) for candidate in matches]))
     return in_order(ranked)
 
 
@@ -149,26 +149,26 @@ def _at_level(match: Match, level: ServedLevel) -> Match | None:
 
 
 class VirtualHost(NamedTuple):
-    """The virtual host of a request. It does not exist if neither `found` nor `elsewhere` is set."""
+    """The virtual host of a request. Without `exists` and `elsewhere`, the hostname is unknown."""
 
     name: str = ""
-    found: bool = False
+    exists: bool = False
     elsewhere: bool = False
     """The hostname belongs to another listener of the port, so the request is misdirected (421)."""
 
 
 def virtual_host(g: Graph, gateway: Key, listener: ListenerPlan, host: str) -> VirtualHost:
-    others = misdirected(g, gateway, listener.table) if listener.protocol == "HTTPS" else frozenset()
+    elsewhere = misdirected(g, gateway, listener.table) if listener.protocol == "HTTPS" else frozenset()
     for pattern in fitting(host):
         if pattern != MISDIRECTED and VIRTUAL_HOSTS.size(g, gateway, listener.table, pattern):
-            return VirtualHost(pattern, found=True)
-        if pattern in others:
+            return VirtualHost(pattern, exists=True)
+        if pattern in elsewhere:
             return VirtualHost(pattern, elsewhere=True)
     return VirtualHost()
 
 
-def choose(found: Iterable[CandidateMatch], request: Request) -> CandidateMatch | None:
-    return next((each for each in found if fits(each.match, request)), None)
+def choose(matches: Iterable[CandidateMatch], request: Request) -> CandidateMatch | None:
+    return next((candidate for candidate in matches if fits(candidate.match, request)), None)
 
 
 # --- in words --------------------------------------------------------------------------------------------------------
@@ -187,31 +187,31 @@ def rules_of(g: Graph, key: Key) -> Sequence[api.RequestRouteRule]:
     return () if obj is None or isinstance(obj, api.StreamRoute) else request_rules(obj)
 
 
-def passed_over(g: Graph, found: Iterable[CandidateMatch], winner: CandidateMatch, request: Request) -> Iterator[Fact]:
+def passed_over(g: Graph, matches: Iterable[CandidateMatch], winner: CandidateMatch, request: Request) -> Iterator[Fact]:
     """Yields matches for this path with higher precedence, and why they do not match."""
     listed = 0
-    for each in found:
-        if each is winner or listed == SHOWN:
+    for candidate in matches:
+        if candidate is winner or listed == SHOWN:
             return
-        if fits_path(each.match, request):
+        if fits_path(candidate.match, request):
             listed += 1
-            missing = ", ".join(misses(each.match, request))
-            yield plain(f"not {described(g, each)}, which comes first: {missing}", object=each.key)
+            missing = ", ".join(misses(candidate.match, request))
+            yield plain(f"not {described(g, candidate)}, which comes first: {missing}", object=candidate.key)
 
 
-def near_misses(g: Graph, found: list[CandidateMatch], request: Request) -> Iterator[Fact]:
+def near_misses(g: Graph, matches: list[CandidateMatch], request: Request) -> Iterator[Fact]:
     """Yields the nearest matches for a request that none matches."""
 
-    def distance(each: CandidateMatch) -> tuple[int, float]:
-        if fits_path(each.match, request):
-            return len(list(misses(each.match, request))), 0.0
-        return 100, -difflib.SequenceMatcher(None, each.match.path, request.path).ratio()
+    def distance(candidate: CandidateMatch) -> tuple[int, float]:
+        if fits_path(candidate.match, request):
+            return len(list(misses(candidate.match, request))), 0.0
+        return 100, -difflib.SequenceMatcher(None, candidate.match.path, request.path).ratio()
 
     # The comparison of texts is slow, and late matches are rarely near.
-    for each in sorted(found[:200], key=distance)[:SHOWN]:
-        yield plain(f"nearest: {described(g, each)}: {', '.join(misses(each.match, request))}", object=each.key)
-    if len(found) > SHOWN:
-        yield plain(f"and {len(found) - SHOWN} more matches")
+    for candidate in sorted(matches[:200], key=distance)[:SHOWN]:
+        yield plain(f"nearest: {described(g, candidate)}: {', '.join(misses(candidate.match, request))}", object=candidate.key)
+    if len(matches) > SHOWN:
+        yield plain(f"and {len(matches) - SHOWN} more matches")
 
 
 def other_hostnames(g: Graph, gateway: Key, listeners: Iterable[ListenerPlan], host: str) -> Iterator[Fact]:
@@ -226,8 +226,8 @@ def other_hostnames(g: Graph, gateway: Key, listeners: Iterable[ListenerPlan], h
     close = closest(host, names)
     if close:
         yield plain(f"did you mean {close}? It is a hostname of {names[close]}", object=names[close])
-    known = sorted(names)
-    yield plain(f"hostnames there: {some(known, SHOWN)}" if known else "no route is attached there")
+    hostnames = sorted(names)
+    yield plain(f"hostnames there: {some(hostnames, SHOWN)}" if hostnames else "no route is attached there")
 
 
 def wider_hosts(g: Graph, gateway: Key, listener: ListenerPlan, host: VirtualHost, request: Request) -> Iterator[Fact]:
@@ -236,8 +236,8 @@ def wider_hosts(g: Graph, gateway: Key, listener: ListenerPlan, host: VirtualHos
         if pattern == host.name or not covers(pattern, host.name):
             continue
         if winner := choose(candidates(g, gateway, listener.table, pattern), request):
-            said = f"{described(g, winner)} of {pattern or 'any hostname'} would match, but {host.name} is more specific"
-            yield warning(f"{said} and has routes or a listener of its own", object=winner.key)
+            text = f"{described(g, winner)} of {pattern or 'any hostname'} would match, but {host.name} is more specific"
+            yield warning(f"{text} and has routes or a listener of its own", object=winner.key)
 
 
 def unattached(g: Graph, gateway: Key, all_routes: Iterable[Key], host: str) -> Iterator[Fact]:

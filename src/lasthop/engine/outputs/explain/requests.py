@@ -16,7 +16,7 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.envoy.encoded_routes import ServedLevel
 from lasthop.engine.outputs.envoy.routes import MISDIRECTED_STATUS
 from lasthop.engine.outputs.explain import request_routes as choice
-from lasthop.engine.outputs.explain.fact import Fact, FactState, bad, good, honest, plain, worst
+from lasthop.engine.outputs.explain.fact import Fact, FactState, bad, corrected, good, plain, worst
 from lasthop.engine.outputs.explain.gateways import auth_facts
 from lasthop.engine.outputs.explain.request_answer import (
     UNAVAILABLE,
@@ -52,9 +52,9 @@ def explain_request(
     GRPCRoutes, to explain misses. It is a generator, so that other tasks can run in between."""
     owners = []
     for key in gateways:
-        found = gateway.attempt(g, key)
-        if found is not None and not isinstance(found, Crash):
-            owners.append(found)
+        plan = gateway.attempt(g, key)
+        if plan is not None and not isinstance(plan, Crash):
+            owners.append(plan)
         yield
     answers = []
     for owner in owners:
@@ -71,34 +71,36 @@ def _at_port(listener: ListenerPlan, request: Request) -> bool:
 
 
 def _answer(
-    owner: Key, request: Request, action: RequestAction, said: str, facts: Iterable[Fact], **more: object
+    owner: Key, request: Request, action: RequestAction, summary: str, facts: Iterable[Fact], **more: object
 ) -> RequestAnswer:
     facts = tuple(facts)
     fine = action in (RequestAction.FORWARD, RequestAction.CONNECT, RequestAction.REDIRECT) or more.get("status") == 200
     state = worst(facts) if fine else FactState.BAD
-    root = honest(Fact(f"{request.method} {request.url} at {owner}: {said}", state, facts, owner))
+    root = corrected(Fact(f"{request.method} {request.url} at {owner}: {summary}", state, facts, owner))
     return msgspec.structs.replace(RequestAnswer(owner.path, action, root), **more)
 
 
 def _nowhere(owners: Sequence[GatewayPlan], request: Request) -> RequestAnswer:
     """Explains that no Gateway has a listener on the port."""
-    known = sorted({(listener.port, listener.protocol, str(owner.key)) for owner in owners for listener in owner.listeners})
-    facts = [plain(f"port {port}: {protocol} of {owner}") for port, protocol, owner in known[:SHOWN]]
-    wanted = {"http": "HTTP", "https": "HTTPS"}[request.scheme]
-    if (ports := {port for port, protocol, _ in known if protocol == wanted}) and len(ports) == 1:
+    listeners = sorted(
+        {(listener.port, listener.protocol, str(owner.key)) for owner in owners for listener in owner.listeners}
+    )
+    facts = [plain(f"port {port}: {protocol} of {owner}") for port, protocol, owner in listeners[:SHOWN]]
+    expected = {"http": "HTTP", "https": "HTTPS"}[request.scheme]
+    if (ports := {port for port, protocol, _ in listeners if protocol == expected}) and len(ports) == 1:
         url = f"{request.scheme}://{request.host}:{ports.pop()}{request.target}"
         facts.insert(0, plain(f"did you mean {url}?"))
-    said = f"{request.method} {request.url}: no listener has port {request.port}, so nothing answers"
+    text = f"{request.method} {request.url}: no listener has port {request.port}, so nothing answers"
     if not owners:
-        said = f"{request.method} {request.url}: no Gateway belongs to Lasthop, so nothing answers"
-    return RequestAnswer("", RequestAction.UNREACHABLE, bad(said, *facts))
+        text = f"{request.method} {request.url}: no Gateway belongs to Lasthop, so nothing answers"
+    return RequestAnswer("", RequestAction.UNREACHABLE, bad(text, *facts))
 
 
 def _at_gateway(g: Graph, owner: GatewayPlan, routes: Sequence[Key], request: Request) -> RequestAnswer:
-    there = [listener for listener in owner.listeners if _at_port(listener, request)]
-    served = [listener for listener in there if listener.served]
+    listeners = [listener for listener in owner.listeners if _at_port(listener, request)]
+    served = [listener for listener in listeners if listener.served]
     if not (owner.accepted.status and served) or _port_held(g, owner.key, request):
-        facts = _not_served(g, owner, there, request)
+        facts = _not_served(g, owner, listeners, request)
         return _answer(owner.key, request, RequestAction.UNREACHABLE, f"port {request.port} is not served", facts)
     protocols = {listener.protocol for listener in served}
     if wrong := _wrong_scheme(owner.key, protocols, request):
@@ -109,7 +111,7 @@ def _at_gateway(g: Graph, owner: GatewayPlan, routes: Sequence[Key], request: Re
         case ["HTTP"]:
             return _http(g, owner, served, routes, request)
         case _:
-            return _tls(g, owner, there, routes, request)
+            return _tls(g, owner, listeners, routes, request)
 
 
 def _port_held(g: Graph, owner: Key, request: Request) -> Problem | None:
@@ -118,12 +120,12 @@ def _port_held(g: Graph, owner: Key, request: Request) -> Problem | None:
     return problem if problem and problem.reason != reasons.PENDING else None
 
 
-def _not_served(g: Graph, owner: GatewayPlan, there: list[ListenerPlan], request: Request) -> Iterator[Fact]:
+def _not_served(g: Graph, owner: GatewayPlan, listeners: list[ListenerPlan], request: Request) -> Iterator[Fact]:
     if owner.accepted.problem:
         yield bad("the Gateway is not accepted: ", why=owner.accepted.problem)
     if held := _port_held(g, owner.key, request):
         yield bad(held.text)
-    yield from (_unserved(listener) for listener in there if not listener.served)
+    yield from (_unserved(listener) for listener in listeners if not listener.served)
 
 
 def _wrong_scheme(owner: Key, protocols: set[str], request: Request) -> RequestAnswer | None:
@@ -146,10 +148,12 @@ def _named(listener: ListenerPlan) -> str:
     return f"listener {listener.name} ({listener.protocol} port {listener.port}, {listener.hostname or 'any hostname'})"
 
 
-def _tls(g: Graph, owner: GatewayPlan, there: list[ListenerPlan], routes: Sequence[Key], request: Request) -> RequestAnswer:
+def _tls(
+    g: Graph, owner: GatewayPlan, listeners: list[ListenerPlan], routes: Sequence[Key], request: Request
+) -> RequestAnswer:
     """Follows a TLS connection by its server name, the most specific listener first."""
     for pattern in fitting(request.sni) if request.sni else ("",):
-        for listener in there:
+        for listener in listeners:
             if listener.protocol == "TLS" and LISTENER_STREAMS.size(g, owner.key, listener.table, pattern):
                 return _stream(g, owner, listener, pattern, request)
             if _takes_handshake(listener, pattern) and listener.served:
@@ -157,16 +161,16 @@ def _tls(g: Graph, owner: GatewayPlan, there: list[ListenerPlan], routes: Sequen
             if _takes_handshake(listener, pattern) and listener.closed:
                 facts = [_unserved(listener)]
                 return _answer(owner.key, request, RequestAction.CLOSE, "closed: its listener cannot be served", facts)
-    return _no_listener(owner.key, there, request)
+    return _no_listener(owner.key, listeners, request)
 
 
 def _takes_handshake(listener: ListenerPlan, pattern: str) -> bool:
     return listener.protocol == "HTTPS" and listener.hostname == pattern and not listener.conflicted
 
 
-def _no_listener(owner: Key, there: list[ListenerPlan], request: Request) -> RequestAnswer:
+def _no_listener(owner: Key, listeners: list[ListenerPlan], request: Request) -> RequestAnswer:
     """Explains a connection whose server name matches no listener of the port."""
-    names = sorted({listener.hostname for listener in there})
+    names = sorted({listener.hostname for listener in listeners})
     missed = f"no listener has the hostname {request.sni}" if request.sni else "the client sends no server name (SNI)"
     facts = [bad(f"{missed}; the listeners have {', '.join(names)}")]
     if not request.sni:
@@ -175,19 +179,19 @@ def _no_listener(owner: Key, there: list[ListenerPlan], request: Request) -> Req
 
 
 def _stream(g: Graph, owner: GatewayPlan, listener: ListenerPlan, hostname: str, request: Request) -> RequestAnswer:
-    found = stream(g, owner.key, listener.table, hostname)
+    plan = stream(g, owner.key, listener.table, hostname)
     where = _entered(listener, request)
     at = {"listener": listener.name, "hostname": hostname or "*"}
-    if not found.backends:
-        none = f"{found.origin}: no backend with a weight above 0" if found.origin else "no route handles the connection"
+    if not plan.backends:
+        none = f"{plan.origin}: no backend with a weight above 0" if plan.origin else "no route handles the connection"
         why = bad(none)
         return _answer(owner.key, request, RequestAction.CLOSE, "closed", (where, why), **at)
-    shares, facts = stream_shares(g, found.backends)
+    shares, facts = stream_shares(g, plan.backends)
     how = {"passthrough": "as it is, in the client's own TLS"}.get(stream_protocol(listener), "as bytes")
-    route = good(f"{found.origin} forwards the connection {how}, without reading the request in it")
-    said = f"the connection is forwarded to {backend_names(shares)}"
-    more = {**at, "route": found.origin, "backends": shares}
-    return _answer(owner.key, request, RequestAction.CONNECT, said, (where, route, *facts), **more)
+    route = good(f"{plan.origin} forwards the connection {how}, without reading the request in it")
+    summary = f"the connection is forwarded to {backend_names(shares)}"
+    more = {**at, "route": plan.origin, "backends": shares}
+    return _answer(owner.key, request, RequestAction.CONNECT, summary, (where, route, *facts), **more)
 
 
 def _entered(listener: ListenerPlan, request: Request, *because: Fact) -> Fact:
@@ -203,28 +207,28 @@ def _http(
     """Follows a request through listeners that share a route table; HTTP listeners of a port share one."""
     listener = _by_host(listeners, request)
     where = _entered(listener, request, *auth_facts(g, listener))
-    asked = normalize(request, http_rules(g, owner.key))
-    if isinstance(asked, Rejected):
-        facts = (where, plain(f"{asked.why}; spec.http of a GatewayProfile configures this"))
-        at = {"listener": listener.name, "status": asked.status}
-        action = RequestAction.REDIRECT if asked.location else RequestAction.RESPOND
-        return _answer(owner.key, request, action, f"{asked.status} before any route is looked at", facts, **at)
-    host = choice.virtual_host(g, owner.key, listener, asked.host)
+    normalized = normalize(request, http_rules(g, owner.key))
+    if isinstance(normalized, Rejected):
+        facts = (where, plain(f"{normalized.why}; spec.http of a GatewayProfile configures this"))
+        at = {"listener": listener.name, "status": normalized.status}
+        action = RequestAction.REDIRECT if normalized.location else RequestAction.RESPOND
+        return _answer(owner.key, request, action, f"{normalized.status} before any route is looked at", facts, **at)
+    host = choice.virtual_host(g, owner.key, listener, normalized.host)
     if host.elsewhere:
-        why = _misdirected(asked, host.name)
+        why = _misdirected(normalized, host.name)
         at = {"listener": listener.name, "status": MISDIRECTED_STATUS}
         return _answer(owner.key, request, RequestAction.RESPOND, "421, misdirected request", (where, *why), **at)
     if unusable := unusable_servers(g, listener):
         refused = [bad("an ExternalAuth server of its listener cannot be used: ", why=problem) for problem in unusable]
         at = {"listener": listener.name, "hostname": _shown(host), "status": UNAVAILABLE}
         return _answer(owner.key, request, RequestAction.RESPOND, "503 before a route is chosen", (where, *refused), **at)
-    found = choice.candidates(g, owner.key, listener.table, host.name) if host.found else []
-    winner = choice.choose(found, asked)
+    matches = choice.candidates(g, owner.key, listener.table, host.name) if host.exists else []
+    winner = choice.choose(matches, normalized)
     if winner is None:
-        near = _unmatched(g, owner.key, listener, listeners, routes, host, found, asked)
+        near = _unmatched(g, owner.key, listener, listeners, routes, host, matches, normalized)
         at = {"listener": listener.name, "hostname": _shown(host), "status": NOT_FOUND}
         return _answer(owner.key, request, RequestAction.RESPOND, "404, no route matches", (where, *near), **at)
-    return _routed(g, owner, listener, host, found, winner, request, asked, where)
+    return _routed(g, owner, listener, host, matches, winner, request, normalized, where)
 
 
 def _by_host(listeners: list[ListenerPlan], request: Request) -> ListenerPlan:
@@ -236,7 +240,7 @@ def _by_host(listeners: list[ListenerPlan], request: Request) -> ListenerPlan:
 
 
 def _shown(host: choice.VirtualHost) -> str:
-    return (host.name or "*") if host.found else ""
+    return (host.name or "*") if host.exists else ""
 
 
 def _misdirected(request: Request, name: str) -> Iterator[Fact]:
@@ -254,19 +258,19 @@ def _unmatched(
     listeners: list[ListenerPlan],
     routes: Sequence[Key],
     host: choice.VirtualHost,
-    found: list[choice.CandidateMatch],
+    matches: list[choice.CandidateMatch],
     request: Request,
 ) -> Iterator[Fact]:
-    if not host.found:
-        others = tuple(choice.other_hostnames(g, owner, listeners, request.host))
-        yield bad(f"no route has a hostname that covers {request.host}", *others)
-    elif not found:
+    if not host.exists:
+        hostnames = tuple(choice.other_hostnames(g, owner, listeners, request.host))
+        yield bad(f"no route has a hostname that covers {request.host}", *hostnames)
+    elif not matches:
         yield bad(f"no route is served under {host.name or 'any hostname'}")
     else:
-        near = tuple(choice.near_misses(g, found, request))
+        near = tuple(choice.near_misses(g, matches, request))
         yield bad(f"no rule of the routes under {host.name or 'any hostname'} matches", *near)
-    yield from choice.wider_hosts(g, owner, listener, host, request) if host.found else ()
-    yield from choice.left_out_routes(g, owner, listener.table, host.name) if host.found else ()
+    yield from choice.wider_hosts(g, owner, listener, host, request) if host.exists else ()
+    yield from choice.left_out_routes(g, owner, listener.table, host.name) if host.exists else ()
     yield from choice.unattached(g, owner, routes, request.host)
 
 
@@ -275,21 +279,21 @@ def _routed(
     owner: GatewayPlan,
     listener: ListenerPlan,
     host: choice.VirtualHost,
-    found: list[choice.CandidateMatch],
+    matches: list[choice.CandidateMatch],
     winner: choice.CandidateMatch,
     request: Request,
-    asked: Request,
+    normalized: Request,
     where: Fact,
 ) -> RequestAnswer:
     if winner.level is ServedLevel.AS_WRITTEN:
-        done = outcome(g, winner.key, winner.place.rule, winner.route, owner.key, asked)
+        done = outcome(g, winner.key, winner.place.rule, winner.route, owner.key, normalized)
     else:
         refused = bad(f"Envoy refused the route, so it returns 500: {winner.complaint}")
         done = RuleOutcome(RequestAction.RESPOND, "500: Envoy refused its route", (refused,), 500)
     under = f"under {host.name or 'any hostname'}"
-    path = f" (path taken as {asked.path})" if asked.path != request.path else ""
-    others = choice.passed_over(g, found, winner, asked)
-    rule = good(f"{choice.described(g, winner)}, {under}{path}", *others, object=winner.key)
+    path = f" (path taken as {normalized.path})" if normalized.path != request.path else ""
+    skipped = choice.passed_over(g, matches, winner, normalized)
+    rule = good(f"{choice.described(g, winner)}, {under}{path}", *skipped, object=winner.key)
     return _answer(
         owner.key,
         request,
@@ -299,7 +303,7 @@ def _routed(
         status=done.status,
         listener=listener.name,
         hostname=_shown(host),
-        path=asked.path,
+        path=normalized.path,
         route=str(winner.key),
         rule=winner.place.rule,
         match=winner.place.match,

@@ -78,10 +78,10 @@ def _rivals(g: Graph, key: Key, accepted: list[Parent]) -> Iterator[Fact]:
     """Yields routes that take the connections of this one."""
     for parent in accepted:
         for table, hostname in parent.hosts:
-            other = stream_owner(g, parent.gateway, table, hostname)
-            if other and other != key:
+            winner = stream_owner(g, parent.gateway, table, hostname)
+            if winner and winner != key:
                 yield warning(
-                    f"{f'not for {hostname}' if hostname else 'for nothing'}: {other} takes precedence", object=other
+                    f"{f'not for {hostname}' if hostname else 'for nothing'}: {winner} takes precedence", object=winner
                 )
 
 
@@ -89,8 +89,8 @@ def _stream(g: Graph, key: Key, owner: Key, rule: api.StreamRouteRule, protocol:
     facts = _shares(g, key, owner, rule, protocol)
     if not any(ref.weight for ref in rule.backend_refs):
         facts.append(bad("no backend, so nothing is forwarded"))
-    what = {Protocol.UDP: "datagrams are forwarded", Protocol.PASSTHROUGH: "connections are forwarded as they are"}
-    return Fact(what.get(protocol, "connections are forwarded"), worst(facts), tuple(facts))
+    texts = {Protocol.UDP: "datagrams are forwarded", Protocol.PASSTHROUGH: "connections are forwarded as they are"}
+    return Fact(texts.get(protocol, "connections are forwarded"), worst(facts), tuple(facts))
 
 
 def _shares(
@@ -102,15 +102,15 @@ def _shares(
 
 
 def _rule(g: Graph, key: Key, owner: Key, number: int, rule: api.RequestRouteRule, protocol: Protocol) -> Fact:
-    said = f"rule {number}{f' ({rule.name})' if rule.name else ''}: {' or '.join(matched(m) for m in rule.matches)}"
+    text = f"rule {number}{f' ({rule.name})' if rule.name else ''}: {' or '.join(matched(m) for m in rule.matches)}"
     wrong = [bad(problem_text) for problem_text in map(str, route_judgement(g, key, owner).rules[number].problems)]
     if wrong:
-        return bad(f"{said} returns {REFUSAL[key.kind]}", *wrong)
+        return bad(f"{text} returns {REFUSAL[key.kind]}", *wrong)
     facts = [*_filters(g, key, owner, rule, protocol), *_shares(g, key, owner, rule, protocol)]
     redirected = any(filter.request_redirect for filter in rule.filters)
     if not any(ref.weight for ref in rule.backend_refs) and not redirected:
         facts.append(bad(f"no backend, so every request gets {REFUSAL[key.kind]}"))
-    return Fact(said, worst(facts), tuple(facts))
+    return Fact(text, worst(facts), tuple(facts))
 
 
 def _filters(g: Graph, key: Key, owner: Key, rule: api.RequestRouteRule, protocol: Protocol) -> Iterator[Fact]:
@@ -126,10 +126,10 @@ def _filters(g: Graph, key: Key, owner: Key, rule: api.RequestRouteRule, protoco
 
 def reference_fact(g: Graph, key: Key, owner: Key, ref: api.BackendObjectReference, role: str, protocol: Protocol) -> Fact:
     """Explains the hop of a reference, or why the reference is invalid."""
-    found = target(g, key, ref)
-    if not isinstance(found, BackendTarget):
-        return bad(f"{role}{ref.kind} {ref.namespace or key.namespace}/{ref.name}: refused, ", why=found)
-    return hop_fact(g, Hop(owner, found.backend, found.port, protocol), role)
+    backend = target(g, key, ref)
+    if not isinstance(backend, BackendTarget):
+        return bad(f"{role}{ref.kind} {ref.namespace or key.namespace}/{ref.name}: refused, ", why=backend)
+    return hop_fact(g, Hop(owner, backend.backend, backend.port, protocol), role)
 
 
 def matched(match: api.HTTPRouteMatch | api.GRPCRouteMatch) -> str:
@@ -140,10 +140,10 @@ def matched(match: api.HTTPRouteMatch | api.GRPCRouteMatch) -> str:
         return _with(called, [f"header {header.name}: {header.value}" for header in match.headers])
     path = {"Exact": match.path.value, "RegularExpression": f"~{match.path.value}"}.get(match.path.type)
     path = path or f"{match.path.value.rstrip('/')}/*"
-    asked = [f"header {header.name}: {header.value}" for header in match.headers]
-    asked += [f"query {query.name}={query.value}" for query in match.query_params]
-    return _with(f"{match.method} {path}" if match.method else path, asked)
+    conditions = [f"header {header.name}: {header.value}" for header in match.headers]
+    conditions += [f"query {query.name}={query.value}" for query in match.query_params]
+    return _with(f"{match.method} {path}" if match.method else path, conditions)
 
 
-def _with(said: str, asked: list[str]) -> str:
-    return f"{said} with {' and '.join(asked)}" if asked else said
+def _with(text: str, conditions: list[str]) -> str:
+    return f"{text} with {' and '.join(conditions)}" if conditions else text

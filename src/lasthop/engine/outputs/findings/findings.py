@@ -53,13 +53,13 @@ from lasthop.engine.store.store import read
 def weakening_findings(g: Graph, route: Key, gateway: Key) -> tuple[Finding, ...]:
     """Reports backends with weakened verification on the route, whose requests they expose: without a policy the spec requires
     plaintext, which is rarely the intent of the edit. Several Gateways may report the same weakening."""
-    found = dict.fromkeys(WEAKENED_ROUTES.of(g, route, gateway))
-    return tuple(_finding(route, each) for each in found)
+    weakenings = dict.fromkeys(WEAKENED_ROUTES.of(g, route, gateway))
+    return tuple(_finding(route, weakening) for weakening in weakenings)
 
 
-def _finding(route: Key, found: Weakening) -> Finding:
-    about = (found.backend, found.policy) if found.policy else (found.backend,)
-    return make_finding(route, NO_LONGER_VERIFIED, f"{found.message}.", found.remedy, about=about)
+def _finding(route: Key, weakening: Weakening) -> Finding:
+    about = (weakening.backend, weakening.policy) if weakening.policy else (weakening.backend,)
+    return make_finding(route, NO_LONGER_VERIFIED, f"{weakening.message}.", weakening.remedy, about=about)
 
 
 WEAKENINGS = Output("findings-weakenings", WEAKENED_ROUTES, weakening_findings)
@@ -129,13 +129,13 @@ def hop_findings(g: Graph, gateway: Key, backend: Key, port: int, protocol: Prot
     service = read(g, backend, AnyService) if backend.kind in SERVICE_GROUPS else None
     if service is None:
         return ()
-    found = [*endpoint_findings(g, backend, service, port, protocol)]
+    findings = [*endpoint_findings(g, backend, service, port, protocol)]
     if isinstance(hop_tls(g, gateway, backend, port, protocol), Plaintext):
         hop = Hop(gateway, backend, port, protocol)
-        found += _plaintext(hop, service)
+        findings += _plaintext(hop, service)
         if problem := failing_plaintext(g, hop):
-            found.append(backend_failing(backend, gateway, problem))
-    return tuple(found)
+            findings.append(backend_failing(backend, gateway, problem))
+    return tuple(findings)
 
 
 def _plaintext(hop: Hop, service: AnyService) -> Iterator[Finding]:
@@ -158,10 +158,10 @@ def _plaintext(hop: Hop, service: AnyService) -> Iterator[Finding]:
 
 @query
 def waiver_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
-    found = waiver(g, key)
-    if isinstance(found, Problem) or found.expires is None or g.before(found.expires - SOON.total_seconds()):
+    waiver_plan = waiver(g, key)
+    if isinstance(waiver_plan, Problem) or waiver_plan.expires is None or g.before(waiver_plan.expires - SOON.total_seconds()):
         return ()
-    message = f"ends on {minute(found.expires)}; connections that need it fail from then on."
+    message = f"ends on {minute(waiver_plan.expires)}; connections that need it fail from then on."
     return (make_finding(key, reasons.WAIVER_EXPIRES_SOON, message, field="spec.expires"),)
 
 

@@ -42,8 +42,8 @@ def class_finding(g: Graph, key: Key) -> Finding | None:
 
 @query
 def class_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
-    found = None if settings(g).pods else class_finding(g, key)
-    return (found,) if found else ()
+    finding = None if settings(g).pods else class_finding(g, key)
+    return (finding,) if finding else ()
 
 
 def unattached(g: Graph, route: Key, *, served: bool) -> Iterator[Finding]:

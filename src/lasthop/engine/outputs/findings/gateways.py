@@ -41,19 +41,23 @@ def gateway_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     obj, owner = read(g, key, Gateway), gateway(g, key)
     if obj is None or owner is None:
         return ()
-    own = [listener for listener in owner.listeners if listener.owner == key]
+    listeners = [listener for listener in owner.listeners if listener.owner == key]
     ignored = ignored_scope(key, "defaultScope", obj.spec.default_scope)
     unusable = unusable_rule(g, key)
-    found = (*_findings(g, key, key, gateway_conditions(g, owner), own), *ignored, *([unusable.on(key)] if unusable else []))
-    return tuple(dict.fromkeys(found))
+    findings = (
+        *_findings(g, key, key, gateway_conditions(g, owner), listeners),
+        *ignored,
+        *([unusable.on(key)] if unusable else []),
+    )
+    return tuple(dict.fromkeys(findings))
 
 
 @query
 def listener_set_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
-    found = listener_set(g, key)
-    if found is None:
+    plan = listener_set(g, key)
+    if plan is None:
         return (unserved_set(g, key),)
-    return tuple(dict.fromkeys(_findings(g, key, found.gateway, set_conditions(g, found), found.listeners)))
+    return tuple(dict.fromkeys(_findings(g, key, plan.gateway, set_conditions(g, plan), plan.listeners)))
 
 
 def ignored_scope(key: Key, field: str, scope: str) -> Iterator[Finding]:
@@ -65,29 +69,33 @@ def _problems(conditions: Iterable[Condition]) -> Iterator[Problem]:
     return (c.problem for c in conditions if c.problem and c.reason != reasons.PENDING)
 
 
-def _findings(
-    g: Graph, key: Key, gateway: Key, conditions: tuple[Condition, ...], listeners: Iterable[ListenerPlan]
-) -> Iterator[Finding]:
-    said: set[str] = set()
-    for number, listener in enumerate(listeners):
-        own = (*listener_conditions(g, listener), listener_programmed(g, gateway, listener))
-        yield from _of_listener(key, listener.name, own, f"spec.listeners[{number}]")
-        said |= {c.message for c in own if c.problem and c.reason not in REPORTED_BY_GATEWAYS}
-    references = tuple(condition for condition in conditions if condition.type == reasons.RESOLVED_REFS)
-    yield from _warnings(key, references, "", "spec.tls.backend.clientCertificateRef")
+def _insecure_frontend(key: Key, conditions: Iterable[Condition]) -> Iterator[Finding]:
     for condition in conditions:
         if condition.type == reasons.INSECURE_FRONTEND_VALIDATION_MODE:
             yield make_finding(key, condition.type, condition.message, field="spec.tls.frontend")
+
+
+def _findings(
+    g: Graph, key: Key, gateway: Key, conditions: tuple[Condition, ...], listeners: Iterable[ListenerPlan]
+) -> Iterator[Finding]:
+    reported: set[str] = set()
+    for number, listener in enumerate(listeners):
+        of_listener = (*listener_conditions(g, listener), listener_programmed(g, gateway, listener))
+        yield from _of_listener(key, listener.name, of_listener, f"spec.listeners[{number}]")
+        reported |= {c.message for c in of_listener if c.problem and c.reason not in REPORTED_BY_GATEWAYS}
+    references = tuple(condition for condition in conditions if condition.type == reasons.RESOLVED_REFS)
+    yield from _warnings(key, references, "", "spec.tls.backend.clientCertificateRef")
+    yield from _insecure_frontend(key, conditions)
     # A port that cannot be bound is reported on the listener; a Gateway with no other port repeats it.
-    yield from (p.on(key) for p in _problems(conditions) if p.reason not in REPORTED_ELSEWHERE and p.text not in said)
+    yield from (p.on(key) for p in _problems(conditions) if p.reason not in REPORTED_ELSEWHERE and p.text not in reported)
 
 
-def _of_listener(key: Key, name: str, own: tuple[Condition, ...], field: str) -> Iterator[Finding]:
+def _of_listener(key: Key, name: str, conditions: tuple[Condition, ...], field: str) -> Iterator[Finding]:
     where = f"listener {name}"
-    for problem in _problems(own):
+    for problem in _problems(conditions):
         if problem.reason not in REPORTED_BY_GATEWAYS:
             yield problem.within(where).at(field).on(key)
-    yield from _warnings(key, own, f"{where}: ", f"{field}.tls")
+    yield from _warnings(key, conditions, f"{where}: ", f"{field}.tls")
 
 
 def _warnings(key: Key, conditions: tuple[Condition, ...], where: str, field: str) -> Iterator[Finding]:

@@ -19,12 +19,12 @@ def with_suggestion(finding: Finding, store: Store) -> Finding:
     """Returns the finding with a suggestion, if an object of that kind and namespace has nearly the missing name."""
     missing = next((key for key in finding.missing if key.name and store.get(key) is None), None)
     if missing is None or any(key[:2] == missing[:2] and key != missing for key in finding.about):
-        return finding  # or it has a suggestion already
+        return finding  # nothing is missing, or the finding has a suggestion already
     close = _close(missing, store)
     return msgspec.structs.replace(finding, remedy=f"Did you mean {close}? {finding.remedy}".strip()) if close else finding
 
 
 def _close(missing: Key, store: Store) -> str:
-    known = [key.name for key in store.keys(missing.kind) if key.namespace == missing.namespace]
+    names = [key.name for key in store.keys(missing.kind) if key.namespace == missing.namespace]
     # An object of that name exists but cannot be read.
-    return "" if len(known) > MAX_NAMES or missing.name in known else closest(missing.name, known)
+    return "" if len(names) > MAX_NAMES or missing.name in names else closest(missing.name, names)

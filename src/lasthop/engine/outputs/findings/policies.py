@@ -121,11 +121,11 @@ def xbackend_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 
 
 def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
-    obj, judged, own = read(g, key, XBackend), judgement(g, key), spec_problem(g, key)
+    obj, judged, spec_error = read(g, key, XBackend), judgement(g, key), spec_problem(g, key)
     if obj is None:
         return
-    if own:
-        yield own.at("spec").on(key)
+    if spec_error:
+        yield spec_error.at("spec").on(key)
     yield from _judged(key, judged, "spec.tls.validation") if judged else ()
     yield from _dates(g, key, client_certificate(g, key), "spec.tls.clientCertificateRef")
     if session := obj.spec.session_persistence:
@@ -135,10 +135,10 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
         message = "no Gateway reaches it through a route, so it has no effect yet"
         yield make_finding(key, reasons.NOT_REACHED, message, "Refer to it in a route of a Gateway.")
         return
-    valid = not own and (judged is None or judged.problem is None)
+    valid = not spec_error and (judged is None or judged.problem is None)
     for gateway in gateways:
         yield from _xbackend_at_gateway(g, key, obj, gateway, valid=valid)
-    if obj.spec.type == EXTERNAL_HOSTNAME and obj.spec.tls.mode == PLAINTEXT and not own:
+    if obj.spec.type == EXTERNAL_HOSTNAME and obj.spec.tls.mode == PLAINTEXT and not spec_error:
         message = f"nothing verifies the server behind {obj.spec.external_hostname.hostname}: it uses plaintext."
         remedy = "Set tls.mode to ServerOnly or ClientAndServer."
         yield make_finding(key, reasons.PLAINTEXT_BACKEND, message, remedy, field="spec.tls")

@@ -16,7 +16,7 @@ from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity
 from lasthop.engine.plan.reasons import Cause, entry_of
 
-DEPTH: Final = 3
+MAX_DEPTH: Final = 3
 """Length of a chain of causes: a local file, the policy that needs it, the route that needs the policy."""
 
 
@@ -31,12 +31,12 @@ def mistakes(
 ) -> list[Mistake]:
     """Groups findings by their causes. `findings` have file and line. `broken` maps objects to the file that is not applied
     and probably contains them. `unseen` returns the finding on an unreadable kind that may cause a finding."""
-    found = list(dict.fromkeys(findings))
-    known = CauseIndex(found, broken)
-    causes = {each: cause for each in found if (cause := unseen(each) or known.cause(each)) and cause != each}
-    roots: dict[Finding, list[Finding]] = {finding: [] for finding in found if finding not in causes}
+    unique = list(dict.fromkeys(findings))
+    index = CauseIndex(unique, broken)
+    causes = {finding: cause for finding in unique if (cause := unseen(finding) or index.cause(finding)) and cause != finding}
+    roots: dict[Finding, list[Finding]] = {finding: [] for finding in unique if finding not in causes}
     for finding, cause in causes.items():
-        for _ in range(DEPTH):
+        for _ in range(MAX_DEPTH):
             cause = causes.get(cause, cause)
         roots.setdefault(cause, []).append(finding)
     ordered = sorted(roots.items(), key=lambda item: _place(item[0]))
@@ -77,8 +77,8 @@ class CauseIndex:
         self._at_gateways, self._unserved, self._opaque = _FindingIndex(), _FindingIndex(), _FindingIndex()
         """`_opaque`: files that may contain a policy, by namespace, empty for all."""
         self._broken = broken
-        for each in findings:
-            self.put(each)
+        for finding in findings:
+            self.put(finding)
 
     def put(self, finding: Finding, present: bool = True) -> None:
         """Adds a finding, or removes it."""
@@ -101,21 +101,23 @@ class CauseIndex:
 
     def cause(self, finding: Finding) -> Finding | None:
         look: dict[Cause, Callable[[Finding], Finding | None]] = {
-            Cause.SAME_FILE: lambda each: self._of_file.first(each.file),
+            Cause.SAME_FILE: lambda finding: self._of_file.first(finding.file),
             Cause.UNREAD_POLICY: self._unread_policy,
-            Cause.NOT_ACCEPTED: lambda each: self._of_any([each.object]) if _not_accepted(each) else None,
-            Cause.OWN_TARGET: lambda each: self._mistargeted.first(each.object),
+            Cause.NOT_ACCEPTED: lambda finding: self._of_any([finding.object]) if _not_accepted(finding) else None,
+            Cause.OWN_TARGET: lambda finding: self._mistargeted.first(finding.object),
             Cause.AT_GATEWAY: self._at_gateway,
-            Cause.NAMED: lambda each: self._of_any(_others(each)),
+            Cause.NAMED: lambda finding: self._of_any(_others(finding)),
             Cause.MISSING: self._missing,
-            Cause.UNSERVED: lambda each: self._unserved.first(reasons.NO_GATEWAY_CLASS) if _names_nothing(each) else None,
+            Cause.UNSERVED: lambda finding: (
+                self._unserved.first(reasons.NO_GATEWAY_CLASS) if _names_nothing(finding) else None
+            ),
             Cause.BROKEN_NEED: self._broken_need,
         }
-        return next((found for cause in entry_of(finding.reason).follows if (found := look[cause](finding))), None)
+        return next((error for cause in entry_of(finding.reason).follows if (error := look[cause](finding))), None)
 
     def root(self, finding: Finding) -> Finding | None:
         cause = None
-        for _ in range(DEPTH):
+        for _ in range(MAX_DEPTH):
             following = self.cause(cause or finding)
             if following is None or following in (cause, finding):
                 break
@@ -131,8 +133,8 @@ class CauseIndex:
 
     def _at_gateway(self, finding: Finding) -> Finding | None:
         gateways = set(_gateways(finding))
-        found = (error for key in _others(finding) for error in self._at_gateways.get(key, ()))
-        return next((error for error in found if gateways.intersection(_gateways(error))), None)
+        errors = (error for key in _others(finding) for error in self._at_gateways.get(key, ()))
+        return next((error for error in errors if gateways.intersection(_gateways(error))), None)
 
     def _missing(self, finding: Finding) -> Finding | None:
         """Returns the error of the first missing object that is in a broken file, or whose local file is missing."""

@@ -31,34 +31,34 @@ REPORT: Final = "Edit the route, and please report this: Lasthop should have rej
 
 @query
 def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
-    obj, known = read_route(g, key), parents(g, key)
+    obj, attached = read_route(g, key), parents(g, key)
     if obj is None:
         return ()
-    found = list(ignored_scope(key, "useDefaultGateways", obj.spec.use_default_gateways))
-    found += unattached(g, key, served=bool(known))
-    found += [
-        replace(problem, severity=Severity.WARNING).on(key) for problem in (unsupported_sessions(g, key) if known else ())
+    findings = list(ignored_scope(key, "useDefaultGateways", obj.spec.use_default_gateways))
+    findings += unattached(g, key, served=bool(attached))
+    findings += [
+        replace(problem, severity=Severity.WARNING).on(key) for problem in (unsupported_sessions(g, key) if attached else ())
     ]
-    for parent in known:
+    for parent in attached:
         if parent.problem:
-            found.append(parent.problem.at("spec.parentRefs").on(key))
+            findings.append(parent.problem.at("spec.parentRefs").on(key))
         judged = verdict_at(g, key, parent)
-        found += [problem.on(key) for problem in (*judged.left_out, *judged.refused, *judged.refs)]
+        findings += [problem.on(key) for problem in (*judged.left_out, *judged.refused, *judged.refs)]
         problems, _ = unserved(g, key, parent.gateway, parent.hosts) if key.kind in PROTOCOLS else ((), False)
-        found += [problem.on(key, REPORT) for problem in problems]
-        found += _shadowed(g, key, parent) if key.kind in STREAM_KINDS else ()
-        found += _taken(g, key, obj, parent)
-    return tuple(dict.fromkeys(found))
+        findings += [problem.on(key, REPORT) for problem in problems]
+        findings += _shadowed(g, key, parent) if key.kind in STREAM_KINDS else ()
+        findings += _taken(g, key, obj, parent)
+    return tuple(dict.fromkeys(findings))
 
 
 def _taken(g: Graph, key: Key, obj: Route, parent: Parent) -> Iterator[Finding]:
     """Finds hostnames of a route that a ListenerSet of another namespace serves with a more specific listener. The spec
     permits that, but the Gateway's author may not expect it."""
-    found = route_parent(g, parent.owner) if parent.problem is None else None
-    for listener in found.listeners if found else ():
+    plan = route_parent(g, parent.owner) if parent.problem is None else None
+    for listener in plan.listeners if plan else ():
         if listener.name in parent.listeners and listener.served:
-            for own in obj.spec.hostnames or ("",):
-                hostname = intersection(listener.hostname, own.lower())
+            for name in obj.spec.hostnames or ("",):
+                hostname = intersection(listener.hostname, name.lower())
                 if hostname is not None and (listener.table, hostname) not in parent.hosts:
                     yield from _taken_at(g, key, parent.gateway, listener, hostname)
 
@@ -67,34 +67,38 @@ def _taken_at(g: Graph, key: Key, gateway: Key, listener: ListenerPlan, hostname
     taker = _holder_of(g, gateway, listener, hostname)
     if taker is None or taker.kind != "ListenerSet" or taker.namespace in (key.namespace, listener.owner.namespace):
         return
-    what = f"requests for {hostname or 'any hostname'} at port {listener.port} of {gateway}"
+    requests = f"requests for {hostname or 'any hostname'} at port {listener.port} of {gateway}"
     remedy = "Add a listener for the hostname to the Gateway, or narrow allowedListeners."
     # The route's author may not be allowed to see the ListenerSet.
     for where, whose, about in (
         (key, "a ListenerSet of another namespace", (gateway,)),
         (gateway, str(taker), (gateway, taker)),
     ):
-        message = f"{what} go to {whose}, not to {key}: its listener is more specific."
+        message = f"{requests} go to {whose}, not to {key}: its listener is more specific."
         yield make_finding(where, reasons.SHADOWED, message, remedy, about=about)
 
 
 def _holder_of(g: Graph, gateway: Key, listener: ListenerPlan, hostname: str) -> Key | None:
     """Returns the owner of the most specific listener for a hostname, on the port of another listener."""
-    there = [x for x in listeners(g, gateway) if (x.port, x.transport) == (listener.port, listener.transport) and x.served]
-    pattern = most_specific([each.hostname for each in there], hostname)
-    return next((each.owner for each in there if each.hostname == pattern), None)
+    same_port = [x for x in listeners(g, gateway) if (x.port, x.transport) == (listener.port, listener.transport) and x.served]
+    pattern = most_specific([candidate.hostname for candidate in same_port], hostname)
+    return next((candidate.owner for candidate in same_port if candidate.hostname == pattern), None)
 
 
 def _shadowed(g: Graph, key: Key, parent: Parent) -> Iterator[Finding]:
     """Finds routes without connections, because each connection has only one route. No condition reports that: the spec
     accepts all of them."""
     for table, hostname in parent.hosts:
-        other, listener = owner(g, parent.gateway, table, hostname), table_listener(g, parent.gateway, table)
-        if listener and other and other != key:
-            own, others = route_hostname(g, key, hostname), route_hostname(g, other, hostname)
-            why = "which is older or first by name" if own == others else "which has the more specific hostname"
-            what = f"everything for {hostname}" if hostname else "everything"
+        winner, listener = owner(g, parent.gateway, table, hostname), table_listener(g, parent.gateway, table)
+        if listener and winner and winner != key:
+            key_hostname, winner_hostname = route_hostname(g, key, hostname), route_hostname(g, winner, hostname)
+            why = (
+                "which is older or first by name"
+                if key_hostname == winner_hostname
+                else "which has the more specific hostname"
+            )
+            subject = f"everything for {hostname}" if hostname else "everything"
             named = listener.name if listener.owner == parent.gateway else f"{listener.owner.path}/{listener.name}"
-            message = f"{what} on listener {named} of {parent.gateway} goes to {other}, {why}."
+            message = f"{subject} on listener {named} of {parent.gateway} goes to {winner}, {why}."
             remedy = "Give each a listener or a hostname of its own."
-            yield make_finding(key, reasons.SHADOWED, message, remedy, about=(parent.gateway, other))
+            yield make_finding(key, reasons.SHADOWED, message, remedy, about=(parent.gateway, winner))

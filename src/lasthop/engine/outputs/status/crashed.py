@@ -45,8 +45,8 @@ def or_crashed(status: Query[Key, api.Status | None]) -> Query[Key, api.Status |
     @query
     @functools.wraps(status.fn)
     def or_crashed_status(g: Graph, key: Key) -> api.Status | None:
-        found = g.shielded(status.fn, key)
-        return crashed_status(g, key) if isinstance(found, Crash) else found
+        result = g.shielded(status.fn, key)
+        return crashed_status(g, key) if isinstance(result, Crash) else result
 
     return or_crashed_status
 
@@ -57,13 +57,13 @@ def crashed_status(g: Graph, key: Key) -> api.Status | None:
     match obj:
         case GatewayClass():
             ours = obj.spec.controller_name == CONTROLLER_NAME
-            return api.GatewayClassStatus(_said(obj)) if ours else None
+            return api.GatewayClassStatus(_not_accepted(obj)) if ours else None
         case Gateway():
             return api.GatewayStatus((), _crashed_listeners(obj)) if _ours(g, key) else None
         case ListenerSet():
             parent = parent_gateway(g, key)
-            said = _crashed_listeners(obj)
-            return api.ListenerSetStatus(said) if parent and _ours(g, parent) else None
+            conditions = _crashed_listeners(obj)
+            return api.ListenerSetStatus(conditions) if parent and _ours(g, parent) else None
         case BackendTLSPolicy() | RejectedPolicy():
             return _of_backend(g, obj, *named_services(obj))
         case XTelemetryPolicy():
@@ -78,18 +78,18 @@ def crashed_status(g: Graph, key: Key) -> api.Status | None:
     return _of_backend(g, obj, key) if obj is not None else None
 
 
-def _said(obj: Object) -> tuple[api.ConditionStatus, ...]:
+def _not_accepted(obj: Object) -> tuple[api.ConditionStatus, ...]:
     return stated((failed(reasons.ACCEPTED, internal_error()),), obj)
 
 
 def _crashed_listeners(obj: Object) -> tuple[api.ConditionStatus, ...]:
-    return (*_said(obj), *stated((failed(reasons.PROGRAMMED, internal_error()),), obj))
+    return (*_not_accepted(obj), *stated((failed(reasons.PROGRAMMED, internal_error()),), obj))
 
 
 def _ours(g: Graph, gateway: Key | None) -> bool:
     """Decides without queries that may crash."""
-    found = OBJECTS.of(g, gateway) if gateway else None
-    of_class = OBJECTS.of(g, Key("GatewayClass", "", found.spec.gateway_class_name)) if isinstance(found, Gateway) else None
+    obj = OBJECTS.of(g, gateway) if gateway else None
+    of_class = OBJECTS.of(g, Key("GatewayClass", "", obj.spec.gateway_class_name)) if isinstance(obj, Gateway) else None
     return isinstance(of_class, GatewayClass) and of_class.spec.controller_name == CONTROLLER_NAME
 
 
@@ -99,7 +99,7 @@ def _gateway_of(g: Graph, owner: Key) -> Key | None:
 
 def _parent(ref: ParentReference, owner: Key, route: Object) -> api.ParentStatus:
     at = ParentReference(owner.name, kind=owner.kind, namespace=owner.namespace, section_name=ref.section_name, port=ref.port)
-    return api.ParentStatus(at, CONTROLLER_NAME, _said(route))
+    return api.ParentStatus(at, CONTROLLER_NAME, _not_accepted(route))
 
 
 def _of_backend(g: Graph, obj: Object, *backends: Key) -> api.PolicyStatus | None:
@@ -108,9 +108,9 @@ def _of_backend(g: Graph, obj: Object, *backends: Key) -> api.PolicyStatus | Non
 
 
 def _at_gateways(obj: Object, gateways: Iterable[Key]) -> api.PolicyStatus | None:
-    said = _said(obj)
+    conditions = _not_accepted(obj)
     entries = [
-        api.AncestorStatus(AncestorReference(gateway.name, gateway.namespace, GROUP, "Gateway"), CONTROLLER_NAME, said)
+        api.AncestorStatus(AncestorReference(gateway.name, gateway.namespace, GROUP, "Gateway"), CONTROLLER_NAME, conditions)
         for gateway in gateways
     ]
     return api.PolicyStatus(tuple(entries[:MAX_ANCESTORS])) if entries else None
@@ -119,12 +119,12 @@ def _at_gateways(obj: Object, gateways: Iterable[Key]) -> api.PolicyStatus | Non
 def crash_finding(id: NodeId) -> Finding:
     """Reports a crash on the object of the query; on a Gateway only if the query has no other object."""
     _, *args = id
-    about = [found for arg in args for found in _objects(arg)]
+    about = [key for arg in args for key in _objects(arg)]
     refs = [Key(b.kind, a, b.name) for a, b in pairwise(args) if isinstance(a, str) and isinstance(b, LocalObjectReference)]
     message = f"Lasthop failed in {query_name(id)}, so everything that depends on it fails closed."
     remedy = "Edit the object, and please report this with the error from the log."
-    found = sorted((*about, *refs), key=lambda key: key.kind == "Gateway")
-    return make_finding(found[0] if found else None, reasons.INTERNAL_ERROR, message, remedy)
+    keys = sorted((*about, *refs), key=lambda key: key.kind == "Gateway")
+    return make_finding(keys[0] if keys else None, reasons.INTERNAL_ERROR, message, remedy)
 
 
 def query_name(id: NodeId) -> str:

@@ -93,8 +93,8 @@ def gateway_status(g: Graph, key: Key) -> GatewayStatus | None:
     obj, owner = read(g, key, api.Gateway), gateway(g, key)
     if obj is None or owner is None:
         return None
-    own = (listener for listener in owner.listeners if listener.owner == key)
-    listeners = tuple(listener_status(g, key, listener, obj) for listener in own)
+    plans = (listener for listener in owner.listeners if listener.owner == key)
+    listeners = tuple(listener_status(g, key, listener, obj) for listener in plans)
     addresses = tuple(GatewayAddress(*address) for address in _addresses(g, owner))
     return GatewayStatus(addresses, stated(gateway_conditions(g, owner), obj), listeners, ACCEPTED_SETS.size(g, key))
 
@@ -118,7 +118,7 @@ def _addresses(g: Graph, owner: GatewayPlan) -> tuple[tuple[str, ...], ...]:
     if settings(g).host_network:
         inside = owner.requested.inside
         outside = owner.requested.outside if inside else owner.addresses
-        return (*(("IPAddress", each) for each in outside), *(("IPAddress", each, CLUSTER) for each in inside))
+        return (*(("IPAddress", address) for address in outside), *(("IPAddress", address, CLUSTER) for address in inside))
     around = INFRASTRUCTURE.of(g, owner.key) or Infrastructure()
     return tuple((*address, CLUSTER) if address[1] in around.inside else address for address in around.addresses)
 
@@ -130,10 +130,10 @@ def _assigned(g: Graph, owner: GatewayPlan) -> tuple[Condition, ...]:
     have, around = _addresses(g, owner), INFRASTRUCTURE.of(g, owner.key) or Infrastructure()
     lacking = [
         *owner.requested.unassigned,
-        *(f"{each} is not assigned" for each in _still_wanted(g, owner.key, around.missing)),
+        *(f"{address} is not assigned" for address in _still_requested(g, owner.key, around.missing)),
     ]
-    for wanted, scope in ((owner.requested.outside, ""), (owner.requested.inside, CLUSTER)):
-        if wanted and not any(each[2:] == ((scope,) if scope else ()) for each in have):
+    for requested, scope in ((owner.requested.outside, ""), (owner.requested.inside, CLUSTER)):
+        if requested and not any(address[2:] == ((scope,) if scope else ()) for address in have):
             lacking.append(f"no address of routability {scope} is assigned yet" if scope else "its Service has no address yet")
     if not lacking and owner.accepted.status:
         return (true(reasons.ADDRESSES_ASSIGNED, "", reasons.ASSIGNED),)
@@ -155,7 +155,7 @@ def programmed(g: Graph, key: Key) -> Condition:
         around = INFRASTRUCTURE.of(g, owner.key)
         if around is None:
             return failed(reasons.PROGRAMMED, pending("its Service is not read yet"))
-        missing = ", ".join(_still_wanted(g, key, around.missing))
+        missing = ", ".join(_still_requested(g, key, around.missing))
         if not around.addresses:  # without any address, the Service may not be processed yet
             message = around.problem or (f"not assigned yet: {missing}" if missing else "its Service has no address yet")
             return failed(reasons.PROGRAMMED, Problem(reasons.ADDRESS_NOT_ASSIGNED, message))
@@ -172,30 +172,30 @@ def programmed(g: Graph, key: Key) -> Condition:
         return failed(reasons.PROGRAMMED, pending(proxy.problem or "no proxy is connected"))
     if any(proxy.serves(*port) for port in problems) or not served:
         # ListenerSets report ports that only they use.
-        own = {(listener.port, listener.transport) for listener in served if listener.owner == key}
+        own_ports = {(listener.port, listener.transport) for listener in served if listener.owner == key}
         return true(
-            reasons.PROGRAMMED, "; ".join(problem.text for port, problem in problems.items() if problem and port in own)
+            reasons.PROGRAMMED, "; ".join(problem.text for port, problem in problems.items() if problem and port in own_ports)
         )
     return failed(reasons.PROGRAMMED, pending(proxy.problem or "the proxy has not acknowledged the configuration yet"))
 
 
-def _still_wanted(g: Graph, key: Key, addresses: tuple[str, ...]) -> list[str]:
+def _still_requested(g: Graph, key: Key, addresses: tuple[str, ...]) -> list[str]:
     """Returns the addresses that the Gateway's current spec still requests; the state of its Services may be older."""
     obj = read(g, key, api.Gateway)
-    wanted = {canonical(address.value) for address in obj.spec.addresses} if obj else set()
-    return [address for address in addresses if address in wanted]
+    requested = {canonical(address.value) for address in obj.spec.addresses} if obj else set()
+    return [address for address in addresses if address in requested]
 
 
 def _references(g: Graph, key: Key) -> tuple[Condition, ...]:
     """Returns ResolvedRefs of the Gateway itself, for its client certificate, if it has one."""
-    own = client_certificate(g, key)
-    if own is None:
+    certificate = client_certificate(g, key)
+    if certificate is None:
         return ()
-    if isinstance(own, Problem):
-        return (failed(reasons.RESOLVED_REFS, own),)
-    if problem := pair_out_of_date(g, own):
+    if isinstance(certificate, Problem):
+        return (failed(reasons.RESOLVED_REFS, certificate),)
+    if problem := pair_out_of_date(g, certificate):
         return (failed(reasons.RESOLVED_REFS, problem.at(CLIENT_CERTIFICATE)),)
-    return (true(reasons.RESOLVED_REFS, pair_dates(g, own)),)
+    return (true(reasons.RESOLVED_REFS, pair_dates(g, certificate)),)
 
 
 def _insecure(g: Graph, key: Key) -> tuple[Condition, ...]:
@@ -203,8 +203,8 @@ def _insecure(g: Graph, key: Key) -> tuple[Condition, ...]:
     count = WAIVED.size(g, key)
     if not count:
         return ()
-    what = "1 backend is" if count == 1 else f"{count} backends are"
-    message = f"{what} not fully verified because of a VerificationWaiver; see `lasthop audit`"
+    backends = "1 backend is" if count == 1 else f"{count} backends are"
+    message = f"{backends} not fully verified because of a VerificationWaiver; see `lasthop audit`"
     return (true(reasons.INSECURE_BACKEND_VERIFICATION, message),)
 
 
@@ -213,8 +213,8 @@ def _weakened(g: Graph, key: Key) -> tuple[Condition, ...]:
     count = WEAKENED.size(g, key)
     if not count:
         return ()
-    what = "1 backend is" if count == 1 else f"{count} backends are"
-    message = f"{what} verified less than before, without an acknowledgement; `lasthop audit --since 24h` lists the edits"
+    backends = "1 backend is" if count == 1 else f"{count} backends are"
+    message = f"{backends} verified less than before, without an acknowledgement; `lasthop audit --since 24h` lists the edits"
     return (true(reasons.BACKENDS_WEAKENED, message, reasons.NO_LONGER_VERIFIED),)
 
 
@@ -235,28 +235,28 @@ GATEWAY_STATUS = Output("status-gateways", "Gateway", gateway_status)
 
 @query
 def listener_set_status(g: Graph, key: Key) -> ListenerSetStatus | None:
-    obj, found = read(g, key, api.ListenerSet), listener_set(g, key)
-    if obj is None or found is None:
+    obj, plan = read(g, key, api.ListenerSet), listener_set(g, key)
+    if obj is None or plan is None:
         return None
-    listeners = tuple(listener_status(g, found.gateway, listener, obj) for listener in found.listeners)
-    return ListenerSetStatus(stated(set_conditions(g, found), obj), listeners)
+    listeners = tuple(listener_status(g, plan.gateway, listener, obj) for listener in plan.listeners)
+    return ListenerSetStatus(stated(set_conditions(g, plan), obj), listeners)
 
 
-def set_conditions(g: Graph, found: ListenerSetPlan) -> tuple[Condition, ...]:
-    return found.accepted, _programmed(g, found)
+def set_conditions(g: Graph, plan: ListenerSetPlan) -> tuple[Condition, ...]:
+    return plan.accepted, _programmed(g, plan)
 
 
-def _programmed(g: Graph, found: ListenerSetPlan) -> Condition:
+def _programmed(g: Graph, plan: ListenerSetPlan) -> Condition:
     """Returns Programmed: True once the Gateway's proxy serves one of the ListenerSet's listeners in its current form."""
-    accepted = found.accepted
+    accepted = plan.accepted
     if problem := accepted.problem:
         of_parent = problem.reason == reasons.PARENT_NOT_ACCEPTED
         return failed(reasons.PROGRAMMED, problem.with_reason(reasons.PARENT_NOT_PROGRAMMED) if of_parent else problem)
-    if problem := programmed(g, found.gateway).problem:
+    if problem := programmed(g, plan.gateway).problem:
         reason = reasons.PENDING if problem.reason == reasons.PENDING else reasons.PARENT_NOT_PROGRAMMED
-        where = f"{found.gateway} is not programmed"
-        return failed(reasons.PROGRAMMED, problem.within(where, found.gateway, reason=reason))
-    served = [listener_programmed(g, found.gateway, listener) for listener in found.listeners if listener.served]
+        where = f"{plan.gateway} is not programmed"
+        return failed(reasons.PROGRAMMED, problem.within(where, plan.gateway, reason=reason))
+    served = [listener_programmed(g, plan.gateway, listener) for listener in plan.listeners if listener.served]
     if any(condition.status for condition in served):
         return true(reasons.PROGRAMMED)
     return served[0]

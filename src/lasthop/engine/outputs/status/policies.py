@@ -56,8 +56,8 @@ _REPORTED: Final = {
 @query
 def policy_report(g: Graph, key: Key) -> PolicyReport:
     """Returns the status and the conditions at each Gateway. One query computes both, because they are read together."""
-    found = g.shielded(_report, key)
-    return PolicyReport(crashed_status(g, key)) if isinstance(found, Crash) else found
+    report = g.shielded(_report, key)
+    return PolicyReport(crashed_status(g, key)) if isinstance(report, Crash) else report
 
 
 def _report(g: Graph, key: Key) -> PolicyReport:
@@ -68,8 +68,8 @@ def _report(g: Graph, key: Key) -> PolicyReport:
         if obj.last_good is None:
             return PolicyReport(_rejected_status(g, key, obj))
         obj = obj.last_good
-    found = {gateway: kind.conditions(g, key, gateway) for gateway in kind.gateways(g, key)}
-    return PolicyReport(_status((gateway, at, obj) for gateway, at in found.items()), found)
+    by_gateway = {gateway: kind.conditions(g, key, gateway) for gateway in kind.gateways(g, key)}
+    return PolicyReport(_status((gateway, at, obj) for gateway, at in by_gateway.items()), by_gateway)
 
 
 def _rejected_status(g: Graph, key: Key, obj: RejectedPolicy) -> PolicyStatus | None:
@@ -81,11 +81,11 @@ def _rejected_status(g: Graph, key: Key, obj: RejectedPolicy) -> PolicyStatus | 
 
 
 def _status(entries: Iterable[tuple[Key, tuple[Condition, ...], Object]]) -> PolicyStatus | None:
-    found = [
+    statuses = [
         AncestorStatus(AncestorReference(key.name, key.namespace, GROUP, "Gateway"), CONTROLLER_NAME, stated(conditions, obj))
         for key, conditions, obj in entries
     ]
-    return PolicyStatus(tuple(found)) if found else None
+    return PolicyStatus(tuple(statuses)) if statuses else None
 
 
 POLICY_STATUS: Final[tuple[Output[Key, Any], ...]] = tuple(

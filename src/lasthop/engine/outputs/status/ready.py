@@ -26,34 +26,36 @@ from lasthop.engine.store.store import Store
 
 
 def class_owners(store: Store) -> dict[str, str]:
-    found = ((key.name, store.get(key)) for key in store.keys("GatewayClass"))
-    return {name: obj.spec.controller_name for name, obj in found if isinstance(obj, GatewayClass)}
+    classes = ((key.name, store.get(key)) for key in store.keys("GatewayClass"))
+    return {name: obj.spec.controller_name for name, obj in classes if isinstance(obj, GatewayClass)}
 
 
 def older_texts(refused: Iterable[NotApplied]) -> dict[Key, str]:
     """Returns the objects whose older text is in force, with file and line of the new text that is not applied."""
-    return {key: f"{each.file}:{each.line}" for each in refused for key in each.objects}
+    return {key: f"{entry.file}:{entry.line}" for entry in refused for key in entry.objects}
 
 
 def readiness(g: Graph, key: Key, document: Json, owners: Mapping[str, str], older: Mapping[Key, str]) -> Summary:
     """Returns READY of an object; `document` is the object with its status."""
-    found = summary(document, owners)
-    if found.ready == "True" and (place := older.get(key)):
+    result = summary(document, owners)
+    if result.ready == "True" and (place := older.get(key)):
         # The status describes the older text.
         why = f"an older version is in force; {place} is not applied"
         return Summary("Unknown", why, reason=OLDER_TEXT_IN_FORCE)
-    return found._replace(because=found.because or _culprits(g, key, found))
+    return result._replace(because=result.because or _culprits(g, key, result))
 
 
-def _culprits(g: Graph, key: Key, found: Summary) -> tuple[str, ...]:
+def _culprits(g: Graph, key: Key, result: Summary) -> tuple[str, ...]:
     """Returns the policies, XBackends and Services at fault for refused or failing hops of this route, or to this
     collector."""
-    refused = found.reason == reasons.INVALID_BACKEND_TLS
-    if not (refused or found.condition == reasons.BACKEND_CONNECTED):
+    refused = result.reason == reasons.INVALID_BACKEND_TLS
+    if not (refused or result.condition == reasons.BACKEND_CONNECTED):
         return ()
     troubles = [hop_trouble.attempt(g, *hop) for hop in _hops(g, key)]
-    known = [trouble for trouble in troubles if not isinstance(trouble, Crash)]
-    return tuple(sorted({each.culprit.argument for each in known if each.culprit and (each.failure is None) == refused}))
+    computed = [trouble for trouble in troubles if not isinstance(trouble, Crash)]
+    return tuple(
+        sorted({trouble.culprit.argument for trouble in computed if trouble.culprit and (trouble.failure is None) == refused})
+    )
 
 
 def _hops(g: Graph, key: Key) -> set[Hop]:
@@ -61,6 +63,6 @@ def _hops(g: Graph, key: Key) -> set[Hop]:
     if key.kind == TELEMETRY.kind:
         to = (collector_hop(g, key, gateway) for gateway in TELEMETRY.ancestors(g, key).gateways)
         return {hop for hop in to if hop and key in HOPS.of(g, *hop)}
-    found = parents.attempt(g, key) if key.kind in ROUTE_KINDS else ()
-    accepted = () if isinstance(found, Crash) else (parent for parent in found if parent.problem is None)
+    attached = parents.attempt(g, key) if key.kind in ROUTE_KINDS else ()
+    accepted = () if isinstance(attached, Crash) else (parent for parent in attached if parent.problem is None)
     return {route_hop.hop for parent in accepted for route_hop in route_hops(g, key, parent) if route_hop.used}

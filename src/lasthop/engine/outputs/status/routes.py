@@ -41,7 +41,7 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
     entries = []
     for parent in parents(g, key):
         ref = _reference(parent.owner, parent.section_name, parent.port)
-        said = without_effect("useDefaultGateways", obj.spec.use_default_gateways)
+        message = without_effect("useDefaultGateways", obj.spec.use_default_gateways)
         judged = verdict_at(g, key, parent)
         if key.kind in PROTOCOLS:
             problems, whole = unserved(g, key, parent.gateway, parent.hosts)
@@ -50,7 +50,7 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
         served: tuple[Condition, ...] = ()
         if parent.problem is None:
             served = (*unserved_at(g, parent), *_troubled(g, key, parent))
-        conditions = (*_conditions(key.kind, parent, judged, said), *served)
+        conditions = (*_conditions(key.kind, parent, judged, message), *served)
         entries.append(ParentStatus(ref, CONTROLLER_NAME, stated(conditions, obj)))
     return RouteStatus(tuple(entries)) if entries else None
 
@@ -59,7 +59,11 @@ def unserved_at(g: Graph, parent: Parent) -> tuple[Condition, ...]:
     """Returns why clients cannot reach a route on some or all ports of a Gateway. It is a separate condition because
     `Accepted` describes the route; it is absent otherwise."""
     owner = route_parent(g, parent.owner)
-    ports = {(each.port, each.transport) for each in (owner.listeners if owner else ()) if each.name in parent.listeners}
+    ports = {
+        (listener.port, listener.transport)
+        for listener in (owner.listeners if owner else ())
+        if listener.name in parent.listeners
+    }
     problems = [port_problem(g, parent.gateway, *port) for port in sorted(ports)]
     blocked = [problem for problem in problems if problem and problem.reason != reasons.PENDING]
     problem = joined(blocked).within(str(parent.gateway), parent.gateway) if blocked else serves_nothing(g, parent.gateway)
@@ -69,11 +73,11 @@ def unserved_at(g: Graph, parent: Parent) -> tuple[Condition, ...]:
 def _troubled(g: Graph, key: Key, parent: Parent) -> tuple[Condition, ...]:
     weaker, failing = [], []
     for hop, used in route_hops(g, key, parent):
-        found = hop_trouble.attempt(g, *hop)
-        if isinstance(found, Crash):
+        trouble = hop_trouble.attempt(g, *hop)
+        if isinstance(trouble, Crash):
             continue  # a crash has a separate finding
-        weaker += [found.weakening] if found.weakening else []
-        failing += [found.failure] if found.failure and used else []
+        weaker += [trouble.weakening] if trouble.weakening else []
+        failing += [trouble.failure] if trouble.failure and used else []
     return (*weakened(tuple(weaker)), *unconnected(tuple(failing)))
 
 
@@ -83,23 +87,23 @@ def _reference(owner: Key, section_name: str, port: int) -> ParentReference:
     return ParentReference(owner.name, kind=owner.kind, namespace=owner.namespace, section_name=section_name, port=port)
 
 
-def _conditions(kind: str, parent: Parent, judged: RouteVerdict, said: str) -> tuple[Condition, ...]:
-    accepted = _accepted(parent, judged, said)
-    found = [accepted, _resolved(judged)]
+def _conditions(kind: str, parent: Parent, judged: RouteVerdict, message: str) -> tuple[Condition, ...]:
+    accepted = _accepted(parent, judged, message)
+    conditions = [accepted, _resolved(judged)]
     problems = (*judged.left_out, *judged.refused)
     if problems and accepted.status:
         # The spec requires the prefix "Dropped Rule".
         answer = f", so that it returns {REFUSAL[kind]}" if judged.refused and kind in REFUSAL else ""
-        found.append(failed(reasons.PARTIALLY_INVALID, joined(problems, fields=True).within(f"Dropped Rule{answer}")))
-    return tuple(found)
+        conditions.append(failed(reasons.PARTIALLY_INVALID, joined(problems, fields=True).within(f"Dropped Rule{answer}")))
+    return tuple(conditions)
 
 
-def _accepted(parent: Parent, judged: RouteVerdict, said: str) -> Condition:
+def _accepted(parent: Parent, judged: RouteVerdict, message: str) -> Condition:
     if parent.problem:
         return failed(reasons.ACCEPTED, parent.problem)
     if judged.all_refused:
         return failed(reasons.ACCEPTED, joined((*judged.left_out, *judged.refused), fields=True))
-    return true(reasons.ACCEPTED, said)
+    return true(reasons.ACCEPTED, message)
 
 
 def _resolved(judged: RouteVerdict) -> Condition:

@@ -64,13 +64,13 @@ def _controllers(document: Json, owners: Mapping[str, str]) -> list[str]:
 def _ours(document: Json) -> Summary:
     if problem := document.get("rejected"):
         return Summary("False", problem)
-    found = [(place, condition) for place, group in _groups(document) for condition in group.get("conditions") or ()]
-    if not found:
+    conditions = [(place, condition) for place, group in _groups(document) for condition in group.get("conditions") or ()]
+    if not conditions:
         return _by_finding(document) or Summary("Unknown", _without_status(document.get("kind", "")))
-    if bad := [each for each in found if _is_bad(each[1])]:
-        return _first_problem(document, bad, found)
-    weakened = dict.fromkeys(c["message"] for _, c in found if condition_type(c["type"]).weakened)
-    return _out_of_date(document, found) or _by_finding(document) or Summary("True", "; ".join(weakened))
+    if bad := [(place, condition) for place, condition in conditions if _is_bad(condition)]:
+        return _first_problem(document, bad, conditions)
+    weakened = dict.fromkeys(c["message"] for _, c in conditions if condition_type(c["type"]).weakened)
+    return _out_of_date(document, conditions) or _by_finding(document) or Summary("True", "; ".join(weakened))
 
 
 def _by_finding(document: Json) -> Summary | None:
@@ -86,20 +86,20 @@ def _is_bad(condition: Json) -> bool:
     return bool(condition["status"] == "True") == type.negative
 
 
-def _out_of_date(document: Json, found: list[tuple[ConditionPlace, Json]]) -> Summary | None:
-    seen, now = min(c.get("observedGeneration", 0) for _, c in found), document["metadata"].get("generation", 0)
+def _out_of_date(document: Json, conditions: list[tuple[ConditionPlace, Json]]) -> Summary | None:
+    seen, now = min(c.get("observedGeneration", 0) for _, c in conditions), document["metadata"].get("generation", 0)
     if seen >= now:
         return None
     return Summary("Unknown", f"its status is out of date: it has generation {seen}, the object has {now}")
 
 
 def _first_problem(
-    document: Json, bad: list[tuple[ConditionPlace, Json]], found: list[tuple[ConditionPlace, Json]]
+    document: Json, bad: list[tuple[ConditionPlace, Json]], conditions: list[tuple[ConditionPlace, Json]]
 ) -> Summary:
-    place, condition = min(bad, key=lambda each: each[1]["status"] == "Unknown")
+    place, condition = min(bad, key=lambda pair: pair[1]["status"] == "Unknown")
     where = f"{place.name}: " if place.name else ""
-    others = sorted({other.name for other, _ in bad} - {place.name, ""}) if place.name else []
-    more = (f" ({', '.join(others)}: not ready either)" if others else "") + _besides(place.name, found)
+    other_names = sorted({other.name for other, _ in bad} - {place.name, ""}) if place.name else []
+    more = (f" ({', '.join(other_names)}: not ready either)" if other_names else "") + _besides(place.name, conditions)
     why = f"{condition['reason']}: {condition['message']}"
     return Summary(
         "Unknown" if condition["status"] == "Unknown" else "False",
@@ -154,9 +154,9 @@ def _conditions(document: Json) -> Iterator[Json]:
     return (condition for _, group in _groups(document) for condition in group.get("conditions") or ())
 
 
-def _besides(name: str, found: list[tuple[ConditionPlace, Json]]) -> str:
+def _besides(name: str, conditions: list[tuple[ConditionPlace, Json]]) -> str:
     """Returns a weakening at another Gateway, for an object that is refused at one."""
-    weakened = ((other.name, c) for other, c in found if condition_type(c["type"]).weakened)
+    weakened = ((other.name, c) for other, c in conditions if condition_type(c["type"]).weakened)
     return next((f"; {other}: {c['message']}" for other, c in weakened if other != name), "")
 
 

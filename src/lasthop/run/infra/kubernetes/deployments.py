@@ -156,15 +156,15 @@ class Deployments:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     async def _reconcile(self, due: Iterable[Key]) -> None:
-        wanted = self._wanted or {}
+        gateways = self._wanted or {}
         mine: dict[str, dict[ObjectRef, Json]] = {}
         for ref, item in self._observed.items():
             for uid in owners(item):
                 mine.setdefault(uid, {})[ref] = item
-        await self._each(self._gateway(wanted[key], mine.get(wanted[key].uid, {})) for key in due if key in wanted)
-        await self._each(self._do(action) for action in leftovers(wanted.values(), self._observed))
-        self._again &= wanted.keys()
-        for key in (self._reported.keys() | self._problems.keys()) - wanted.keys():
+        await self._each(self._gateway(gateways[key], mine.get(gateways[key].uid, {})) for key in due if key in gateways)
+        await self._each(self._do(action) for action in leftovers(gateways.values(), self._observed))
+        self._again &= gateways.keys()
+        for key in (self._reported.keys() | self._problems.keys()) - gateways.keys():
             self._reported.pop(key, None)
             self._problems.pop(key, None)
 
@@ -204,8 +204,8 @@ class Deployments:
         return False
 
     async def _is_foreign(self, ref: ObjectRef) -> bool:
-        found = await find(self._api, path(*ref))
-        return found is not None and not is_ours(found)
+        existing = await find(self._api, path(*ref))
+        return existing is not None and not is_ours(existing)
 
     async def _each(self, jobs: Iterable[Coroutine[Any, Any, object]]) -> None:
         limit = asyncio.Semaphore(IN_FLIGHT)

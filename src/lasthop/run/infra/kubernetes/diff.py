@@ -54,11 +54,15 @@ def diff(gateway: DesiredGateway, site: Site, authority: Authority, observed: Ob
     if gateway.hold:
         return todo
     documents = {_ref(document): document for document in manifests(gateway, site)}
-    todo += [Apply(ref, each, ref not in observed) for ref, each in documents.items() if _is_due(each, observed.get(ref))]
-    wanted = {certificate, *documents}
+    todo += [
+        Apply(ref, document, ref not in observed)
+        for ref, document in documents.items()
+        if _is_due(document, observed.get(ref))
+    ]
+    refs = {certificate, *documents}
     # Deletions come last: a Service whose address is no longer requested is deleted once its successor exists.
     todo.sort(key=lambda action: list(RESOURCES).index(action.ref.kind))
-    return todo + [_delete(ref, current) for ref, current in observed.items() if ref not in wanted]
+    return todo + [_delete(ref, current) for ref, current in observed.items() if ref not in refs]
 
 
 def leftovers(gateways: Iterable[DesiredGateway], observed: Observed) -> list[Delete]:

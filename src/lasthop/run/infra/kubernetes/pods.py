@@ -55,8 +55,8 @@ def deployment_spec(gateway: DesiredGateway, site: Site, labels: dict[str, str],
 
 def budget_spec(gateway: DesiredGateway) -> Json:
     settings = gateway.settings.disruption_budget
-    given = {"maxUnavailable": settings.max_unavailable, "minAvailable": settings.min_available}
-    limits = {name: value for name, value in given.items() if value is not None}
+    bounds = {"maxUnavailable": settings.max_unavailable, "minAvailable": settings.min_available}
+    limits = {name: value for name, value in bounds.items() if value is not None}
     return {**limits, "selector": {"matchLabels": selector(gateway.key.name)}}
 
 
@@ -99,15 +99,15 @@ def _scheduling(gateway: DesiredGateway) -> Json:
     ]
     if pod.topology_spread_constraints is not None:
         spread = [{**mine, **constraint.value} for constraint in pod.topology_spread_constraints]
-    given: Json = {
+    scheduling: Json = {
         "nodeSelector": dict(pod.node_selector),
-        "tolerations": [each.value for each in pod.tolerations],
+        "tolerations": [toleration.value for toleration in pod.tolerations],
         "affinity": pod.affinity.value if pod.affinity else {},
         "topologySpreadConstraints": spread,
         "priorityClassName": pod.priority_class_name,
-        "imagePullSecrets": [{"name": each.name} for each in pod.image_pull_secrets],
+        "imagePullSecrets": [{"name": secret.name} for secret in pod.image_pull_secrets],
     }
-    return {name: value for name, value in given.items() if value}
+    return {name: value for name, value in scheduling.items() if value}
 
 
 def _container(gateway: DesiredGateway, site: Site) -> Json:

@@ -28,11 +28,11 @@ def service_specs(gateway: DesiredGateway) -> dict[str, Json]:
 
 
 def _inside(gateway: DesiredGateway) -> dict[str, Json]:
-    found = {}
+    specs = {}
     for address in gateway.inside:
-        asked = _asking_for(CLUSTER_IP, address) if address else {"ipFamilyPolicy": "PreferDualStack"}
-        found[_inside_name(gateway, address)] = {**_common(gateway, CLUSTER_IP), **asked}
-    return found
+        request = _request_for(CLUSTER_IP, address) if address else {"ipFamilyPolicy": "PreferDualStack"}
+        specs[_inside_name(gateway, address)] = {**_common(gateway, CLUSTER_IP), **request}
+    return specs
 
 
 def _inside_name(gateway: DesiredGateway, address: str) -> str:
@@ -44,7 +44,7 @@ def _outside(gateway: DesiredGateway) -> dict[str, Json]:
     if not gateway.addresses or kind not in (LOAD_BALANCER, CLUSTER_IP):
         return {object_name(gateway.key.name): {**_common(gateway, kind), "ipFamilyPolicy": "PreferDualStack"}}
     return {
-        object_name(gateway.key.name, f"-{digest(address)}"): {**_common(gateway, kind), **_asking_for(kind, address)}
+        object_name(gateway.key.name, f"-{digest(address)}"): {**_common(gateway, kind), **_request_for(kind, address)}
         for address in gateway.addresses
     }
 
@@ -66,7 +66,7 @@ def _common(gateway: DesiredGateway, kind: str) -> Json:
     return spec
 
 
-def _asking_for(kind: str, address: str) -> Json:
+def _request_for(kind: str, address: str) -> Json:
     family = "IPv6" if ipaddress.ip_address(address).version == 6 else "IPv4"
     field = "loadBalancerIP" if kind == LOAD_BALANCER else "clusterIP"
     return {"ipFamilyPolicy": "SingleStack", "ipFamilies": [family], field: address}
@@ -76,15 +76,15 @@ def read_back(gateway: DesiredGateway, services: Mapping[str, Mapping[str, Any]]
     """Returns the current addresses of the Services, by name."""
     outside, inside = _read_outside(gateway, services, problem), tuple(_read_inside(gateway, services))
     missing = tuple(address for address in gateway.inside if address and address not in inside)
-    found = (("IPAddress", value) for value in inside)
-    return Infrastructure((*outside.addresses, *found), (*outside.missing, *missing), problem, inside)
+    inside_addresses = (("IPAddress", value) for value in inside)
+    return Infrastructure((*outside.addresses, *inside_addresses), (*outside.missing, *missing), problem, inside)
 
 
 def _read_inside(gateway: DesiredGateway, services: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for address in gateway.inside:
         spec = (services.get(_inside_name(gateway, address)) or {}).get("spec") or {}
-        given = [canonical(ip) for ip in spec.get("clusterIPs") or () if ip != "None"]
-        yield from (ip for ip in given if address in ("", ip))
+        addresses = [canonical(ip) for ip in spec.get("clusterIPs") or () if ip != "None"]
+        yield from (ip for ip in addresses if address in ("", ip))
 
 
 def _read_outside(gateway: DesiredGateway, services: Mapping[str, Mapping[str, Any]], problem: str) -> Infrastructure:
@@ -96,8 +96,8 @@ def _read_outside(gateway: DesiredGateway, services: Mapping[str, Mapping[str, A
     # Exactly the requested addresses, in that order; other addresses that a load balancer has assigned are not the Gateway's.
     have = {canonical(value) for _, value in assigned}
     missing = tuple(address for address in gateway.addresses if address not in have)
-    given = tuple(("IPAddress", address) for address in gateway.addresses if address in have)
-    return Infrastructure(given, missing, problem)
+    addresses = tuple(("IPAddress", address) for address in gateway.addresses if address in have)
+    return Infrastructure(addresses, missing, problem)
 
 
 def _assigned(gateway: DesiredGateway, service: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -92,12 +92,12 @@ class VerificationConfigMap:
     def _readable(self, document: Json | None) -> Memory:
         """Returns the stored memory, and reports once per content if it is not the last one."""
         stored, version = content(document), document["metadata"].get("resourceVersion") if document else None
-        if (what := lost(stored, self._revision)) and (document is None or version != self._reported):
-            self._lost(f"ConfigMap {self._namespace}/{CONFIG_MAP} {what}")
+        if (loss := lost(stored, self._revision)) and (document is None or version != self._reported):
+            self._lost(f"ConfigMap {self._namespace}/{CONFIG_MAP} {loss}")
         self._reported = version
-        found = stored if isinstance(stored, Memory) else Memory()
-        self._revision = max(self._revision, found.record.revision)
-        return found
+        remembered = stored if isinstance(stored, Memory) else Memory()
+        self._revision = max(self._revision, remembered.record.revision)
+        return remembered
 
     async def run(self) -> None:
         while True:
@@ -129,8 +129,8 @@ class VerificationConfigMap:
             if error.not_found:
                 return True
             raise
-        known, found = (each["metadata"] for each in (self._stored, now))
-        return (known.get("uid"), known["resourceVersion"]) != (found.get("uid"), found["resourceVersion"])
+        stored, current = (document["metadata"] for document in (self._stored, now))
+        return (stored.get("uid"), stored["resourceVersion"]) != (current.get("uid"), current["resourceVersion"])
 
     async def finish(self) -> None:
         """Writes changed memory before exit, unless the API server is slow."""

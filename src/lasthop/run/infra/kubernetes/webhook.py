@@ -51,9 +51,9 @@ class WebhookTrust:
         if not bundle or not self._may_write():
             return
         try:
-            found = await find(self._api, self._path)
-            if found and (wanted := with_trust(found, bundle)) != found:
-                await self._api.put(self._path, wanted)
+            existing = await find(self._api, self._path)
+            if existing and (desired := with_trust(existing, bundle)) != existing:
+                await self._api.put(self._path, desired)
             self._problem.last = ""
         except ApiError as error:
             if not error.conflict:

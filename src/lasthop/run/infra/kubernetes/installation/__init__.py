@@ -36,8 +36,8 @@ def default_image() -> str:
 
 def sources() -> dict[str, str]:
     """Returns the texts by file name, in the order of application."""
-    here = files(__name__)
-    return {f.name: f.read_text("utf-8") for f in sorted(here.iterdir(), key=lambda f: f.name) if f.name.endswith(".yaml")}
+    folder = files(__name__)
+    return {f.name: f.read_text("utf-8") for f in sorted(folder.iterdir(), key=lambda f: f.name) if f.name.endswith(".yaml")}
 
 
 def crds() -> dict[str, str]:
@@ -99,16 +99,16 @@ GATEWAYS_ROLE: Final = "lasthop-gateways"
 OWN_LABEL: Final = "app.kubernetes.io/part-of=lasthop"
 
 
-def surplus(options: Options, found: Mapping[str, Iterable[Json]]) -> list[str]:
+def surplus(options: Options, objects: Mapping[str, Iterable[Json]]) -> list[str]:
     """Returns the paths of labelled RBAC objects from an earlier installation that this one no longer has."""
     kept = {path(document) for document in documents(options)}
     paths = []
-    for plural, items in found.items():
+    for plural, items in objects.items():
         for item in items:
             metadata = item["metadata"]
             where = path_of("rbac.authorization.k8s.io", "v1", plural, metadata.get("namespace", ""), metadata["name"])
-            others = [s for s in item.get("subjects") or () if s.get("namespace") != options.namespace]
-            if metadata["name"] == GATEWAYS_ROLE and where not in kept and not others:
+            other_subjects = [s for s in item.get("subjects") or () if s.get("namespace") != options.namespace]
+            if metadata["name"] == GATEWAYS_ROLE and where not in kept and not other_subjects:
                 paths.append(where)
     return paths
 
