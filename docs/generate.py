@@ -60,7 +60,7 @@ def kinds() -> Iterator[str]:
 def unserved() -> Iterator[str]:
     yield from ("| kind | field | effect |", "|---|---|---|")
     yield from (f"| {kind.kind} | all of it | no effect |" for kind in KINDS.values() if kind.struct is Unserved)
-    yield from (f"| {', '.join(each.kinds)} | `{each.path}` | {each.instead} |" for each in UNSERVED_FIELDS)
+    yield from (f"| {', '.join(field.kinds)} | `{field.path}` | {field.instead} |" for field in UNSERVED_FIELDS)
     yield ""
 
 
@@ -78,15 +78,15 @@ def option_values() -> Iterator[str]:
 
 def findings() -> Iterator[str]:
     yield from ("| reason | severity | meaning |", "|---|---|---|")
-    for name, each in FINDINGS.items():
-        if each.means:
-            yield f"| `{name}` | {'warning' if each.warning else 'error'} | {each.means} |"
+    for name, entry in FINDINGS.items():
+        if entry.means:
+            yield f"| `{name}` | {'warning' if entry.warning else 'error'} | {entry.means} |"
     yield ""
 
 
 def remedies() -> Iterator[str]:
     yield from ("| reason | advice of `lasthop check`, if the message has none |", "|---|---|")
-    yield from (f"| `{name}` | {each.remedy} |" for name, each in sorted(FINDINGS.items()) if each.remedy)
+    yield from (f"| `{name}` | {entry.remedy} |" for name, entry in sorted(FINDINGS.items()) if entry.remedy)
     yield ""
 
 
@@ -122,9 +122,9 @@ def generated(page: Path) -> str:
         start, end = f"<!-- generated: {name} -->\n", f"<!-- end: {name} -->"
         lines = "\n".join(line.rstrip() for line in "\n".join(PARTS[name]()).splitlines())
         new = f"{start}\n{lines}\n\n{end}".replace("\\", r"\\")
-        text, found = re.subn(f"{re.escape(start)}.*?{re.escape(end)}", new, text, flags=re.DOTALL)
-        if found != 1:
-            raise SystemExit(f"{page} has {found} places for {name}; it needs one")
+        text, count = re.subn(f"{re.escape(start)}.*?{re.escape(end)}", new, text, flags=re.DOTALL)
+        if count != 1:
+            raise SystemExit(f"{page} has {count} places for {name}; it needs one")
     return text
 
 

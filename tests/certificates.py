@@ -95,8 +95,8 @@ class Certificate:
     ) -> str:
         """A revocation list of this CA as PEM; `valid` until the next one is due."""
         builder = x509.CertificateRevocationListBuilder(self.subject, *valid)
-        for each in revoked:
-            entry = x509.RevokedCertificateBuilder(each.certificate.serial_number, valid[0])
+        for certificate in revoked:
+            entry = x509.RevokedCertificateBuilder(certificate.certificate.serial_number, valid[0])
             builder = builder.add_revoked_certificate(entry.build())
         key_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         builder = builder.add_extension(key_id, critical=False).add_extension(x509.CRLNumber(1), critical=False)

@@ -201,8 +201,8 @@ class Runner:
     @property
     def left(self) -> list[Path]:
         """Returns its remaining files, except the lock and its directory."""
-        found = (path for name in ("r", "s") for path in (self.root / name).rglob("*"))
-        return [path for path in found if path.name != "lock" and not (path / "lock").exists()]
+        paths = (path for name in ("r", "s") for path in (self.root / name).rglob("*"))
+        return [path for path in paths if path.name != "lock" and not (path / "lock").exists()]
 
 
 @pytest.fixture
@@ -446,9 +446,9 @@ def test_several_backends_have_their_own_requests_and_their_own_trust(runner: Ru
         )
         assert runner.runs
         until(lambda: runner.get()[0] == 200)
-        bodies = [runner.get(*each)[1] for each in (("/",), ("/api/x",), ("/", "app.example"), ("/plain",))]
+        bodies = [runner.get(*request)[1] for request in (("/",), ("/api/x",), ("/", "app.example"), ("/plain",))]
         assert bodies == ["one", "two", "three", "four"]
-        assert [each.saw_plaintext for each in (one, two, three, four)] == [False, False, False, True]
+        assert [server.saw_plaintext for server in (one, two, three, four)] == [False, False, False, True]
 
 
 def test_the_commands_find_it_and_a_restart_works(runner: Runner) -> None:
@@ -528,14 +528,14 @@ def test_print_shows_the_objects_that_init_writes(runner: Runner) -> None:
         (runner.home / "all").mkdir()
         (runner.home / "all" / "objects.yaml").write_bytes(printed.stdout)
         assert "nothing wrong" in runner.ask("check", "all")
-        folder = [each for path in (runner.home / "demo").glob("*.yaml") for each in yaml.safe_load_all(path.read_text())]
-        kinds = sorted((each["kind"], each["metadata"]["name"]) for each in folder)
-        objects = list(yaml.safe_load_all(printed.stdout))
-        assert sorted((each["kind"], each["metadata"]["name"]) for each in objects) == kinds
-        policies = [
-            each for each in (*folder, *objects) if each["kind"] in ("BackendTLSPolicy", "GatewayProfile", "HTTPRoute")
+        folder = [
+            document for path in (runner.home / "demo").glob("*.yaml") for document in yaml.safe_load_all(path.read_text())
         ]
-        assert all(policies.count(each) == 2 for each in policies)
+        kinds = sorted((obj["kind"], obj["metadata"]["name"]) for obj in folder)
+        objects = list(yaml.safe_load_all(printed.stdout))
+        assert sorted((obj["kind"], obj["metadata"]["name"]) for obj in objects) == kinds
+        policies = [obj for obj in (*folder, *objects) if obj["kind"] in ("BackendTLSPolicy", "GatewayProfile", "HTTPRoute")]
+        assert all(policies.count(policy) == 2 for policy in policies)
 
 
 def test_init_writes_nothing_that_would_fail(runner: Runner) -> None:

@@ -28,5 +28,5 @@ def test_results_are_remembered_for_short_values_and_not_without_end(monkeypatch
     ],
 )
 def test_a_number_has_the_range_of_its_format(given: dict[str, int], low: int, high: int) -> None:
-    found = _json_schema({"type": "integer", "format": "int32", **given})
-    assert (found["minimum"], found["maximum"]) == (low, high)
+    schema = _json_schema({"type": "integer", "format": "int32", **given})
+    assert (schema["minimum"], schema["maximum"]) == (low, high)

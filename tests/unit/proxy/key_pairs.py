@@ -34,7 +34,7 @@ USAGES = (
 
 @functools.cache
 def rsa_key(bits: int = 2048, e: int = 65537) -> rsa.RSAPrivateKey:
-    """Of numbers that fit together, but for the primes, which nobody looks for: those of a large key take minutes to find."""
+    """Makes a key of numbers that fit together, without searching for primes: those of a large key take minutes to find."""
     p, q = (2 ** (bits // 2) - odd for odd in _co_prime(bits // 2, e))
     phi = (p - 1) * (q - 1) // math.gcd(p - 1, q - 1)
     d = pow(e, -1, phi)
