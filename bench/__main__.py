@@ -34,7 +34,7 @@ def command(sizes: str, edits: int, json_file: str | None) -> None:
     """Measures the time from a saved edit until traffic shows it, and its cost, at several sizes (see bench/README.md)."""
     progress = Console(stderr=True, highlight=False)
     results: list[Result] = []
-    for size in [int(each) for each in sizes.split(",")]:
+    for size in [int(count) for count in sizes.split(",")]:
         # Short, because unix sockets live in it.
         with tempfile.TemporaryDirectory(prefix="bench-") as home:
             results.append(measure(size, edits, Path(home), functools.partial(progress.print, f"{size:,}:")))
@@ -44,17 +44,17 @@ def command(sizes: str, edits: int, json_file: str | None) -> None:
     if json_file:
         with click.open_file(json_file, "w") as file:
             json.dump(as_json(results), file, indent=1)
-    found = rows(results)
-    write("files", machine.run("files", max(result.others for result in results)), found)
-    for row in [*found, *growth(found)]:
+    judged = rows(results)
+    write("files", machine.run("files", max(result.others for result in results)), judged)
+    for row in [*judged, *growth(judged)]:
         if row.met is not None:
             console.print(f"{row.what}, N={row.n:,}: {number(row.ours)} {row.unit}; goal {row.goal}: {judgement(row.met)}")
-    sys.exit(verdict(found))
+    sys.exit(verdict(judged))
 
 
 if __name__ == "__main__":
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, interrupted)
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_number, interrupted)
     try:
         command(standalone_mode=False)
     except KeyboardInterrupt:

@@ -1,9 +1,10 @@
 """Runs clients that send requests to a Gateway continuously, and records each error with its time.
 
-Run as `python -m bench.clients ADDRESS:PORT HOST NUMBER`; on the end of its standard input it prints what it has seen as JSON.
+Run as `python -m bench.clients ADDRESS:PORT HOST NUMBER`; at the end of its standard input it prints its counts and errors as
+JSON.
 
-A request that was sent and not answered is *lost*; one that was answered with anything but 200 is *wrong*; a connection that
-was refused before anything was sent is *refused*, and made again, as every client does.
+A sent request without a response is *lost*; a response other than 200 is *wrong*. A connection that is refused before anything
+is sent is *refused*, and the client retries it, as every client does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Measures the start of a controller with 5,000 policies on a real API server: `python -m bench.cold_start`.
 
 Starts one `lasthop controller` twice, as a process beside the cluster. The first finds no status and writes all; the bench
-kills it before the second, which finds all statuses written. From the start of the process until it serves proxies, until the
-proxy has confirmed everything, and until the last status is written.
+kills it before the second, which finds all statuses written. It measures from the start of the process until it serves
+proxies, until the proxy has confirmed everything, and until the last status is written.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ async def _create(cluster: Cluster, size: int) -> int:
 
 
 async def _watch(controller: Server, statuses: int, name: str) -> float:
-    """Prints what it took; the seconds until it served proxies."""
+    """Prints the durations; returns the seconds until it served proxies."""
     began, pid = time.monotonic(), controller.pid
     assert pid is not None
     serving = synced = written = 0.0
@@ -96,11 +96,11 @@ async def _metrics(session: aiohttp.ClientSession) -> dict[str, float]:
             text = await response.text()
     except aiohttp.ClientError:
         return {}
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for name, labels, value in re.findall(r"^(\w+)(?:\{(.*)\})? (\S+)$", text, re.MULTILINE):
         result = re.search(r'result="(\w+)"', labels)
-        found[f"{name}_{result[1]}" if result else name] = float(value)
-    return found
+        metrics[f"{name}_{result[1]}" if result else name] = float(value)
+    return metrics
 
 
 @click.command("bench.cold_start")

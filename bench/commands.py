@@ -53,7 +53,7 @@ def measure(home: Path, times: int) -> list[Row]:
             "lasthop explain": (["explain", "httproute", f"bench/{name}", "--dir", str(folder.path)], variables),
             "lasthop probe": (["probe", f"bench/{name}", "--dir", str(folder.path)], variables),
         }
-        medians = {what: statistics.median(cpu(*each) for _ in range(times)) for what, each in runs.items()}
+        medians = {what: statistics.median(cpu(*run) for _ in range(times)) for what, run in runs.items()}
     finally:
         gateway.stop()
     return [judged("commands", what, POLICIES, seconds, "s") for what, seconds in medians.items()]
@@ -66,10 +66,10 @@ def command(times: int) -> None:
     os.chdir(Path(__file__).parent.parent)
     others = Others()
     with tempfile.TemporaryDirectory() as home:
-        found = measure(Path(home), times)
-    write("commands", machine.run("commands", others.cores()), found)
-    show(found)
-    sys.exit(verdict(found))
+        rows = measure(Path(home), times)
+    write("commands", machine.run("commands", others.cores()), rows)
+    show(rows)
+    sys.exit(verdict(rows))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ One gateway has a good backend and a failing one: nothing listens on its port, o
 presents a certificate for another name, so each request costs a handshake. The bench measures good traffic alone, then for a
 minute each beside 2,000 failing requests a second and, as the control, beside as many successful ones, in alternating rounds,
 and alone again. With `--control direct` Envoy answers the control's requests itself, with `backend` another good backend does.
-The client takes CPU from Envoy in both arms alike, so what failures add is the ratio of the two p99s. Promised: it is 1,
-memory of both processes stops growing, and the status of the failing policy changes a few times however many requests fail.
+The client takes CPU from Envoy in both arms alike, so the ratio of the two p99s is the cost of failures. Promised: the ratio
+is 1, memory of both processes stops growing, and the status of the failing policy changes only a few times for any number of
+failing requests.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class Watch(threading.Thread):
 
 
 def flood(port: int, host: str, seconds: float) -> int:
-    """Sends requests from a process of its own, and returns how many were answered."""
+    """Sends requests from a separate process, and returns the number of responses."""
     command = [sys.executable, "-m", "bench.failing", "--flood", f"{port} {host} {seconds}"]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
@@ -213,7 +214,7 @@ def measure(home: Path, port: int, bad_port: int, pem: str, seconds: float, cont
     ratio, low, high = p99_ratio(*arms.values())
     click.echo(f"p99 beside failing / beside control: {ratio:.2f} (95 %: {low:.2f} to {high:.2f}); not 200: {beside.wrong}")
     for number, name in enumerate(("Lasthop", "Envoy")):
-        most = max(each[number] for each in watch.memory)
+        most = max(sample[number] for sample in watch.memory)
         click.echo(
             f"{name}: {start[number]:.0f} MiB before, {most:.0f} at most, {end[number]:.0f} after, "
             f"{watch.growth[number]:+.0f} during the second half; {100 * used[number] / took:.0f} % of a core"
@@ -223,7 +224,7 @@ def measure(home: Path, port: int, bad_port: int, pem: str, seconds: float, cont
     return watch.changes <= CHANGES and max(watch.growth) <= GROWTH and not beside.wrong
 
 
-def _other_name(each: PolicySet, port: int) -> PolicySet:
+def _other_name(policy_set: PolicySet, port: int) -> PolicySet:
     """A policy that wants a name that the certificate of all backends does not have."""
 
     class Other(PolicySet):
@@ -231,7 +232,7 @@ def _other_name(each: PolicySet, port: int) -> PolicySet:
         def sni(self) -> str:
             return "other.example"
 
-    return Other(**{**dataclasses.asdict(each), "port": port})
+    return Other(**{**dataclasses.asdict(policy_set), "port": port})
 
 
 @click.command()

@@ -143,10 +143,10 @@ class _Run:
 
     async def kill(self, name: str, kill: Callable[[], Awaitable[str]]) -> None:
         self._kills.append((name, time.monotonic()))
-        told = await kill()
+        killed = await kill()
         began = time.monotonic()
         await self._effective()
-        say(f"killed  {name}{told}; an edit made after that took {1000 * (time.monotonic() - began):.0f} ms")
+        say(f"killed  {name}{killed}; an edit made after that took {1000 * (time.monotonic() - began):.0f} ms")
         await asyncio.sleep(SETTLE)
 
     async def _effective(self) -> None:
@@ -209,11 +209,13 @@ class _Run:
         return f": away for {AWAY:.0f} s, {rewritten} of {len(before)} statuses rewritten"
 
     async def _versions(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+        versions: dict[str, str] = {}
         for plural in ("gateways", "httproutes", "backendtlspolicies"):
             listed = await self._cluster.api.get(f"/apis/{objects.API}/{plural}")
-            found |= {f"{plural}/{item['metadata']['name']}": item["metadata"]["resourceVersion"] for item in listed["items"]}
-        return found
+            versions |= {
+                f"{plural}/{item['metadata']['name']}": item["metadata"]["resourceVersion"] for item in listed["items"]
+            }
+        return versions
 
     async def _holder(self) -> str:
         path = f"/apis/coordination.k8s.io/v1/namespaces/{lasthop.NAMESPACE}/leases/lasthop"
@@ -253,9 +255,9 @@ class _Run:
 
 async def _counts() -> dict[str, Any]:
     reader, writer = await asyncio.open_connection(NODE_IP, COUNTS)
-    told: dict[str, Any] = json.loads(await reader.read())
+    report: dict[str, Any] = json.loads(await reader.read())
     writer.close()
-    return told
+    return report
 
 
 def _conditions(status: dict[str, Any]) -> dict[str, str]:

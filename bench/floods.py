@@ -162,7 +162,7 @@ def flooding(flood: Flood | None, target: Target) -> Iterator[None]:
         process.join()
 
 
-# --- what is measured --------------------------------------------------------------------------------------------------------
+# --- measurement -------------------------------------------------------------------------------------------------------------
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -207,7 +207,7 @@ class World:
     def judged(self, number: int, generation: int) -> bool:
         status = self.api.get("httproutes", f"r{number}", "quiet").get("status") or {}
         parents = status.get("parents") or ()
-        return any(each["observedGeneration"] == generation for parent in parents for each in parent["conditions"])
+        return any(condition["observedGeneration"] == generation for parent in parents for condition in parent["conditions"])
 
     def credentials(self) -> dict[str, bytes]:
         data = self.api.get("secrets", "lasthop-web-xds", "hostile")["data"]
@@ -229,16 +229,16 @@ async def _healthy(admin: int, stop: asyncio.Event) -> float:
 
 
 async def _measured(world: World, target: Target, process: subprocess.Popen[bytes], log: Path, edits: int) -> Seen:
-    lost, stop, found = log.read_text().count("no longer leading"), asyncio.Event(), []
+    lost, stop, edit_times = log.read_text().count("no longer leading"), asyncio.Event(), []
     async with asyncio.TaskGroup() as tasks:
         health = tasks.create_task(_healthy(target.admin, stop))
         for number in range(edits):
             await asyncio.sleep(1.0)
             began, generation = time.perf_counter(), world.edit(number)
             await until(lambda number=number, generation=generation: world.judged(number, generation), 120.0)
-            found.append(time.perf_counter() - began)
+            edit_times.append(time.perf_counter() - began)
         stop.set()
-    return Seen(tuple(found), health.result(), resident(process.pid), log.read_text().count("no longer leading") - lost)
+    return Seen(tuple(edit_times), health.result(), resident(process.pid), log.read_text().count("no longer leading") - lost)
 
 
 def _started(command: list[str | Path], log: Path, home: Path) -> subprocess.Popen[bytes]:
@@ -247,8 +247,8 @@ def _started(command: list[str | Path], log: Path, home: Path) -> subprocess.Pop
 
 
 async def run(edits: int) -> dict[str, Seen]:
-    """Returns what was seen during each flood."""
-    found: dict[str, Seen] = {}
+    """Returns the measurements of each flood."""
+    floods: dict[str, Seen] = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         home, (xds, webhook, admin) = Path(folder), (free_port(), free_port(), free_port())
         async with serving(FakeApi()) as api:
@@ -268,18 +268,18 @@ async def run(edits: int) -> dict[str, Seen]:
                 target = Target(xds, webhook, admin, world.credentials())
                 for name, flood in FLOODS.items():
                     with flooding(flood, target):
-                        found[name] = await _measured(world, target, process, log, edits)
+                        floods[name] = await _measured(world, target, process, log, edits)
                 process.terminate()
                 process.wait(STOP_WITHIN)
             finally:
                 process.kill()
                 process.wait()
-    return found
+    return floods
 
 
-def show(found: dict[str, Seen]) -> None:
+def show(floods: dict[str, Seen]) -> None:
     columns = ("edit judged, slowest", "/healthz, slowest", "RSS", "Lease lost")
     print(f"{'others, while one peer floods':30} {columns[0]:>22} {columns[1]:>20} {columns[2]:>10} {columns[3]:>12}")
-    for name, seen in found.items():
+    for name, seen in floods.items():
         slowest, health = max(seen.edits) * 1e3, seen.health * 1e3
         print(f"{name:30} {slowest:19.0f} ms {health:17.0f} ms {seen.resident:6.0f} MiB {seen.lost:12}")

@@ -170,7 +170,7 @@ def save(path: Path, text: str) -> float:
 
 class Folder:
     def __init__(self, path: Path, size: int, listen: int, backend: int, pem: str) -> None:
-        """`listen` is the Gateway's port, `backend` that of every endpoint, `pem` what every CA ConfigMap holds."""
+        """`listen` is the Gateway's port, `backend` the port of every endpoint, `pem` the content of every CA ConfigMap."""
         self.path = path
         targets = {size * (2 * n + 1) // (2 * TARGETS) for n in range(TARGETS)}
         self.sets = [PolicySet(number, backend) for number in range(size)]
@@ -182,8 +182,8 @@ class Folder:
         (path / "shared-ca.yaml").write_text(config_map(SHARED, pem))
         for number in targets:
             self.ca_file(number).write_text(config_map(own_ca(number), pem))
-        for each in self.sets:
-            self.file(each.number).write_text(each.text())
+        for policy_set in self.sets:
+            self.file(policy_set.number).write_text(policy_set.text())
 
     def file(self, number: int) -> Path:
         return self.path / "sets" / f"{number:05}.yaml"

@@ -65,7 +65,7 @@ def command(policies: int, once: tuple[Path, Path] | None) -> None:
     if once:
         click.echo(json.dumps(start(*once)))
         return
-    others, found = Others(), []
+    others, measured = Others(), []
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory)
         folder, state = home / "folder", home / "state"
@@ -73,10 +73,10 @@ def command(policies: int, once: tuple[Path, Path] | None) -> None:
         once_more = [sys.executable, "-m", "bench.folder_start", "--once", str(folder), str(state)]
         for name in ("first start", "unchanged folder"):
             output = subprocess.run(once_more, env=environment(home), check=True, stdout=subprocess.PIPE).stdout
-            found += rows(name, policies, json.loads(output))
-    write("folder", machine.run("folder", others.cores()), found)
-    show(found)
-    sys.exit(verdict(found))
+            measured += rows(name, policies, json.loads(output))
+    write("folder", machine.run("folder", others.cores()), measured)
+    show(measured)
+    sys.exit(verdict(measured))
 
 
 if __name__ == "__main__":

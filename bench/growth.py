@@ -1,4 +1,5 @@
-"""`python -m bench.growth`: what the engine does for one edit, and for all objects at the start, at three sizes of each kind.
+"""Counts the engine's work for one edit, and for all objects at the start, at three sizes of each kind: `python -m
+bench.growth`.
 
 No clock: functions entered and bytes sent are the same on every machine. It prints a Markdown table (docs/performance.md).
 """
@@ -179,14 +180,14 @@ def measure(dimension: Dimension, size: int) -> tuple[Cost, Cost]:
 
 
 class Proxy:
-    """A stream of the xDS server, without gRPC, and an Envoy that confirms what it gets."""
+    """A stream of the xDS server, without gRPC, and an Envoy that acknowledges every response."""
 
     def __init__(self, cache: Cache) -> None:
         self._session, self._client = XdsSession(cache), Client()
         self._client.connect()
 
     def follow(self) -> Cost:
-        """Lets them talk until neither has anything to say; counts what the server does."""
+        """Exchanges messages until neither side has any left; counts the server's work."""
         functions: list[int] = []
         sent, talking = 0, True
         while talking:
@@ -212,7 +213,7 @@ def _cluster(edition: int) -> dict[str, dict[str, Resource]]:
 
 
 def proxies(size: int) -> tuple[Cost, Cost]:
-    """Returns what all proxies of a Gateway cost the server when they connect, and for an edit of a policy."""
+    """Returns the server's cost for all proxies of a Gateway: when they connect, and for an edit of a policy."""
     cache = Cache()
     cache.apply(_cluster(1))
     streams = [Proxy(cache) for _ in range(size)]

@@ -57,7 +57,7 @@ def command(ingresses: int) -> None:
     """Measure the import of many Ingresses. Exits with 1 if it costs more than 16 times the parsing."""
     with tempfile.TemporaryDirectory() as root:
         file = Path(root, "in.yaml")
-        file.write_text("---\n".join(INGRESS.format(number=each, team=each % 100) for each in range(ingresses)))
+        file.write_text("---\n".join(INGRESS.format(number=number, team=number % 100) for number in range(ingresses)))
         parsing = _cpu([sys.executable, "-c", PARSING, str(file)])
         importing = _cpu([str(EXECUTABLE), "import", "ingress-nginx", str(file), "--to", str(Path(root, "new"))])
     click.echo(

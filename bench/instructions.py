@@ -132,13 +132,13 @@ async def _until(holds: Callable[[], bool]) -> None:
 def counted_instructions(
     pid: int, port: int, home: Path, makers: Sequence[Callable[[], Paused]], warm: int = WARM, requests: int = REQUESTS
 ) -> float:
-    """Returns those of a request, of an Envoy whose callgrind writes `counted.*` to `home`."""
+    """Returns the instructions of a request in an Envoy whose callgrind writes `counted.*` to `home`."""
     answers = asyncio.run(asked(pid, port, makers, warm, requests))
     return dumped(pid, home) / answers
 
 
 def dumped(pid: int, home: Path) -> int:
-    """Returns the instructions of the threads that handle requests from what has been dumped, and deletes it."""
+    """Returns the instructions of the threads that handle requests from the dumps, and deletes these."""
     dumps = list(home.glob(f"counted.{pid}.*-*"))
     total = sum(_total(dump) for dump in dumps if not dump.name.endswith(MAIN_THREAD))
     for dump in dumps:

@@ -140,16 +140,16 @@ def main() -> int:
         if system == "traefik":
             build_one(traefik.PROGRAM)
     for system in systems:
-        found = []
+        reports = []
         for cases in [arguments.cases] if arguments.cases else SYSTEMS[system]:
             with tempfile.TemporaryDirectory(prefix="judged-") as folder:
                 report = Path(folder) / "report.json"
                 scenario = f"bench.judged:judge_{system.replace('-', '_')}"
                 if code := sandbox.run(scenario, {"cases": cases, "report": str(report)}):
                     return code
-                found.append(json.loads(report.read_text()))
+                reports.append(json.loads(report.read_text()))
         if not arguments.cases:
-            judged_page.keep(system, found)
+            judged_page.keep(system, reports)
     if not arguments.cases:
         judged_page.write()
     return 0

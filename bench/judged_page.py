@@ -90,19 +90,19 @@ def write() -> None:
 def lines(kept: dict[str, Any]) -> Iterator[str]:
     yield INTRODUCTION
     yield from _table(kept)
-    for system, found in kept.items():
-        yield from _system(*ABOUT[system], found)
+    for system, report in kept.items():
+        yield from _system(*ABOUT[system], report)
     yield NOT_JUDGED.rstrip()
 
 
 def _table(kept: dict[str, Any]) -> Iterator[str]:
     yield "| Area | Cases | " + " | ".join(ABOUT[system][0] for system in kept) + " |"
     yield "|---" * (len(kept) + 2) + "|"
-    areas = list(dict.fromkeys(case["area"] for found in kept.values() for case in found["cases"]))
+    areas = list(dict.fromkeys(case["area"] for report in kept.values() for case in report["cases"]))
     for area in areas:
-        each = [[case for case in found["cases"] if case["area"] == area] for found in kept.values()]
-        yield f"| {area} | {max(map(len, each))} | " + " | ".join(map(_cell, each)) + " |"
-    whole = [found["cases"] for found in kept.values()]
+        of_area = [[case for case in report["cases"] if case["area"] == area] for report in kept.values()]
+        yield f"| {area} | {max(map(len, of_area))} | " + " | ".join(map(_cell, of_area)) + " |"
+    whole = [report["cases"] for report in kept.values()]
     yield f"| **all** | **{max(map(len, whole))}** | " + " | ".join(map(_cell, whole)) + " |"
 
 
@@ -110,17 +110,17 @@ def _cell(cases: list[dict[str, Any]]) -> str:
     """Counts by outcome; faults by severity, in bold."""
     counts = [(outcome, sum(case["outcome"] == outcome for case in cases)) for outcome in OUTCOMES]
     severities = [case["severity"] for case in cases if case["severity"]]
-    faults = ", ".join(f"{severities.count(each)} {each}" for each in SEVERITIES if each in severities)
+    faults = ", ".join(f"{severities.count(severity)} {severity}" for severity in SEVERITIES if severity in severities)
     words = {"fail": f"**fail** ({faults})"}
     return ", ".join(f"{number} {words.get(outcome, outcome)}" for outcome, number in counts if number)
 
 
-def _system(title: str, configuration: str, found: dict[str, Any]) -> Iterator[str]:
+def _system(title: str, configuration: str, report: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield f"## {title}"
     yield ""
-    yield f"{configuration} Judged on {found['date']}, {len(found['cases'])} cases in {found['seconds']} s."
-    failed = [case for case in found["cases"] if case["outcome"] == "fail"]
+    yield f"{configuration} Judged on {report['date']}, {len(report['cases'])} cases in {report['seconds']} s."
+    failed = [case for case in report["cases"] if case["outcome"] == "fail"]
     if not failed:
         yield ""
         yield "No fault was found."
@@ -135,7 +135,7 @@ def _system(title: str, configuration: str, found: dict[str, Any]) -> Iterator[s
         for (sentence, source), cases in by_requirement.items():
             yield from _faults(sentence, source, cases)
     left_out: dict[str, list[str]] = {}
-    for case in found["cases"]:
+    for case in report["cases"]:
         if case["outcome"] in ("not claimed", "not run"):
             left_out.setdefault(f"{case['outcome'].capitalize()}: {case['why'].partition(';')[0]}", []).append(case["id"])
     if left_out:
@@ -164,15 +164,15 @@ def _faults(sentence: str, source: str, cases: list[dict[str, Any]]) -> Iterator
 def _policies(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns the objects that differ between cases. `lasthop judge --write` writes Services and routes as well."""
     kinds = ("BackendTLSPolicy", "ConfigMap", "Secret")
-    found = [each for case in cases for each in case["objects"] if each["kind"] in kinds]
-    return [{name: each[name] for name in ("kind", "metadata", "spec", "data") if name in each} for each in found]
+    objects = [obj for case in cases for obj in case["objects"] if obj["kind"] in kinds]
+    return [{name: obj[name] for name in ("kind", "metadata", "spec", "data") if name in obj} for obj in objects]
 
 
 def _without_certificates(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    for each in objects:
-        if "data" in each:
-            each["data"] = {
-                key: "…" if "CERTIFICATE" in value or len(value) > 80 else value for key, value in each["data"].items()
+    for obj in objects:
+        if "data" in obj:
+            obj["data"] = {
+                key: "…" if "CERTIFICATE" in value or len(value) > 80 else value for key, value in obj["data"].items()
             }
     return objects
 

@@ -152,10 +152,10 @@ def start(gateway: Gateway, folder: Folder, listen: int) -> Start:
             answer = probe.ask(first.host, first.path)
             first_200 = first_200 or (answer.at - gateway.started if answer.status == 200 else 0.0)
         time.sleep(0.01)
-    for each in folder.sets[:: max(1, len(folder.sets) // VERIFIED)]:
-        answer = probe.ask(each.host, each.path)
-        if answer.sni != each.sni:
-            raise RuntimeError(f"ready, but {each.host} answers {answer}")
+    for policy_set in folder.sets[:: max(1, len(folder.sets) // VERIFIED)]:
+        answer = probe.ask(policy_set.host, policy_set.path)
+        if answer.sni != policy_set.sni:
+            raise RuntimeError(f"ready, but {policy_set.host} answers {answer}")
     probe.close()
     return Start(ready, first_200)
 
@@ -173,8 +173,8 @@ class Bench:
         target = self._folder.sets[self._folder.targets[0]]
         times = []
         for _ in range(500):
-            asked = time.perf_counter()
-            times.append(self._probe.ask(target.host, target.path).at - asked)
+            requested = time.perf_counter()
+            times.append(self._probe.ask(target.host, target.path).at - requested)
         return sorted(times)[len(times) // 2]
 
     def idle(self) -> float:
@@ -292,9 +292,9 @@ class Bench:
             time.sleep(1)
 
     def _rotate(self, pem: str) -> Rotation:
-        shared = [each for each in self._folder.sets if each.number not in self._folder.targets]
+        shared = [policy_set for policy_set in self._folder.sets if policy_set.number not in self._folder.targets]
         sample = shared[:: max(1, len(shared) // SAMPLED)]
-        sampler = Sampler(Probe(self._listen), [each.host for each in sample])
+        sampler = Sampler(Probe(self._listen), [policy_set.host for policy_set in sample])
         before = self._probe.seen.copy()
         began = self._folder.edit_shared_ca(pem)
         sampler.start()

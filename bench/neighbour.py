@@ -1,7 +1,7 @@
 """Measures the edits of other tenants while one tenant floods a shared gateway: `python -m bench.neighbour`.
 
 The noisy tenant has its own namespace and hostname, and the maximum of HTTPRoutes with 128 matches each (15), whose paths have
-1,000 characters. It edits one of them five times a second. Everybody else edits as in `make bench`. The bench measures each
+1,000 characters. It edits one of them five times a second. All other tenants edit as in `make bench`. The bench measures each
 kind of edit at rest, beside the tenant's routes, and during its flood. A tightened policy (a wrong CA, an invalid policy) must
 be in force within 1 s in all three cases, and any other edit within 3 s. With `--floods` the neighbour is a peer of a
 cluster's controller instead (`bench/floods.py`): a proxy, a caller of the webhook, a user of the machine.
@@ -116,13 +116,13 @@ def edits(bench: Bench, admin: int, count: int) -> tuple[dict[str, list[float]],
     """Seconds until each was in effect, by kind; and the longest that `/healthz` took meanwhile."""
     health = Health(admin)
     health.start()
-    found: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
     for names, steps, _ in bench.kinds():
         if "in place" in names[0]:
             continue
         effective, _ = bench.batch(names, steps, count, True)
-        found |= effective
-    return found, health.stop()
+        times |= effective
+    return times, health.stop()
 
 
 @click.command()
@@ -139,9 +139,11 @@ def edits(bench: Bench, admin: int, count: int) -> tuple[dict[str, list[float]],
 def main(routes: int, policies: int, count: int, of_peers: bool, as_json: bool) -> None:
     """Edits of others at rest, beside a tenant with many routes, and while it floods."""
     if of_peers:
-        found = asyncio.run(floods.run(count))
-        print(json.dumps({name: msgspec.to_builtins(each) for name, each in found.items()})) if as_json else floods.show(found)
-        sys.exit(not all(each.kept for each in found.values()))
+        seen_floods = asyncio.run(floods.run(count))
+        print(
+            json.dumps({name: msgspec.to_builtins(flood) for name, flood in seen_floods.items()})
+        ) if as_json else floods.show(seen_floods)
+        sys.exit(not all(flood.kept for flood in seen_floods.values()))
     ca, other_ca = Issued("bench CA"), Issued("another CA")
     seen: dict[str, tuple[dict[str, list[float]], float]] = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as root:
@@ -182,16 +184,16 @@ def main(routes: int, policies: int, count: int, of_peers: bool, as_json: bool) 
 def show(seen: dict[str, tuple[dict[str, list[float]], float]]) -> None:
     print(f"{'from save to traffic, median / max, ms':42}", *(f"{state:>22}" for state in seen), " floods : rest")
     for name in seen["at rest"][0]:
-        values = [found[name] for found, _ in seen.values()]
+        values = [times[name] for times, _ in seen.values()]
         ratio = statistics.median(values[-1]) / statistics.median(values[0])
         cells = [f"{statistics.median(v) * 1e3:12.1f} / {max(v) * 1e3:7.1f}" for v in values]
         print(f"{name:42}", *cells, f"{ratio:14.1f}")
     print(f"{'/healthz, the slowest':42}", *(f"{worst * 1e3:22.1f}" for _, worst in seen.values()))
 
 
-def kept(found: dict[str, list[float]]) -> bool:
+def kept(times_by_kind: dict[str, list[float]]) -> bool:
     """A policy that tightens is in force within 1 s, anything else within 3 s."""
-    return all(max(times) <= (TIGHTENED if name in TIGHTENING else OTHERWISE) for name, times in found.items())
+    return all(max(times) <= (TIGHTENED if name in TIGHTENING else OTHERWISE) for name, times in times_by_kind.items())
 
 
 if __name__ == "__main__":

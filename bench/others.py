@@ -24,12 +24,12 @@ class Others:
 def _ours() -> float:
     """Seconds of CPU of this process and all below it; those that have ended are in the account of their parent."""
     parents, seconds = {}, {}
-    for each in os.listdir("/proc"):
+    for name in os.listdir("/proc"):
         with contextlib.suppress(OSError):
-            if each.isdigit():
-                fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
-                parents[int(each)] = int(fields[1])
-                seconds[int(each)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+            if name.isdigit():
+                fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+                parents[int(name)] = int(fields[1])
+                seconds[int(name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
     return sum(spent for pid, spent in seconds.items() if _below(pid, parents))
 
 

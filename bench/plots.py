@@ -29,7 +29,9 @@ def draw(rows: Sequence[Row], folder: Path) -> list[str]:
 
 
 def _draw(part: str, rows: Sequence[Row], folder: Path) -> str:
-    whats = [what for each, what in PLOTTED if each == part and len({row.n for row in rows if row.what == what}) > 1]
+    whats = [
+        what for plotted_part, what in PLOTTED if plotted_part == part and len({row.n for row in rows if row.what == what}) > 1
+    ]
     if not whats:
         return ""
     import matplotlib

@@ -29,11 +29,11 @@ def free_port() -> int:
 def environment(home: Path) -> dict[str, str]:
     """Returns the environment of a Lasthop whose sockets and state are in `home`. Its bytecode is kept, and there already, as
     where pip has installed it: a folder of sources, or a variable of this shell, would make each start compile everything."""
-    found = os.environ | {"LASTHOP_RUN_DIR": str(home / "run"), "LASTHOP_STATE_DIR": str(home / "state")}
-    found.pop("PYTHONDONTWRITEBYTECODE", None)
+    variables = os.environ | {"LASTHOP_RUN_DIR": str(home / "run"), "LASTHOP_STATE_DIR": str(home / "state")}
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)
     everything = "import lasthop.cli.commands.controller, lasthop.cli.commands.run"
-    subprocess.run([sys.executable, "-c", everything], env=found, check=True)
-    return found
+    subprocess.run([sys.executable, "-c", everything], env=variables, check=True)
+    return variables
 
 
 @contextlib.contextmanager
@@ -62,7 +62,7 @@ class Gateway:
         self._proxies: list[int] = []
         with self._log.open("wb") as log:
             self.started = time.perf_counter()
-            # A process group of its own: Ctrl-C is for us, and we end it.
+            # A separate process group: Ctrl-C reaches only this process, which stops the other.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables, process_group=0
             )
@@ -97,7 +97,7 @@ class Gateway:
         """The last few failed requests, as it prints them."""
         return [line for line in self._log.read_text(errors="replace").splitlines() if line.startswith("{")][-3:]
 
-    # --- what it says of itself --------------------------------------------------------------------------------------
+    # --- its own reports ---------------------------------------------------------------------------------------------
 
     @property
     def ready(self) -> bool:
@@ -117,7 +117,7 @@ class Gateway:
         finally:
             connection.close()
 
-    # --- what the kernel says of it ----------------------------------------------------------------------------------
+    # --- the kernel's reports ----------------------------------------------------------------------------------------
 
     def _find_proxies(self) -> None:
         self._proxies = children(self.pid) or self._proxies
@@ -141,12 +141,12 @@ def busy() -> float:
 
 def resident(pid: int) -> float:
     """MiB."""
-    found = re.search(r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    return int(found[1]) / 1024 if found else 0.0
+    match = re.search(r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return int(match[1]) / 1024 if match else 0.0
 
 
 def children(pid: int) -> list[int]:
-    return [int(each) for each in os.listdir("/proc") if each.isdigit() and _parent(int(each)) == pid]
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and _parent(int(name)) == pid]
 
 
 def _parent(pid: int) -> int:

@@ -18,7 +18,7 @@ from bench.rows import Row, judged
 
 def spread(seconds: list[float]) -> dict[str, float]:
     """Milliseconds; the 90th percentile is a value that was seen."""
-    ordered = sorted(1000 * each for each in seconds)
+    ordered = sorted(1000 * value for value in seconds)
     p90 = ordered[math.ceil(0.9 * len(ordered)) - 1]
     return {"median": statistics.median(ordered), "p90": p90, "max": ordered[-1], "count": len(ordered)}
 
@@ -46,7 +46,9 @@ def _rows(result: Result) -> Iterator[Row]:
         yield row(f"{name}: xDS bytes", ours=cost.sent, unit="B")
     yield row("cold start: ready", ours=result.cold.ready, unit="s")
     yield row("restart: ready", ours=result.restart.ready, unit="s")
-    yield row("shared CA: all confirmed", ours=statistics.median(each.confirmed for each in result.rotations), unit="s")
+    yield row(
+        "shared CA: all confirmed", ours=statistics.median(rotation.confirmed for rotation in result.rotations), unit="s"
+    )
     yield row("Lasthop RSS", ours=result.lasthop_mib, unit="MiB")
     yield row("Envoy RSS", ours=result.envoy_mib, unit="MiB")
     yield row("idle CPU", ours=100 * result.idle_cpu, unit="% of a core")
@@ -72,15 +74,18 @@ def _times(results: list[Result]) -> Table:
     _size_columns(table, results)
 
     def row(name: str, seen: list[list[float]]) -> None:
-        spreads = [spread(each) if each else None for each in seen]
-        cells = ["{median:.1f} / {p90:.1f} / {max:.1f}".format(**each) if each else "-" for each in spreads]
-        table.add_row(name, *cells, *_ratio([each["median"] if each else 0.0 for each in spreads]))
+        spreads = [spread(times) if times else None for times in seen]
+        cells = ["{median:.1f} / {p90:.1f} / {max:.1f}".format(**measured) if measured else "-" for measured in spreads]
+        table.add_row(name, *cells, *_ratio([measured["median"] if measured else 0.0 for measured in spreads]))
 
     for name in results[0].effective:
         row(name, [result.effective[name] for result in results])
     table.add_section()
-    row("policy hostname, 20 ms after the shared CA", [[each.urgent[0] for each in result.rotations] for result in results])
-    later = [[ms for each in result.rotations for ms in each.urgent[1:]] for result in results]
+    row(
+        "policy hostname, 20 ms after the shared CA",
+        [[rotation.urgent[0] for rotation in result.rotations] for result in results],
+    )
+    later = [[ms for rotation in result.rotations for ms in rotation.urgent[1:]] for result in results]
     row("policy hostname, later while it rotates", later)
     return table
 
@@ -93,9 +98,9 @@ def _costs(results: list[Result]) -> Table:
             table.add_column(f"{what}: {result.size:,}", justify="right")
     for name in results[0].costs:
         costs = [result.costs[name] for result in results]
-        cells = [f"{1000 * each.lasthop_cpu:.1f}" for each in costs]
-        cells += [f"{1000 * each.envoy_cpu:.1f}" for each in costs]
-        cells += [f"{each.sent:,.0f}" for each in costs]
+        cells = [f"{1000 * cost.lasthop_cpu:.1f}" for cost in costs]
+        cells += [f"{1000 * cost.envoy_cpu:.1f}" for cost in costs]
+        cells += [f"{cost.sent:,.0f}" for cost in costs]
         table.add_row(name, *cells)
     return table
 
@@ -107,7 +112,7 @@ def _rest(results: list[Result]) -> Table:
 
     def row(name: str, value: Callable[[Result], float], shown: str) -> None:
         values = [value(result) for result in results]
-        table.add_row(name, *(shown.format(each) for each in values), *_ratio(values))
+        table.add_row(name, *(shown.format(number) for number in values), *_ratio(values))
 
     row("cold start: ready, s", lambda r: r.cold.ready, "{:.2f}")
     row("cold start: first verified 200, s", lambda r: r.cold.first_200, "{:.2f}")

@@ -36,8 +36,8 @@ def markdown(runs: Sequence[Run], rows: Sequence[Row], drawn: Iterable[str]) -> 
     """Returns the whole report."""
     everything = [*rows, *growth(rows)]
     lost = missed(everything)
-    said = f"{sum(row.met is True for row in everything)} goals met, {len(lost)} missed."
-    parts = [HEAD, said + "\n", *(f"- **missed**: {_sentence(row)}" for row in lost), ""]
+    summary = f"{sum(row.met is True for row in everything)} goals met, {len(lost)} missed."
+    parts = [HEAD, summary + "\n", *(f"- **missed**: {_sentence(row)}" for row in lost), ""]
     plots_by_part: dict[str, list[str]] = {}
     for path in drawn:
         plots_by_part.setdefault(Path(path).stem.split("-")[0], []).append(path)

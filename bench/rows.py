@@ -64,15 +64,15 @@ def growth(rows: Iterable[Row]) -> list[Row]:
     sizes: dict[tuple[str, str], dict[int, Row]] = {}
     for row in rows:
         sizes.setdefault((row.part, row.what), {})[row.n] = row
-    found = []
+    ratios = []
     for (part, what), by_size in sizes.items():
         first, last = by_size[min(by_size)], by_size[max(by_size)]
         for goal in _growth_goals(part, what):
             if first.n and last.n > first.n and first.ours:
                 grown = last.ours / first.ours
                 name = f"{what}, N={last.n:,} : N={first.n:,}"
-                found.append(Row(part, name, last.n, grown, "x", goal=goal.words("x"), met=goal.met(grown)))
-    return found
+                ratios.append(Row(part, name, last.n, grown, "x", goal=goal.words("x"), met=goal.met(grown)))
+    return ratios
 
 
 def _growth_goals(part: str, what: str) -> list[Goal]:
@@ -94,7 +94,7 @@ def lines(run: Run, rows: Iterable[Row]) -> str:
 
 
 def write(name: str, run: Run, rows: Iterable[Row], folder: Path = OUT) -> Path:
-    """Replaces what the same part has written before."""
+    """Replaces the earlier rows of the same part."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     path.write_text(lines(run, rows))
@@ -102,13 +102,13 @@ def write(name: str, run: Run, rows: Iterable[Row], folder: Path = OUT) -> Path:
 
 
 def read(folder: Path = OUT) -> tuple[list[Run], list[Row]]:
-    """Reads what the parts have written."""
+    """Reads the rows of all parts."""
     runs: list[Run] = []
     rows: list[Row] = []
     for path in sorted(folder.glob("*.json")):
-        for found in map(json.loads, path.read_text().splitlines()):
-            if "run" in found:
-                runs.append(Run(**found["run"]))
+        for line in map(json.loads, path.read_text().splitlines()):
+            if "run" in line:
+                runs.append(Run(**line["run"]))
             else:
-                rows.append(Row(**found))
+                rows.append(Row(**line))
     return runs, rows

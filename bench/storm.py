@@ -1,7 +1,7 @@
-"""`python -m bench.storm`: edits of policies while endpoints change 1,000 times a second, as in a restart of everything.
+"""Measures edits of policies while endpoints change 1,000 times a second, as if every Pod restarted: `python -m bench.storm`.
 
-`lasthop controller` with its Envoy on the API server of the tests: a real one on the same cores would take all of them for so
-many writes. No root and no cluster.
+`lasthop controller` with its Envoy on the API server of the tests: a real API server on the same cores would need all of them
+for so many writes. Needs neither root nor a cluster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A TLS backend that looks at the first bytes of every connection: what is not TLS is counted and never answered.
+"""A TLS backend that reads the first bytes of every connection: it counts connections without TLS and never responds to them.
 
 Run as `python -m bench.tls_only_backend CERTIFICATE KEY ADDRESS:PORT COUNTS`, where COUNTS is a port of the same address that
 returns the counts so far, as JSON. Ends when its standard input does.
@@ -62,8 +62,8 @@ class TLSOnlyBackend(asyncio.Protocol):
 
 
 async def _tell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    told = {name: getattr(Counts, name) for name in ("connections", "requests", "plaintext_bytes", "sni")}
-    writer.write(json.dumps(told).encode())
+    counts = {name: getattr(Counts, name) for name in ("connections", "requests", "plaintext_bytes", "sni")}
+    writer.write(json.dumps(counts).encode())
     writer.close()
 
 

@@ -38,37 +38,37 @@ class Walk:
 
     def figures(self, *rooms: str) -> str:
         """Counts those in modules whose path begins so."""
-        found = {place: count for place, count in self.calls.items() if place[0].startswith(rooms)}
-        return f"{len({file for file, _ in found}):4} files {len(found):5} functions {sum(found.values()):6,} calls"
+        calls = {place: count for place, count in self.calls.items() if place[0].startswith(rooms)}
+        return f"{len({file for file, _ in calls}):4} files {len(calls):5} functions {sum(calls.values()):6,} calls"
 
 
 async def walk(folder: Folder) -> Walk:
-    source, found = FilesSource(folder.path), Walk()
+    source, calls = FilesSource(folder.path), Walk()
     controller = Controller(source, Engine(now=time.time()), lambda: None, [])
     batches = aiter(source.batches())
-    threading.setprofile(found)  # files are read in a thread
-    sys.setprofile(found)
+    threading.setprofile(calls)  # files are read in a thread
+    sys.setprofile(calls)
     try:
         controller.take(await anext(batches))
         controller.settle()
         for edition in (1, 2):  # the first edit creates the objects that are created once
-            found.calls.clear()
+            calls.calls.clear()
             folder.edit(dataclasses.replace(folder.sets[0], edition=edition))
             controller.take(await anext(batches))
             controller.settle()
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    return found
+    return calls
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         folder = Folder(Path(directory) / "objects", 5, 8080, 8443, Issued("bench CA").pem.decode())
-        found = asyncio.run(walk(folder))
-    print(f"one edit   {found.figures('')}")
-    print(f"  reading  {found.figures('edge/', 'base/')}")
-    print(f"  engine   {found.figures('engine/')}")
+        calls = asyncio.run(walk(folder))
+    print(f"one edit   {calls.figures('')}")
+    print(f"  reading  {calls.figures('edge/', 'base/')}")
+    print(f"  engine   {calls.figures('engine/')}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Measures what installing Lasthop takes of a disk, and with `--tests` how long `make test` takes: `python -m bench.whole`."""
+"""Measures the disk space of an installed Lasthop, and with `--tests` the duration of `make test`: `python -m bench.whole`."""
 
 from __future__ import annotations
 

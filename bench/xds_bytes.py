@@ -1,4 +1,4 @@
-"""Reads from Lasthop's metrics how many bytes of configuration it has sent."""
+"""Reads the number of configuration bytes sent from Lasthop's metrics."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ def sent(get: Callable[[str], tuple[int, bytes]], size: int) -> dict[str, int]:
     with more hops older."""
     time.sleep(1 + size / 1000)
     text = get("/metrics")[1].decode()
-    found = re.findall(r'^lasthop_xds_bytes_total\{type="(\w+)"\} (\S+)', text, re.MULTILINE)
-    return {type_: int(float(count)) for type_, count in found}
+    counts = re.findall(r'^lasthop_xds_bytes_total\{type="(\w+)"\} (\S+)', text, re.MULTILINE)
+    return {type_: int(float(count)) for type_, count in counts}

@@ -112,8 +112,8 @@ def _upgrade(arguments: argparse.Namespace) -> int:
     _prepare()
     before = version(arguments.before)
     order = {"channel": arguments.channel, "shipped": _shipped(arguments), "before": str(before.venv)}
-    told = {"cluster": order, "helm": str(build_one(HELM)), "chart": str(before.chart), "commit": before.commit}
-    return sandbox.run("conformance.upgraded:check_upgrade", told)
+    scenario = {"cluster": order, "helm": str(build_one(HELM)), "chart": str(before.chart), "commit": before.commit}
+    return sandbox.run("conformance.upgraded:check_upgrade", scenario)
 
 
 def _shipped(arguments: argparse.Namespace) -> str:

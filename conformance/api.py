@@ -99,8 +99,8 @@ class Api:
         version, kind, metadata = document["apiVersion"], document["kind"], document["metadata"]
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
         if kind not in self._resources.get(version, {}):  # a CRD may have come since
-            found = (await self.get(root))["resources"]
-            self._resources[version] = {r["kind"]: (r["name"], r["namespaced"]) for r in found if "/" not in r["name"]}
+            resources = (await self.get(root))["resources"]
+            self._resources[version] = {r["kind"]: (r["name"], r["namespaced"]) for r in resources if "/" not in r["name"]}
         if kind not in self._resources[version]:
             raise ApiError(404, f"The server has no {kind} in {version}")
         plural, namespaced = self._resources[version][kind]

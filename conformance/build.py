@@ -3,7 +3,7 @@
     go/<module>/go.mod, go.sum  ->  ~/.cache/lasthop/conformance/<module>-<hash>/<program>
                                                                                  crds/, unless it is the current release
 
-The hash is that of the module's files, so a changed version is built anew and an unchanged one never again.
+The hash covers the module's files, so a changed version is built anew and an unchanged one never again.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def cache_folder() -> Path:
 def path_of(program: Program, cache: Path | None = None) -> Path:
     digest = hashlib.sha256(f"{TOOLCHAIN} {program.ldflags}\0".encode())
     folder = program.modules / program.module
-    for file in sorted(each for each in folder.rglob("*") if each.is_file()):
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         digest.update(f"{file.relative_to(folder)}\0".encode() + file.read_bytes() + b"\0")
     return (cache or cache_folder()) / f"{program.module}-{digest.hexdigest()[:12]}" / program.name
 

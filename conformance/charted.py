@@ -1,8 +1,8 @@
 """Tests the chart with the real helm on a real API server: `python -m conformance helm`.
 
-It is linted and rendered; what it renders with every value set is tried on the API server, which refuses unknown fields; then
-it is installed, upgraded to another image and to the webhook, which replaces controller and proxies alike, and rolled back,
-while clients ask.
+It is linted and rendered. The manifests with every value set are sent to the API server, which refuses unknown fields. Then
+the chart is installed, upgraded to another image and to the webhook, which replaces controller and proxies alike, and rolled
+back, while clients send requests.
 """
 
 from __future__ import annotations
@@ -63,18 +63,18 @@ class Helm:
 
 
 async def the_same_as_install(helm: Helm) -> None:
-    """With default values, what `lasthop install` applies."""
+    """With default values the chart renders the manifests of `lasthop install`."""
     for watched in ((), ("shop", "blog")):
         some = [f"--set=namespaces={{{','.join(watched)}}}"] if watched else []
         rendered = await helm.template(f"--set=image={FIRST}", "--no-hooks", "--include-crds", *some)
-        wanted = [each for each in documents(Options(FIRST, watched=watched)) if each["kind"] != "Namespace"]
+        wanted = [document for document in documents(Options(FIRST, watched=watched)) if document["kind"] != "Namespace"]
         assert sorted(map(json.dumps, map(_sorted, rendered))) == sorted(map(json.dumps, map(_sorted, wanted)))
     say("ok       the chart renders what `lasthop install` applies, for all namespaces and for some")
 
 
 def _sorted(document: Object) -> Object:
-    found: Object = json.loads(json.dumps(document, sort_keys=True))
-    return found
+    ordered: Object = json.loads(json.dumps(document, sort_keys=True))
+    return ordered
 
 
 async def refused(helm: Helm) -> None:
@@ -95,14 +95,14 @@ async def installs(helm: Helm) -> None:
 
 def older_crd() -> Object:
     """Returns a CRD of ours as an older version might have it: without fields that there are now."""
-    found = next(each for each in documents(Options(FIRST)) if each["metadata"]["name"] == "pinsets.lasthop.dev")
-    del found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    return found
+    crd = next(document for document in documents(Options(FIRST)) if document["metadata"]["name"] == "pinsets.lasthop.dev")
+    del crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return crd
 
 
 async def crds_are_new(cluster: Cluster) -> None:
-    found = await cluster.api.get(f"{CRD}/pinsets.lasthop.dev")
-    assert "spec" in found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"], "the CRD is the old one"
+    crd = await cluster.api.get(f"{CRD}/pinsets.lasthop.dev")
+    assert "spec" in crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"], "the CRD is the old one"
     left = (await cluster.api.get("/apis/rbac.authorization.k8s.io/v1/clusterroles"))["items"]
     assert "lasthop-crds" not in [role["metadata"]["name"] for role in left]
     say("ok       a CRD that was older is up to date, and the right to change it is gone")

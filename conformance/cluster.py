@@ -168,11 +168,11 @@ class Cluster:
 
     async def _watch_servers(self) -> None:
         """Reports once that a program has ended by itself, because later errors would be hard to understand otherwise."""
-        told: set[int] = set()
+        reported: set[int] = set()
         while True:
             for server in self.started:
-                if not server.running and server.pid is not None and server.pid not in told and not server.asked_to_end:
-                    told.add(server.pid)
+                if not server.running and server.pid is not None and server.pid not in reported and not server.asked_to_end:
+                    reported.add(server.pid)
                     say(f"{server.name} has ended by itself; its log ends:\n{server.log_tail(5)}")
             await asyncio.sleep(0.5)
 

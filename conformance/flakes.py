@@ -1,6 +1,6 @@
 """Counts tests that failed and then passed when run alone, over the runs on this machine, with the log of each.
 
-One such test in ten runs is what a busy machine may do to a suite with timeouts; more is a defect, in Lasthop or in the node.
+A busy machine may cause one such failure in ten runs of a suite with timeouts. More are a defect in Lasthop or in the node.
 """
 
 from __future__ import annotations

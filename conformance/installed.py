@@ -72,12 +72,12 @@ UNUSED: dict[Right, str] = {
 
 async def check_rights(cluster: Cluster, arguments: dict[str, Any]) -> int:
     manifests = documents(Options("lasthop", NAMESPACE, 1, WATCHED))
-    crds = [each for each in manifests if each["kind"] == "CustomResourceDefinition"]
+    crds = [manifest for manifest in manifests if manifest["kind"] == "CustomResourceDefinition"]
     await cluster.apply([*(mk_object("v1", "Namespace", "", name) for name in (*WATCHED, ELSEWHERE)), *crds])
     await asyncio.sleep(1)  # until the new kinds are served
-    await cluster.apply(each for each in manifests if each not in crds)
+    await cluster.apply(manifest for manifest in manifests if manifest not in crds)
     await cluster.deployment_ready(NAMESPACE, CONTROLLER)
-    await cluster.apply(each for namespace in ("shop", ELSEWHERE) for each in _gateway(namespace))
+    await cluster.apply(obj for namespace in ("shop", ELSEWHERE) for obj in _gateway(namespace))
     granted = set(_granted(manifests))
     checks = (serves, left_alone, recorded, nothing_told, changed_in_place, taken_away, nothing_refused, create_is_needed)
     bad = await failed(cluster, checks)
@@ -116,7 +116,9 @@ async def left_alone(cluster: Cluster) -> None:
     gateway = await cluster.api.get(GATEWAYS.format(ELSEWHERE, "web"))
     assert not has_condition(gateway, "Accepted"), gateway["status"]
     assert not (await cluster.api.get(f"/apis/apps/v1/namespaces/{ELSEWHERE}/deployments"))["items"][1:], "a Deployment"
-    names = [each["metadata"]["name"] for each in (await cluster.api.get(f"/api/v1/namespaces/{ELSEWHERE}/services"))["items"]]
+    names = [
+        service["metadata"]["name"] for service in (await cluster.api.get(f"/api/v1/namespaces/{ELSEWHERE}/services"))["items"]
+    ]
     assert names == ["echo"], names
 
 
@@ -124,8 +126,8 @@ async def recorded(cluster: Cluster) -> None:
     """A ConfigMap in the controller's namespace stores the verification of backends."""
 
     async def there() -> bool:
-        found = await cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps")
-        return any(each["metadata"]["name"] == CONFIG_MAP for each in found["items"])
+        config_maps = await cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps")
+        return any(item["metadata"]["name"] == CONFIG_MAP for item in config_maps["items"])
 
     await eventually(there, 30)
 
@@ -137,8 +139,8 @@ async def changed_in_place(cluster: Cluster) -> None:
 
     async def labelled() -> bool:
         kinds = ("/apis/apps/v1/namespaces/shop/deployments", "/api/v1/namespaces/shop/services")
-        found = [await cluster.api.get(kind, labelSelector="team=shop") for kind in kinds]
-        return all(each["items"] for each in found)
+        lists = [await cluster.api.get(kind, labelSelector="team=shop") for kind in kinds]
+        return all(listed["items"] for listed in lists)
 
     await eventually(labelled, 30)
     await eventually(lambda: _programmed(cluster, "shop", "web"), 30)
@@ -203,7 +205,9 @@ def requests(cluster: Cluster) -> Iterator[tuple[Right, int]]:
 
 def _granted(manifests: list[Object]) -> Iterator[Right]:
     """To the controller; there are also roles for people, which are not bound yet."""
-    bound = {each["roleRef"]["name"] for each in manifests if each["kind"] in ("RoleBinding", "ClusterRoleBinding")}
+    bound = {
+        manifest["roleRef"]["name"] for manifest in manifests if manifest["kind"] in ("RoleBinding", "ClusterRoleBinding")
+    }
     for role in manifests:
         if role["kind"] in ("Role", "ClusterRole") and role["metadata"]["name"] in bound:
             for rule in role["rules"]:

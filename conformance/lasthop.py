@@ -67,8 +67,8 @@ async def accepted(cluster: Cluster, seconds: float = 60) -> bool:
 
 async def supported_features(cluster: Cluster) -> list[str]:
     """The features that the GatewayClass claims, which the suite tests."""
-    found = await cluster.api.get(_CLASS)
-    return [feature["name"] for feature in found.get("status", {}).get("supportedFeatures") or ()]
+    document = await cluster.api.get(_CLASS)
+    return [feature["name"] for feature in document.get("status", {}).get("supportedFeatures") or ()]
 
 
 async def _accept_by_hand(cluster: Cluster) -> None:

@@ -1,6 +1,6 @@
 """Configures the cluster's network inside its own network namespace: addresses and routes.
 
-br0 10.244.0.1/16          the node; pods are 10.244.1.x, each in a namespace of its own with a veth to br0
+br0 10.244.0.1/16          the node; pods are 10.244.1.x, each in its own namespace with a veth to br0
 10.245.0.0/16 on lo        LoadBalancer and Gateway addresses: every one can be bound and dialled (AnyIP)
 10.96.0.0/16 on lo         ClusterIPs, only so that the node's address translation sees the packets
 """

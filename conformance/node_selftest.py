@@ -62,16 +62,16 @@ async def check_node(cluster: Cluster, arguments: dict[str, Any]) -> int:
 
 async def non_root(cluster: Cluster) -> None:
     """A container runs as its user with all capabilities dropped and no new privileges."""
-    told = await _ask(await _cluster_ip(cluster))
-    assert (told["uid"], told["gid"], told["pid"]) == (65532, 65532, 1), told
-    assert told["capabilities"] == ["0000000000000000"] * 5, told
-    assert told["no_new_privileges"] == "1", told
+    answer = await _ask(await _cluster_ip(cluster))
+    assert (answer["uid"], answer["gid"], answer["pid"]) == (65532, 65532, 1), answer
+    assert answer["capabilities"] == ["0000000000000000"] * 5, answer
+    assert answer["no_new_privileges"] == "1", answer
 
 
 async def read_only(cluster: Cluster) -> None:
     """A read-only root file system is one, and an emptyDir in it can be written."""
-    told = await _ask(await _cluster_ip(cluster))
-    assert (told["write_root"], told["write_empty"]) == ("OSError", "allowed"), told
+    answer = await _ask(await _cluster_ip(cluster))
+    assert (answer["write_root"], answer["write_empty"]) == ("OSError", "allowed"), answer
 
 
 async def low_port(cluster: Cluster) -> None:
@@ -85,8 +85,8 @@ async def addresses(cluster: Cluster) -> None:
     service = await cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/services/web")
     balanced = service["status"]["loadBalancer"]["ingress"][0]["ip"]
     for address in (service["spec"]["clusterIP"], balanced, "10.245.201.7"):
-        told = await _ask(address)
-        assert told["host"].startswith("web-"), told
+        answer = await _ask(address)
+        assert answer["host"].startswith("web-"), answer
     begin = time.monotonic()
     try:
         socket.create_connection((service["spec"]["clusterIP"], 9999), timeout=2).close()
@@ -97,10 +97,10 @@ async def addresses(cluster: Cluster) -> None:
 
 async def dns_and_environment(cluster: Cluster) -> None:
     """DNS names of Services, fieldRef, secretKeyRef and $(VAR) work, and a bound token is mounted."""
-    told = await _ask(await _cluster_ip(cluster))
-    assert told["api"] == "10.96.0.1", told
-    assert told["env"] == {"NAME": told["host"], "FROM_SECRET": "one", "EXPANDED": f"{told['host']}-$(UNKNOWN)"}, told
-    assert told["token"] > 100, told
+    answer = await _ask(await _cluster_ip(cluster))
+    assert answer["api"] == "10.96.0.1", answer
+    assert answer["env"] == {"NAME": answer["host"], "FROM_SECRET": "one", "EXPANDED": f"{answer['host']}-$(UNKNOWN)"}, answer
+    assert answer["token"] > 100, answer
 
 
 async def rotation(cluster: Cluster) -> None:
@@ -213,8 +213,8 @@ async def _answers(cluster: Cluster) -> bool:
 async def _ask(address: str) -> dict[str, Any]:
     timeout = aiohttp.ClientTimeout(total=3)
     async with aiohttp.ClientSession(timeout=timeout) as session, session.get(f"http://{address}:8080/") as response:
-        told: dict[str, Any] = await response.json(content_type=None)
-        return told
+        document: dict[str, Any] = await response.json(content_type=None)
+        return document
 
 
 async def _cluster_ip(cluster: Cluster) -> str:

@@ -58,8 +58,8 @@ async def recorded(cluster: Cluster) -> None:
 
     async def held() -> bool:
         with contextlib.suppress(ApiError):  # nothing is written yet
-            found = content(await cluster.api.get(config_map(lasthop.NAMESPACE)))
-            return isinstance(found, Memory) and (Key("Service", NAMESPACE, "erp"), 443) in found.ports
+            memory = content(await cluster.api.get(config_map(lasthop.NAMESPACE)))
+            return isinstance(memory, Memory) and (Key("Service", NAMESPACE, "erp"), 443) in memory.ports
         return False
 
     await eventually(held, PATIENCE)
@@ -119,8 +119,8 @@ async def _nft(commands: str) -> None:
 
 async def _proxies(cluster: Cluster) -> dict[str, str]:
     """Returns the addresses of the proxies, and their names."""
-    found = (await cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods"))["items"]
-    ready = {pod["status"]["podIP"]: pod["metadata"]["name"] for pod in found if has_condition(pod, "Ready")}
+    pods = (await cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods"))["items"]
+    ready = {pod["status"]["podIP"]: pod["metadata"]["name"] for pod in pods if has_condition(pod, "Ready")}
     assert len(ready) == 2, ready
     return ready
 
@@ -134,8 +134,8 @@ async def _ask(address: str) -> int:
 async def _says(cluster: Cluster, status: str, reason: str, text: str = "") -> bool:
     policy = await cluster.api.get(f"{BASE}/backendtlspolicies/erp")
     entries = policy.get("status", {}).get("ancestors", ())
-    found = [c for entry in entries for c in entry["conditions"] if c["type"] == "BackendConnected"]
-    return any((c["status"], c["reason"]) == (status, reason) and text in c["message"] for c in found)
+    conditions = [c for entry in entries for c in entry["conditions"] if c["type"] == "BackendConnected"]
+    return any((c["status"], c["reason"]) == (status, reason) and text in c["message"] for c in conditions)
 
 
 async def _programmed(cluster: Cluster) -> bool:

@@ -23,7 +23,7 @@ class Release:
     module: str  # folder under go/
     echo_basic: str  # the Go package of the suite's backend
     profiles: dict[str, str]
-    note: str  # for the report: what differs from what the suite's manifests name
+    note: str  # for the report: differences from the names in the suite's manifests
     coredns: bool = False  # the suite's UDP backend is a DNS server
 
 

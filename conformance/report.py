@@ -37,7 +37,8 @@ suite, unmodified. Pods are processes in network namespaces; `conformance/README
 
 
 def publish(report: bytes, reports: Path = REPORTS) -> Path | None:
-    """Files the report as it is, unless it tells of a failure: upstream takes no such report. Returns where it is."""
+    """Stores the report unchanged and returns its path, unless it contains a failure: upstream does not accept such a
+    report."""
     content: dict[str, Any] = yaml.safe_load(report)
     profiles = content.get("profiles") or ()  # a failed Setup writes a report too, without any
     levels = [profile[level] for profile in profiles for level in ("core", "extended") if level in profile]

@@ -17,7 +17,7 @@ class Result:
     test: str
     outcome: str  # PASS, FAIL, SKIP
     seconds: float
-    said: tuple[str, ...] = ()  # the end of what a failed test printed
+    said: tuple[str, ...] = ()  # the end of a failed test's output
 
 
 @dataclass
@@ -30,13 +30,13 @@ class Output:
 
     def feed(self, line: str) -> Result | None:
         line = line.rstrip().rpartition("\x16")[2]  # the mark before each line of the test framework itself
-        if found := _SPEAKER.match(line):
-            self._speaker = found[1] or ""
+        if match := _SPEAKER.match(line):
+            self._speaker = match[1] or ""
             return None
-        if found := _RESULT.search(line):
-            outcome, test, seconds = found.groups()
-            said = tuple(self._said.pop(test, ())) if outcome == "FAIL" else ()
-            self.results[test] = Result(test, outcome, float(seconds), said)
+        if match := _RESULT.search(line):
+            outcome, test, seconds = match.groups()
+            output = tuple(self._said.pop(test, ())) if outcome == "FAIL" else ()
+            self.results[test] = Result(test, outcome, float(seconds), output)
             return self.results[test]
         if line and self._speaker:
             self._said.setdefault(self._speaker, deque(maxlen=40)).append(line)

@@ -4,8 +4,9 @@
                                                                 ├─ etcd, kube-apiserver, …
                                                                 └─ pods
 
-When process 1 ends, for whatever reason, the kernel ends all the others and removes interfaces, bridges, nft tables and mounts
-with their namespaces; and process 1 dies with `unshare`, which dies with us. So nothing is left behind, not even by kill -9.
+When process 1 ends, for any reason, the kernel kills all the others and removes interfaces, bridges, nft tables and mounts
+with their namespaces. Process 1 dies with `unshare`, which dies with this process. So nothing is left behind, not even after
+kill -9.
 """
 
 from __future__ import annotations
@@ -107,13 +108,13 @@ def _wait(process: subprocess.Popen[bytes], run: Run) -> int:
 
 def running() -> list[Run]:
     """Clusters that are up, the newest last."""
-    found = []
+    runs = []
     for file in sorted(_runs().glob("*/pid")):
         with contextlib.suppress(OSError, ValueError):
             pid, started = file.read_text().split()
             if _start_time(int(pid)) == started:  # else the number is another process by now
-                found.append(Run(file.parent, int(pid)))
-    return found
+                runs.append(Run(file.parent, int(pid)))
+    return runs
 
 
 def _runs() -> Path:

@@ -27,7 +27,7 @@ class Suite:
     cluster: Cluster
     gateway_class: str
     profiles: Sequence[str]
-    features: Sequence[str] = ()  # empty: those of GatewayClass.status.supportedFeatures
+    features: Sequence[str] = ()  # empty: the features of GatewayClass.status.supportedFeatures
 
     async def all(self, report: Path, ended: Callable[[Result], None]) -> tuple[Output, int]:
         return await self._run([f"--report-output={report}"], ended)

@@ -22,7 +22,7 @@ GATEWAY, POLICY = f"{_OBJECTS}/gateways/{objects.GATEWAY}", f"{_OBJECTS}/backend
 
 
 class UnderLoad:
-    """A backend over verified TLS, its Gateway and its clients; afterwards `failed` has what they were not answered."""
+    """A backend over verified TLS, its Gateway and its clients; afterwards `failed` has their failed requests."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

@@ -46,31 +46,36 @@ async def check_upgrade(cluster: Cluster, arguments: dict[str, Any]) -> int:
             await helm.run(*command, *flags)
             await load.until_all_run(image)
             await eventually(functools.partial(_connected, cluster), 60)
-            found = differing(kept, await statuses(cluster))
-            result = "FAILED  " if found else "ok      "
-            say(f"{result} helm {command[0]} to {image}; statuses: {'; '.join(found) or 'as before'}")
-            changed += found
+            differences = differing(kept, await statuses(cluster))
+            result = "FAILED  " if differences else "ok      "
+            say(f"{result} helm {command[0]} to {image}; statuses: {'; '.join(differences) or 'as before'}")
+            changed += differences
     return 1 if changed or load.failed else 0
 
 
 async def _connected(cluster: Cluster) -> bool:
-    """Whether what the proxies see has reached the status."""
-    found = (await statuses(cluster)).get(f"{POLICY} BackendConnected")
-    return found is not None and found[0] == "True"
+    """Reports whether the observations of the proxies have reached the status."""
+    condition = (await statuses(cluster)).get(f"{POLICY} BackendConnected")
+    return condition is not None and condition[0] == "True"
 
 
 async def statuses(cluster: Cluster) -> Conditions:
-    found: Conditions = {}
+    conditions: Conditions = {}
     for path in STATUSES:
         status = (await cluster.api.get(path)).get("status") or {}
         parts = (status, *(status.get("parents") or ()), *(status.get("ancestors") or ()), *(status.get("listeners") or ()))
         for part in parts:
-            for each in part.get("conditions") or ():
-                name = f"{path} {part['name']} {each['type']}" if "name" in part else f"{path} {each['type']}"
-                found[name] = (each["status"], each["reason"], each["message"], each["lastTransitionTime"])
-    return found
+            for condition in part.get("conditions") or ():
+                name = f"{path} {part['name']} {condition['type']}" if "name" in part else f"{path} {condition['type']}"
+                conditions[name] = (
+                    condition["status"],
+                    condition["reason"],
+                    condition["message"],
+                    condition["lastTransitionTime"],
+                )
+    return conditions
 
 
-def differing(kept: Conditions, found: Conditions) -> list[str]:
-    names = sorted(kept.keys() | found.keys())
-    return [f"{name} was {kept.get(name)}, is {found.get(name)}" for name in names if kept.get(name) != found.get(name)]
+def differing(kept: Conditions, after: Conditions) -> list[str]:
+    names = sorted(kept.keys() | after.keys())
+    return [f"{name} was {kept.get(name)}, is {after.get(name)}" for name in names if kept.get(name) != after.get(name)]

@@ -15,7 +15,7 @@ Name = tuple[str, str]  # namespace, name
 
 
 class Watched:
-    """`objects` is what the cluster has; `changed(name, object or None)` is called for each difference."""
+    """`objects` has the cluster's objects; `changed(name, object or None)` is called for each difference."""
 
     def __init__(self, api: Api, path: str, changed: Callable[[Name, Object | None], None]) -> None:
         self.api, self.path, self.changed = api, path, changed
@@ -37,10 +37,10 @@ class Watched:
 
     async def _list(self) -> str:
         listed = await self.api.get(self.path)
-        found = {name_of(item): item for item in listed["items"]}
-        for name in self.objects.keys() - found.keys():
+        items = {name_of(item): item for item in listed["items"]}
+        for name in self.objects.keys() - items.keys():
             self._set(name, None)
-        for name, item in found.items():
+        for name, item in items.items():
             if self.objects.get(name) != item:
                 self._set(name, item)
         version: str = listed["metadata"]["resourceVersion"]

@@ -35,7 +35,7 @@ def files() -> dict[str, str]:
     """Returns the content of each file, by its path below `deploy/`."""
     release = version("lasthop")
     image = default_image()
-    found = {
+    content = {
         "lasthop.yaml": f"# Made by `lasthop install --dry-run`; edit src/lasthop/infra/kubernetes/installation instead.\n"
         f"{rendered(Options(image))}",
         "chart/Chart.yaml": "apiVersion: v2\nname: lasthop\n"
@@ -49,9 +49,9 @@ def files() -> dict[str, str]:
         "chart/templates/70-monitoring.yaml": _monitoring(),
         "chart/templates/80-webhook.yaml": _webhook(),
     }
-    found |= {f"chart/crds/{name}": text for name, text in crds().items()}
-    found |= {f"chart/templates/{name}": _template(name, text) for name, text in sources().items()}
-    return found
+    content |= {f"chart/crds/{name}": text for name, text in crds().items()}
+    content |= {f"chart/templates/{name}": _template(name, text) for name, text in sources().items()}
+    return content
 
 
 def _webhook() -> str:
@@ -64,7 +64,7 @@ def _monitoring() -> str:
     here = Path(__file__).parent / "monitoring"
     rules = (here / "alerts.yaml").read_text().partition("groups:\n")[2]
     indented = "".join(f"  {line}\n" for line in rules.splitlines())
-    escaped = re.sub(r"{{.*?}}", lambda found: "{{`" + found[0] + "`}}", indented)
+    escaped = re.sub(r"{{.*?}}", lambda match: "{{`" + match[0] + "`}}", indented)
     monitors = (here / "podmonitors.yaml").read_text()
     return f"{{{{- if .Values.monitoring.enabled }}}}\n{monitors}{escaped}{{{{- end }}}}\n"
 
@@ -73,12 +73,12 @@ def _template(name: str, text: str) -> str:
     everywhere = helm_chart.with_values(name, Template(text).substitute(VALUES))
     if name != GATEWAYS:
         return everywhere
-    each = helm_chart.with_values(name, Template(for_namespace(text, "{{ . }}")).substitute(INSIDE_RANGE))
+    inside = helm_chart.with_values(name, Template(for_namespace(text, "{{ . }}")).substitute(INSIDE_RANGE))
     return (
         "{{- if not .Values.namespaces }}\n"
         + everywhere
         + "{{- end }}\n{{- range .Values.namespaces }}\n---\n"
-        + each
+        + inside
         + "{{- end }}\n"
     )
 

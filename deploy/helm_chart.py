@@ -152,7 +152,7 @@ def _schema(name: str, value: Any) -> dict[str, Any]:
         case list():
             return {"type": "array"}
         case dict() if value and name not in FREE:
-            return _object({key: _schema(key, each) for key, each in value.items()})
+            return _object({key: _schema(key, item) for key, item in value.items()})
     return {"type": "object"}
 
 

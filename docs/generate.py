@@ -58,9 +58,9 @@ def kinds() -> Iterator[str]:
 
 
 def unserved() -> Iterator[str]:
-    yield from ("| kind | field | what happens |", "|---|---|---|")
+    yield from ("| kind | field | effect |", "|---|---|---|")
     yield from (f"| {kind.kind} | all of it | no effect |" for kind in KINDS.values() if kind.struct is Unserved)
-    yield from (f"| {', '.join(each.kinds)} | `{each.path}` | {each.instead} |" for each in UNSERVED_FIELDS)
+    yield from (f"| {', '.join(field.kinds)} | `{field.path}` | {field.instead} |" for field in UNSERVED_FIELDS)
     yield ""
 
 
@@ -77,25 +77,25 @@ def option_values() -> Iterator[str]:
 
 
 def findings() -> Iterator[str]:
-    yield from ("| reason | severity | means |", "|---|---|---|")
-    for name, each in FINDINGS.items():
-        if each.means:
-            yield f"| `{name}` | {'warning' if each.warning else 'error'} | {each.means} |"
+    yield from ("| reason | severity | meaning |", "|---|---|---|")
+    for name, entry in FINDINGS.items():
+        if entry.means:
+            yield f"| `{name}` | {'warning' if entry.warning else 'error'} | {entry.means} |"
     yield ""
 
 
 def remedies() -> Iterator[str]:
-    yield from ("| reason | what `lasthop check` advises, unless the message says it |", "|---|---|")
-    yield from (f"| `{name}` | {each.remedy} |" for name, each in sorted(FINDINGS.items()) if each.remedy)
+    yield from ("| reason | advice of `lasthop check`, if the message has none |", "|---|---|")
+    yield from (f"| `{name}` | {entry.remedy} |" for name, entry in sorted(FINDINGS.items()) if entry.remedy)
     yield ""
 
 
 def limits() -> Iterator[str]:
-    yield from ("| `spec.limits` | default | at most | what it limits, and why |", "|---|---|---|---|")
+    yield from ("| `spec.limits` | default | at most | meaning and reason |", "|---|---|---|---|")
     for name, field in FIELDS.items():
         yield f"| `{field.encode_name}` | {field.default:,} | {ceiling(name):,} | {reason(name)} |"
-    yield f"| (fixed) | {MAX_ENDPOINTS:,} | | Endpoints of a Service port or an XBackend that are used; a finding says so. |"
-    yield f"| (fixed) | {MESSAGE_LENGTH:,} | | Characters in a condition's message; what does not fit is counted. |"
+    yield f"| (fixed) | {MAX_ENDPOINTS:,} | | Endpoints of a Service port or an XBackend in use; a finding reports more. |"
+    yield f"| (fixed) | {MESSAGE_LENGTH:,} | | Characters in a condition's message; longer messages count the omitted parts. |"
     yield ""
 
 
@@ -122,9 +122,9 @@ def generated(page: Path) -> str:
         start, end = f"<!-- generated: {name} -->\n", f"<!-- end: {name} -->"
         lines = "\n".join(line.rstrip() for line in "\n".join(PARTS[name]()).splitlines())
         new = f"{start}\n{lines}\n\n{end}".replace("\\", r"\\")
-        text, found = re.subn(f"{re.escape(start)}.*?{re.escape(end)}", new, text, flags=re.DOTALL)
-        if found != 1:
-            raise SystemExit(f"{page} has {found} places for {name}; it needs one")
+        text, count = re.subn(f"{re.escape(start)}.*?{re.escape(end)}", new, text, flags=re.DOTALL)
+        if count != 1:
+            raise SystemExit(f"{page} has {count} places for {name}; it needs one")
     return text
 
 

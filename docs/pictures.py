@@ -103,7 +103,7 @@ def waiver(wide: bool) -> Picture:
 
 
 def imported(wide: bool) -> Picture:
-    """A backend of an Ingress: what was checked, what seemed to be, and what is checked now."""
+    """Draws a backend of an Ingress: the verification that its annotations suggest, the real one before, and the one now."""
     picture = Picture(WIDE if wide else NARROW, "An import: what was verified, what seemed to be, and what is now")
     columns = (
         Card("SEEMED: verified", 'The Ingress says\nproxy-ssl-verify: "on".', "plain"),

@@ -51,7 +51,7 @@ def pages() -> list[str]:
 
 
 def stage(target: Path) -> None:
-    """Copies the pages, and whatever of the repository they link to, into `target`.
+    """Copies the pages, and all linked files of the repository, into `target`.
 
     A link to a folder becomes one to its README.md, which GitHub shows in place of the folder, or to a list of its files.
     """
@@ -92,13 +92,13 @@ def _listing(folder: Path) -> str:
 
 
 def loaded_from_elsewhere(site: Path) -> list[str]:
-    """Returns what a browser would fetch from other hosts, as `file: address`."""
-    found = []
+    """Returns the resources that a browser would load from other hosts, as `file: address`."""
+    loads = []
     for path in sorted(site.rglob("*")):
         pattern = {".html": LOADED, ".css": STYLED, ".svg": STYLED}.get(path.suffix)
         if pattern is not None:
-            found += [f"{path.relative_to(site)}: {address.decode()}" for address in pattern.findall(path.read_bytes())]
-    return found
+            loads += [f"{path.relative_to(site)}: {address.decode()}" for address in pattern.findall(path.read_bytes())]
+    return loads
 
 
 def list_versions(target: Path, current: str) -> None:
@@ -124,7 +124,7 @@ def build(target: Path) -> None:
             "LASTHOP_SITE_FOOTER": f"Lasthop {version} · Apache-2.0",
             "NO_MKDOCS_2_WARNING": "true",
         }
-        # Not --quiet: what is not logged is not counted, and only what is counted fails.
+        # Not --quiet: only logged warnings are counted, and only counted warnings fail the build.
         command = (sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(CONFIG))
         done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -20,7 +20,7 @@ async def run(name: str) -> int:
         print(
             f"Backends are running. In another terminal, see {shown}/README.md, or try:", *story.tries, sep="\n  ", flush=True
         )
-        # A process group of its own, so that one Ctrl-C reaches it once: through us.
+        # A separate process group, so that one Ctrl-C reaches it once: through this process.
         command = (sys.executable, "-m", "lasthop.cli.main", "run", str(shown))
         lasthop = await asyncio.create_subprocess_exec(*command, process_group=0)
 
@@ -37,12 +37,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m examples", description="Try one of the examples on this machine.")
     parser.add_argument("name", choices=sorted(STORIES), help="the folder in examples/")
     parser.add_argument("--prepare", action="store_true", help="only make its certificates, for lasthop check")
-    asked = parser.parse_args()
-    if asked.prepare:
-        prepare(HERE / asked.name, STORIES[asked.name])
+    arguments = parser.parse_args()
+    if arguments.prepare:
+        prepare(HERE / arguments.name, STORIES[arguments.name])
         return 0
     try:
-        return asyncio.run(run(asked.name))
+        return asyncio.run(run(arguments.name))
     except OSError as error:
         print(f"{error.strerror or error}: is another example, or another program, using a port of this one?", file=sys.stderr)
         return 1

@@ -116,7 +116,7 @@ def prepare(folder: Path, story: Story) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(folder: Path, story: Story, ports: Mapping[int, int] | None = None) -> AsyncIterator[None]:
-    """Runs the backends of a story; `ports` has others in place of those of the YAML."""
+    """Runs the backends of a story; `ports` replaces ports of the YAML."""
     async with contextlib.AsyncExitStack() as stack:
         for server in story.servers:
             port = (ports or {}).get(server.port, server.port)

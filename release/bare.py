@@ -39,7 +39,7 @@ READY: Final = "Ctrl-C stops everything"
 NOT_READY: Final = "Lasthop is not ready"
 """The last line of `make run` before requests is one of them."""
 
-# The shell stays, as the first process of a PID namespace: it collects what others leave.
+# The shell stays as the first process of a PID namespace: it reaps orphaned processes.
 ENTER: Final = """set -e
 root=$1; shift
 mount --bind "$root" "$root"
@@ -77,7 +77,7 @@ class Machine(NamedTuple):
     settings: dict[str, str]
 
     def start(self, *command: str, **env: str) -> subprocess.Popen[str]:
-        """Starts a command in the clone, in a process group of its own."""
+        """Starts a command in the clone, in a separate process group."""
         known = {"HOME": self.user.home, "PATH": self.user.path, **self.settings, **env}
         variables = [f"{name}={value}" for name, value in known.items()]
         enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER, "sh", str(self.root)]
@@ -106,8 +106,8 @@ def main() -> int:
         demo(bare)
         absent = [program for program in TABLE if "test" in program.targets and not program.find(_inside(bare))]
         assert absent, "this machine is not bare: it has every program that tests need"
-        said = tests(bare, **({} if everything else {"PYTEST": " ".join(needy())}))
-        unnamed = [program.name for program in absent if program.absence() not in said]
+        output = tests(bare, **({} if everything else {"PYTEST": " ".join(needy())}))
+        unnamed = [program.name for program in absent if program.absence() not in output]
         assert not unnamed, f"no skipped test names these missing programs: {', '.join(unnamed)}"
     print("Both commands work on a bare machine, for root and for a plain user.")
     return 0
@@ -160,7 +160,7 @@ def share(value: str, root: Path) -> None:
 
 
 def needy() -> list[str]:
-    """Returns the files of tests, some of which need a program."""
+    """Returns the test files that contain tests which need a program."""
     files = sorted((ROOT / "tests").rglob("test_*.py"))
     return [str(file.relative_to(ROOT)) for file in files if 'mark.program("' in file.read_text()]
 
@@ -173,9 +173,9 @@ def demo(bare: Machine) -> None:
     """Runs `make run`, requests the URLs that it suggests, and ends it with Ctrl-C."""
     with bare.start("make", "run") as run:
         try:
-            said = "".join(_shown(run, READY, NOT_READY))
-            tries = expectations(said)
-            assert tries and READY in said, "make run has not told what to try"
+            output = "".join(_shown(run, READY, NOT_READY))
+            tries = expectations(output)
+            assert tries and READY in output, "make run has not told what to try"
             for url, status in tries:
                 until(partial(answers, url, status), f"{url} answers {status}")
                 print(f"ok       {url} answers {status}", flush=True)
@@ -185,9 +185,9 @@ def demo(bare: Machine) -> None:
             run.kill()
 
 
-def expectations(said: str) -> list[tuple[str, int]]:
+def expectations(output: str) -> list[tuple[str, int]]:
     """Returns the URLs that `make run` suggests, with the expected status."""
-    return [(url, int(status)) for url, status in re.findall(r"curl -i (\S+)\W+(\d{3})\b", said)]
+    return [(url, int(status)) for url, status in re.findall(r"curl -i (\S+)\W+(\d{3})\b", output)]
 
 
 def answers(url: str, status: int) -> bool:
@@ -201,18 +201,18 @@ def answers(url: str, status: int) -> bool:
 
 
 def tests(bare: Machine, **env: str) -> str:
-    """Runs `make test`, and returns what it prints."""
+    """Runs `make test`, and returns its output."""
     with bare.start("make", "test", **env) as run:
         try:
-            said = "".join(_shown(run))
+            output = "".join(_shown(run))
             assert run.wait() == 0, f"make test failed as {bare.user.name}"
-            return said
+            return output
         finally:
             run.kill()
 
 
 def _shown(run: subprocess.Popen[str], *last: str) -> Iterator[str]:
-    """Yields and prints what a process prints, up to one of the last lines."""
+    """Yields and prints the output of a process, up to one of the last lines."""
     assert run.stdout
     for line in run.stdout:
         print(line, end="", flush=True)

@@ -35,11 +35,11 @@ def main() -> int:
     version = project_version(ROOT)
     match sys.argv[1:]:
         case ["before"]:
-            found = [*disagreements(ROOT, version), *strangers(ROOT), *unready(ROOT, version)]
-            for problem in found:
+            problems = [*disagreements(ROOT, version), *strangers(ROOT), *unready(ROOT, version)]
+            for problem in problems:
                 print(problem)
-            print(f"{version} can be released" if not found else f"{version} cannot be released yet")
-            return 1 if found else 0
+            print(f"{version} can be released" if not problems else f"{version} cannot be released yet")
+            return 1 if problems else 0
         case ["after"]:
             subprocess.run([build_one(HELM), "package", ROOT / "deploy/chart", "--destination", FOLDER], check=True)
             return _finish(version)
@@ -62,12 +62,12 @@ def disagreements(root: Path, version: str) -> list[str]:
         "deploy/chart/values.yaml, image": image.rpartition(":")[2],
     }
     for name, pattern in COPIED.items():
-        found = re.findall(pattern, (root / name).read_text())
-        stated |= {f"{name}, {number}. time": each for number, each in enumerate(found, 1)} or {name: "none"}
+        versions = re.findall(pattern, (root / name).read_text())
+        stated |= {f"{name}, {number}. time": copy for number, copy in enumerate(versions, 1)} or {name: "none"}
     return [
-        f"{place}: the version is {each}, and {version} in pyproject.toml (`make docs` writes the chart anew)"
-        for place, each in stated.items()
-        if each != version
+        f"{place}: the version is {other}, and {version} in pyproject.toml (`make docs` writes the chart anew)"
+        for place, other in stated.items()
+        if other != version
     ]
 
 
@@ -76,25 +76,25 @@ def strangers(root: Path) -> list[str]:
     address: str = tomllib.loads((root / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
     owner = address.split("/")[-2]
     return [
-        f"{name}: the owner is {each}, and {owner} in pyproject.toml"
+        f"{name}: the owner is {named_owner}, and {owner} in pyproject.toml"
         for name, pattern in OWNED.items()
-        for found in re.finditer(pattern, (root / name).read_text())
-        if (each := next(filter(None, found.groups()))) != owner
+        for match in re.finditer(pattern, (root / name).read_text())
+        if (named_owner := next(filter(None, match.groups()))) != owner
     ]
 
 
 def unready(root: Path, version: str) -> list[str]:
-    """Returns what is to be done before a release: the date in the changelog, a commit, a free tag."""
-    found = []
+    """Returns the steps that remain before a release: the date in the changelog, a commit, a free tag."""
+    problems = []
     heading = rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$"
     if not re.search(heading, (root / "CHANGELOG.md").read_text(), re.MULTILINE):
-        found.append(f"CHANGELOG.md: there is no section `## [{version}] - YYYY-MM-DD`; what is [Unreleased] becomes it")
+        problems.append(f"CHANGELOG.md: there is no section `## [{version}] - YYYY-MM-DD`; what is [Unreleased] becomes it")
     if _git(root, "status", "--porcelain"):
-        found.append("the working tree has changes: commit them, what is released is a commit")
+        problems.append("the working tree has changes: commit them, what is released is a commit")
     tagged = _git(root, "rev-list", "-n1", f"v{version}", "--") if f"v{version}" in _git(root, "tag").split() else ""
     if tagged and tagged != _git(root, "rev-parse", "HEAD"):
-        found.append(f"the tag v{version} is another commit: raise the version in pyproject.toml")
-    return found
+        problems.append(f"the tag v{version} is another commit: raise the version in pyproject.toml")
+    return problems
 
 
 def _finish(version: str) -> int:

@@ -1,7 +1,7 @@
 """Builds the wheel and the sdist twice, and compares the bytes: `make dist`.
 
-Each build works on a copy of what git tracks, in a folder of its own, made by another umask: what is in the result comes
-from the commit alone.
+Each build works on a copy of the tracked files, in a separate folder, made with another umask. So the result depends only on
+the commit.
 """
 
 from __future__ import annotations

@@ -110,12 +110,14 @@ def unpack(tag: str) -> None:
 
 
 def check(root: Path) -> None:
-    """Fails if the file system has what it should not have."""
+    """Fails if the file system contains forbidden programs or setuid files."""
     folders = [root / folder for folder in ("bin", "sbin", "usr/bin", "usr/sbin", "usr/local/bin", "opt/lasthop/bin")]
-    found = [str(folder / name) for folder in folders for name in FORBIDDEN if (folder / name).exists()]
-    found += [str(path) for name in ("site-packages/pip", "ensurepip") for path in root.rglob(name)]
-    found += [f"{file} (setuid)" for file in root.rglob("*") if stat.S_ISREG(mode := file.lstat().st_mode) and mode & 0o6000]
-    assert not found, f"the image must not have {', '.join(found)}"
+    forbidden = [str(folder / name) for folder in folders for name in FORBIDDEN if (folder / name).exists()]
+    forbidden += [str(path) for name in ("site-packages/pip", "ensurepip") for path in root.rglob(name)]
+    forbidden += [
+        f"{file} (setuid)" for file in root.rglob("*") if stat.S_ISREG(mode := file.lstat().st_mode) and mode & 0o6000
+    ]
+    assert not forbidden, f"the image must not have {', '.join(forbidden)}"
 
 
 def _run(tag: str, folder: Path) -> list[str | Path]:

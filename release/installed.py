@@ -20,14 +20,14 @@ def main() -> int:
         program = installed(wheel, Path(folder))
         # Nothing of this repository: not its source, not its environment.
         env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        said = subprocess.run([program, "version"], env=env, check=True, stdout=subprocess.PIPE, text=True, cwd="/").stdout
-        print(said, end="")
-        assert f"Lasthop      {version('lasthop')}\n" in said
+        output = subprocess.run([program, "version"], env=env, check=True, stdout=subprocess.PIPE, text=True, cwd="/").stdout
+        print(output, end="")
+        assert f"Lasthop      {version('lasthop')}\n" in output
         trial(lambda _: [program], env)
         asking: list[str | Path] = [program, "install"]
-        asked = subprocess.run(asking, env=env | {"KUBECONFIG": "/dev/null"}, stderr=subprocess.PIPE, text=True, cwd="/")
-        assert asked.returncode == 1 and "no context is the current one" in asked.stderr, asked.stderr
-        print(f"It reads kubeconfigs; of an empty one it says: {asked.stderr}", end="")
+        failed = subprocess.run(asking, env=env | {"KUBECONFIG": "/dev/null"}, stderr=subprocess.PIPE, text=True, cwd="/")
+        assert failed.returncode == 1 and "no context is the current one" in failed.stderr, failed.stderr
+        print(f"It reads kubeconfigs; of an empty one it says: {failed.stderr}", end="")
         print(f"It takes {size(Path(folder)) / 1e6:.0f} MB.")
     return 0
 

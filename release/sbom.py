@@ -1,6 +1,6 @@
 """Lists the contents of an image as CycloneDX 1.6: Debian's and Python's packages in its file system.
 
-What is listed is read from the finished file system and not from what was asked for. Equal input gives equal bytes.
+The list is read from the finished file system, not from the requested packages. Equal input gives equal bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Component = dict[str, Any]
 
 
 def sbom(root: Path, name: str, version: str, epoch: int) -> str:
-    components = sorted((*debian(root), *python(root)), key=lambda found: found["purl"])
+    components = sorted((*debian(root), *python(root)), key=lambda component: component["purl"])
     subject = {"type": "container", "bom-ref": "image", "name": name, "version": version}
     content = {
         "metadata": {
@@ -27,7 +27,7 @@ def sbom(root: Path, name: str, version: str, epoch: int) -> str:
             "component": subject,
         },
         "components": components,
-        "dependencies": [{"ref": "image", "dependsOn": [found["bom-ref"] for found in components]}],
+        "dependencies": [{"ref": "image", "dependsOn": [component["bom-ref"] for component in components]}],
     }
     serial = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(content, sort_keys=True))
     document = {"bomFormat": "CycloneDX", "specVersion": "1.6", "serialNumber": f"urn:uuid:{serial}", "version": 1, **content}
@@ -51,10 +51,10 @@ def python(root: Path) -> Iterator[Component]:
     for file in sorted(root.glob("opt/lasthop/lib/python3.*/site-packages/*.dist-info/METADATA")):
         fields = HeaderParser().parsestr(file.read_text())
         name = re.sub(r"[-_.]+", "-", fields["Name"]).lower()
-        found = _component(name, fields["Version"], f"pkg:pypi/{quote(name)}@{quote(fields['Version'])}")
+        component = _component(name, fields["Version"], f"pkg:pypi/{quote(name)}@{quote(fields['Version'])}")
         if expression := fields.get("License-Expression"):
-            found["licenses"] = [{"expression": expression}]
-        yield found
+            component["licenses"] = [{"expression": expression}]
+        yield component
 
 
 def _component(name: str, version: str, purl: str) -> Component:

@@ -61,13 +61,13 @@ def main() -> int:
 
 def instructions(page: str) -> list[str]:
     """Returns the lines of the page's first block of shell, which install the service."""
-    found = re.search(r"^```sh\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    assert found, "docs/systemd.md does not say how to install the service"
-    return found[1].splitlines()
+    block = re.search(r"^```sh\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert block, "docs/systemd.md does not say how to install the service"
+    return block[1].splitlines()
 
 
 def install(root: Path, line: str) -> None:
-    """Runs the line that needs pip, with what pip has on this machine: the network, its CAs and what it has downloaded."""
+    """Runs the line that needs pip, with the network, CAs and download cache of pip on this machine."""
     downloads, bundle = Path.home() / ".cache/pip", os.environ.get("PIP_CERT", "")
     downloads.mkdir(parents=True, exist_ok=True)
     command = ["systemd-nspawn", "--quiet", f"--directory={root}", "--register=no", "--keep-unit", "--pipe"]
@@ -94,7 +94,7 @@ def machine(root: Path) -> Iterator[int]:
 
 
 def _private(*command: str) -> list[str]:
-    """Returns a command that finds a /run of its own: what systemd-nspawn leaves there must not stay."""
+    """Returns a command that gets its own /run, because files that systemd-nspawn leaves there must not stay."""
     return ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /run && exec "$@"', "sh", *command]
 
 
@@ -105,14 +105,14 @@ def _leader(nspawn: int) -> int | None:
 
 
 def _inside(leader: int, *command: str) -> str:
-    """Runs a command in the machine, and returns what it prints; it may fail."""
+    """Runs a command in the machine, and returns its output; it may fail."""
     entered = ["nsenter", f"--target={leader}", "--all", "env", "-i", PATH, "HOME=/root", *command]
     return subprocess.run(entered, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120).stdout
 
 
 def _must(leader: int, line: str) -> None:
-    said = _inside(leader, "sh", "-c", f"cd /root && {line} || echo FAILED")
-    assert "FAILED" not in said, f"{line}: {said}"
+    output = _inside(leader, "sh", "-c", f"cd /root && {line} || echo FAILED")
+    assert "FAILED" not in output, f"{line}: {output}"
     print(f"ok       {line}")
 
 
@@ -175,7 +175,7 @@ def _other_envoy(root: Path, leader: int) -> None:
     drop_in.parent.mkdir(exist_ok=True)
     drop_in.write_text(f"[Service]\nEnvironment=LASTHOP_ENVOY={copy}\n")
     _must(leader, "systemctl daemon-reload && systemctl restart lasthop")
-    until(lambda: len(found := _envoys(leader)) == 1 and found != [old], "another Envoy has replaced the old one")
+    until(lambda: len(envoys := _envoys(leader)) == 1 and envoys != [old], "another Envoy has replaced the old one")
 
 
 def _envoys(leader: int) -> list[str]:

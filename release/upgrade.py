@@ -1,6 +1,6 @@
 """Upgrades a gateway on a folder from another version to this commit and back, under load: `make upgrade FROM=REF`.
 
-Each version is its wheel, in a virtual environment of its own or in place of the other one. No request may fail, and all
+Each version is its wheel, in its own virtual environment or in place of the other one. No request may fail, and all
 statuses stay unchanged. `python -m conformance upgrade` does the same in a cluster.
 """
 
@@ -134,23 +134,20 @@ Statuses = dict[tuple[str, str], Conditions]
 def statuses(lasthop: Lasthop) -> Statuses:
     """Without the times of conditions: of a folder's objects they are kept in memory, and begin with the process."""
     return {
-        (kind, path): conditions(each)
-        for kind in KINDS
-        for path, each in lasthop.objects(kind).items()
-        if "marker-" not in path
+        (kind, path): conditions(obj) for kind in KINDS for path, obj in lasthop.objects(kind).items() if "marker-" not in path
     }
 
 
 def says(lasthop: Lasthop, kind: str, path: str, condition: str, status: str) -> bool:
-    found = lasthop.conditions(kind, path).get(condition)
-    return found is not None and found[0] == status
+    state = lasthop.conditions(kind, path).get(condition)
+    return state is not None and state[0] == status
 
 
-def differing(kept: Statuses, found: Statuses) -> list[str]:
+def differing(kept: Statuses, after: Statuses) -> list[str]:
     return [
-        f"{' '.join(key)} was {kept.get(key)}, is {found.get(key)}"
-        for key in sorted(kept.keys() | found.keys())
-        if kept.get(key) != found.get(key)
+        f"{' '.join(key)} was {kept.get(key)}, is {after.get(key)}"
+        for key in sorted(kept.keys() | after.keys())
+        if kept.get(key) != after.get(key)
     ]
 
 

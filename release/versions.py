@@ -1,4 +1,4 @@
-"""Provides versions of Lasthop for upgrades: any commit, as its wheel in a virtual environment of its own, with its chart."""
+"""Provides versions of Lasthop for upgrades: any commit, as its wheel in its own virtual environment, with its chart."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Version(NamedTuple):
 
     @property
     def wheel(self) -> Path:
-        (found,) = self.folder.glob("*.whl")
-        return found
+        (file,) = self.folder.glob("*.whl")
+        return file
 
     @property
     def chart(self) -> Path:
@@ -39,11 +39,11 @@ class Version(NamedTuple):
 def version(reference: str) -> Version:
     """Returns a commit, tag or branch as it is installed: once, and kept in the cache."""
     commit = _git("rev-parse", "--verify", f"{reference}^{{commit}}")
-    found = Version(commit, upgrades() / commit)
-    if not (found.folder / "complete").exists():
-        print(f"Installing {reference} ({commit[:12]}) into {found.folder}", flush=True)
-        _install(found)
-    return found
+    cached = Version(commit, upgrades() / commit)
+    if not (cached.folder / "complete").exists():
+        print(f"Installing {reference} ({commit[:12]}) into {cached.folder}", flush=True)
+        _install(cached)
+    return cached
 
 
 def _install(wanted: Version) -> None:

@@ -49,10 +49,10 @@ class Backend:
     """Answers 200 with its name.
 
     There are four kinds: TLS (with a context), plaintext (without), both on one port (`plaintext_too`), and one that sends a
-    `banner` before anybody has spoken. With TLS it may be choosy: `h2_only` closes a connection for which ALPN has not picked
-    h2; `resets` refuses each HTTP/2 request as a gRPC server does what is no call; `client_or_400` answers 400 to clients
-    without a certificate, as nginx does with `ssl_verify_client on`; `alert` is the TLS alert with which each ClientHello is
-    answered. Over HTTP/1.1 it may take its time, `delay` seconds.
+    `banner` before the client sends anything. TLS has more options: `h2_only` closes a connection for which ALPN has not
+    picked h2; `resets` resets each HTTP/2 request, as a gRPC server resets requests that are not gRPC calls; `client_or_400`
+    answers 400 to clients without a certificate, as nginx does with `ssl_verify_client on`; `alert` is the TLS alert that
+    answers each ClientHello. Over HTTP/1.1 responses may be delayed by `delay` seconds.
     """
 
     def __init__(
@@ -100,10 +100,10 @@ class Backend:
 
     @property
     def last(self) -> Connection:
-        """Of the connections that came to something."""
-        found = [connection for connection in self.connections if connection.established]
-        assert found, "nobody came"
-        return found[-1]
+        """Returns the last established connection."""
+        established = [connection for connection in self.connections if connection.established]
+        assert established, "nobody came"
+        return established[-1]
 
     @property
     def requests(self) -> list[str]:
@@ -234,14 +234,14 @@ def backend(context: ssl.SSLContext | None = None, *, name: str = "backend", **s
 
 
 def until(condition: Callable[[], T | None], what: str = "") -> T:
-    """Polls until the condition holds, and returns what it gave. A failing assertion or connection in it means "not yet".
-    Pauses grow, because polling takes CPU from the awaited process."""
+    """Polls until the condition returns a true value, and returns that value. A failing assertion or connection in it means
+    "not yet". Pauses grow, because polling takes CPU from the awaited process."""
     deadline, pause = time.monotonic() + PATIENCE, 0.005
     while True:
         last = time.monotonic() >= deadline
         try:
-            if found := condition():
-                return found
+            if result := condition():
+                return result
             assert not last, f"not within {PATIENCE} s{': ' + what if what else ''}"
         except (AssertionError, OSError):
             if last:

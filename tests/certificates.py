@@ -39,6 +39,7 @@ class Certificate:
         key_usage: str = "",
         path_length: int | None = None,
         sha1: bool = False,
+        pss: bool = False,
         organization: str = "",
     ) -> None:
         self.key = key or ec.generate_private_key(ec.SECP256R1())
@@ -69,14 +70,33 @@ class Certificate:
         self.key_pem = self.key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         ).decode()
+        if pss:
+            self._restrict_to_pss(signer)
+
+    def _restrict_to_pss(self, signer: Certificate) -> None:
+        """Changes the type of the RSA key to RSASSA-PSS (RFC 4055), which cryptography reads and does not write."""
+        traditional = self.key.private_bytes(
+            serialization.Encoding.DER, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        )
+        version, algorithm = bytes.fromhex("020100"), _der(0x30, bytes.fromhex("06092a864886f70d01010a"))
+        private = _der(0x30, version + algorithm + _der(0x04, traditional))
+        self.key_pem = ssl.DER_cert_to_PEM_cert(private).replace("CERTIFICATE", "PRIVATE KEY")
+        own = crypto.load_privatekey(crypto.FILETYPE_PEM, self.key_pem.encode())
+        changed = crypto.X509.from_cryptography(self.certificate)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            changed.set_pubkey(own)
+            changed.sign(crypto.PKey.from_cryptography_key(signer.key), "sha256")
+        self.certificate = changed.to_cryptography()
+        self.pem = self.certificate.public_bytes(serialization.Encoding.PEM).decode()
 
     def crl(
         self, *revoked: Certificate, valid: tuple[datetime.datetime, datetime.datetime] = (NOW - DAY, NOW + 9 * DAY)
     ) -> str:
         """A revocation list of this CA as PEM; `valid` until the next one is due."""
         builder = x509.CertificateRevocationListBuilder(self.subject, *valid)
-        for each in revoked:
-            entry = x509.RevokedCertificateBuilder(each.certificate.serial_number, valid[0])
+        for certificate in revoked:
+            entry = x509.RevokedCertificateBuilder(certificate.certificate.serial_number, valid[0])
             builder = builder.add_revoked_certificate(entry.build())
         key_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         builder = builder.add_extension(key_id, critical=False).add_extension(x509.CRLNumber(1), critical=False)
@@ -90,6 +110,12 @@ class Certificate:
             file.write_text("".join((self.pem, *(above.pem for above in chain), self.key_pem)))
             context.load_cert_chain(file)
         return context
+
+
+def _der(tag: int, content: bytes) -> bytes:
+    length = len(content).to_bytes((len(content).bit_length() + 7) // 8)
+    size = length if len(content) < 128 else bytes([0x80 | len(length)]) + length
+    return bytes([tag]) + size + content
 
 
 def dns(*names: str) -> tuple[x509.GeneralName, ...]:

@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[str]:
-    """The address of a browser; each test opens a page of its own."""
+    """Returns the address of a browser. Each test opens its own page."""
     from tests.web import browser
 
     with browser.running(programs.path("chromium")) as address:

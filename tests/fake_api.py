@@ -68,8 +68,8 @@ class Refusal(Exception):
 
     @property
     def body(self) -> Json:
-        said = {"code": self.status, "reason": self.reason, "message": self.message}
-        return {"kind": "Status", "apiVersion": "v1", "status": "Failure", **said}
+        status = {"code": self.status, "reason": self.reason, "message": self.message}
+        return {"kind": "Status", "apiVersion": "v1", "status": "Failure", **status}
 
 
 class Access:
@@ -244,9 +244,9 @@ class FakeApi:
         group, version, rest = ("", parts[1], parts[2:]) if parts[0] == "api" else (parts[1], parts[2], parts[3:])
         if not rest:
             await self._fault("get", f"{group}/{version}", request)
-            found = {(g, v, p) for g, v, p in self.served if (g, v) == (group, version)}
-            names = [{"name": plural} for *_, plural in sorted(found - self.overlooked)]
-            self.overlooked -= found
+            resources = {(g, v, p) for g, v, p in self.served if (g, v) == (group, version)}
+            names = [{"name": plural} for *_, plural in sorted(resources - self.overlooked)]
+            self.overlooked -= resources
             if not names:
                 raise Refusal(404, "NotFound")
             return web.json_response({"resources": names})
@@ -319,8 +319,8 @@ class FakeApi:
 
     def _crd(self, name: str) -> Json:
         """Returns the CRD of the test, or one for the served kind."""
-        if found := self.objects.get("customresourcedefinitions", {}).get(("", name)):
-            return found
+        if crd := self.objects.get("customresourcedefinitions", {}).get(("", name)):
+            return crd
         versions = sorted(version for group, version, plural in self.served if f"{plural}.{group}" == name)
         if not versions:
             raise Refusal(404, "NotFound", f"customresourcedefinitions {name} not found")
@@ -328,8 +328,8 @@ class FakeApi:
         return {"metadata": {"name": name, "resourceVersion": ".".join(versions), "annotations": annotations}}
 
     def _items(self, plural: str, namespace: str) -> list[Json]:
-        found = self.objects.get(plural, {})
-        return [self._kind(plural, obj) for (ns, _), obj in sorted(found.items()) if not namespace or ns == namespace]
+        objects = self.objects.get(plural, {})
+        return [self._kind(plural, obj) for (ns, _), obj in sorted(objects.items()) if not namespace or ns == namespace]
 
     def _list(self, plural: str, namespace: str, request: web.Request) -> web.Response:
         at, start = str(self.version - self.lag), 0
@@ -396,7 +396,7 @@ class FakeApi:
             if name in objects:
                 raise Refusal(409, "AlreadyExists")
             return self.put(plural, body)
-        if name not in objects and not (verb == "patch" and body.get("kind")):  # an apply says what it is, and creates
+        if name not in objects and not (verb == "patch" and body.get("kind")):  # an apply has a kind, and creates
             raise Refusal(404, "NotFound", f"{plural} {name[1]} not found")
         old = objects.get(name, {})
         match verb:

@@ -101,6 +101,6 @@ def reasons(batch: Batch) -> list[str]:
 
 def port(batch: Batch) -> int:
     """Returns the port of the Service in a batch."""
-    found = batch.changes[SERVICE]
-    assert isinstance(found, Service)
-    return found.spec.ports[0].port
+    obj = batch.changes[SERVICE]
+    assert isinstance(obj, Service)
+    return obj.spec.ports[0].port

@@ -6,7 +6,7 @@ from prometheus_client import Counter
 
 
 def counts(counter: Counter) -> dict[str, float]:
-    """Returns what is not zero, by the values of the labels."""
+    """Returns the nonzero counters, by label values."""
     samples = (sample for family in counter.collect() for sample in family.samples if sample.name.endswith("_total"))
     return {"/".join(sample.labels.values()): sample.value for sample in samples if sample.value}
 

@@ -27,7 +27,7 @@ def of_now(g: Graph, hop: Hop, seen: HopSeen) -> HopSeen:
     tls = hop_tls(g, *hop)
     config = "" if isinstance(tls, Refused) else identity(tls)
     return msgspec.structs.replace(
-        seen, endpoints=tuple(msgspec.structs.replace(each, config=config) for each in seen.endpoints)
+        seen, endpoints=tuple(msgspec.structs.replace(endpoint, config=config) for endpoint in seen.endpoints)
     )
 
 
@@ -111,5 +111,5 @@ class World:
     @property
     def healths(self) -> list[str]:
         """The health of the hop over time, each change once."""
-        found = ["untried", *(str(state.health) for state in self.states)]
-        return [each for each, before in zip(found, ["", *found], strict=False) if each != before]
+        healths = ["untried", *(str(state.health) for state in self.states)]
+        return [health for health, before in zip(healths, ["", *healths], strict=False) if health != before]

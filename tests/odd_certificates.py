@@ -79,5 +79,5 @@ def odd_keys(draw: st.DrawFn) -> bytes:
     key = base64.b64decode("".join(valid().key_pem.splitlines()[1:-1]))
     mutated = _with(key, draw(st.integers(0, 1000)), draw(st.integers(0, 255)))
     choices = [pem(mutated, "PRIVATE KEY"), mutated, valid().key_pem.encode(), b"", pem(mutated, "EC PRIVATE KEY")]
-    found: bytes = draw(st.sampled_from(choices))
-    return found
+    chosen: bytes = draw(st.sampled_from(choices))
+    return chosen

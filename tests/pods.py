@@ -55,10 +55,10 @@ class Pods:
 
     async def get(self, request: web.Request) -> web.Response:
         self._check(request, "pods")
-        found = self.pods.get(request.match_info["name"])
-        if found is None:
+        document = self.pods.get(request.match_info["name"])
+        if document is None:
             raise web.HTTPNotFound
-        return web.json_response(found)
+        return web.json_response(document)
 
     async def list(self, request: web.Request) -> web.Response:
         self._check(request, "pods")

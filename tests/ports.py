@@ -1,8 +1,8 @@
 """Ports for servers that the product starts, reserved so that nothing else on the machine takes them in between.
 
-A port that the kernel has just given out and taken back is anybody's: a backend that binds port 0, an outgoing connection,
-another test run. So these come from below the range that the kernel gives out by itself, and a lock file holds each of
-them for as long as the test process lives, whichever way it ends.
+Any process may take a port that the kernel has just assigned and released: a backend that binds port 0, an outgoing
+connection, another test run. So these ports lie below the kernel's ephemeral range. A lock file reserves each of them until
+the test process ends, however it ends.
 """
 
 from __future__ import annotations

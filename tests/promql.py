@@ -19,7 +19,7 @@ class Used(NamedTuple):
 
 def used(expression: str) -> Used:
     metrics: dict[str, set[str]] = {}
-    grouped = {label for found in _GROUPING.findall(expression) for label in re.findall(r"\w+", found)}
+    grouped = {label for labels in _GROUPING.findall(expression) for label in re.findall(r"\w+", labels)}
     bare = _GROUPING.sub("", expression)
     for name, matchers in _NAME.findall(bare):
         metrics.setdefault(name, set()).update(_MATCHER.findall(re.sub(r'"[^"]*"', '""', matchers)))

@@ -64,12 +64,12 @@ def scrape() -> bytes:
 def main() -> int:
     tool = promtool()
     failed = 0
-    for title, command, given in (
+    for title, command, stdin in (
         ("metrics", ["check", "metrics"], scrape()),
         ("rules", ["check", "rules", str(MONITORING / "alerts.yaml")], b""),
         ("tests of the rules", ["test", "rules", str(MONITORING / "alerts.test.yaml")], b""),
     ):
-        done = subprocess.run([tool, *command], input=given, capture_output=True, check=False)
+        done = subprocess.run([tool, *command], input=stdin, capture_output=True, check=False)
         failed += bool(done.returncode)
         print(f"{title}: {'failed' if done.returncode else 'ok'}", (done.stdout + done.stderr).decode(), sep="\n", flush=True)
     return bool(failed)

@@ -183,8 +183,8 @@ _LISTENER_FILTERS = st.one_of(
 @st.composite
 def _asking(draw: st.DrawFn) -> dict[str, Any]:
     """Filters of a listener, if it has any."""
-    found = draw(_LISTENER_FILTERS)
-    return {"filters": {"requests": found}} if found else {}
+    requests = draw(_LISTENER_FILTERS)
+    return {"filters": {"requests": requests}} if requests else {}
 
 
 @st.composite
@@ -195,7 +195,7 @@ def gateways(draw: st.DrawFn) -> Object:
     if draw(st.booleans()):
         tls = {"certificateRefs": [{"name": draw(st.sampled_from(["k0", "k1"]))}]}
         listeners.append({"name": "https", "port": 443, "protocol": "HTTPS", "tls": tls})
-    listeners += draw(st.lists(st.sampled_from(_STREAM_LISTENERS), max_size=4, unique_by=lambda each: each["name"]))
+    listeners += draw(st.lists(st.sampled_from(_STREAM_LISTENERS), max_size=4, unique_by=lambda listener: listener["name"]))
     listeners = [dict(listener) for listener in listeners]
     for listener in listeners:
         listener["allowedRoutes"] = {"namespaces": {"from": draw(st.sampled_from(["All", "Same"]))}}
@@ -223,7 +223,7 @@ _CALLS = st.sampled_from(
 
 @st.composite
 def listener_sets(draw: st.DrawFn) -> Object:
-    found = []
+    listeners = []
     for name in ("one", "two")[: draw(st.integers(1, 2))]:
         protocol = draw(st.sampled_from(["HTTP", "HTTP", "HTTPS", "HTTPS", "TCP"]))
         listener: dict[str, Any] = {"name": name, "port": draw(st.sampled_from([80, 443, 8080])), "protocol": protocol}
@@ -233,10 +233,10 @@ def listener_sets(draw: st.DrawFn) -> Object:
         if protocol == "HTTPS":
             ref = {"name": draw(st.sampled_from(["k0", "k1"])), "namespace": draw(NAMESPACES)}
             listener["tls"] = {"certificateRefs": [ref]}
-        found.append(listener)
+        listeners.append(listener)
     path = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['l0', 'l1']))}"
     gateway = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['g0', 'g1']))}"
-    return mk_listener_set(path, gateway, found, created=draw(TIMES))
+    return mk_listener_set(path, gateway, listeners, created=draw(TIMES))
 
 
 _PARENTS = st.fixed_dictionaries(
@@ -312,7 +312,7 @@ _TARGETS = st.lists(st.fixed_dictionaries({"name": SERVICES, "sectionName": SECT
 
 @st.composite
 def policies(draw: st.DrawFn) -> Object:
-    targets = [{**draw(_SERVICE_KINDS), **each} for each in draw(_TARGETS)]
+    targets = [{**draw(_SERVICE_KINDS), **target} for target in draw(_TARGETS)]
     return mk_policy(
         f"{draw(NAMESPACES)}/{draw(st.sampled_from(['p0', 'p1', 'p2']))}",
         "",

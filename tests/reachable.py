@@ -14,7 +14,8 @@ def _closed(path: Path) -> Path | None:
 
 
 def mounts(spare: Path) -> list[str]:
-    """Returns shell commands for a mount namespace: each closed folder is replaced by one that has only what is wanted."""
+    """Returns shell commands for a mount namespace: each closed folder is replaced by one that contains only the required
+    paths."""
     hidden = [(path, closed) for path in (Path(sys.base_prefix), CLONE) if (closed := _closed(path))]
     folders = dict.fromkeys(closed for _, closed in hidden)
     steps = []

@@ -1,6 +1,6 @@
 """Chooses the route of a request by the spec's text only: it tries every match of every route, and takes the best.
 
-Knows nothing of how Lasthop or Envoy go about it, so that they can be compared with it. Paths, headers and queries are drawn
+It shares no code with Lasthop and Envoy, so that tests can compare their choices with it. Paths, headers and queries are drawn
 from few values, so that routes meet and requests hit.
 """
 
@@ -38,10 +38,10 @@ class Request:
 
     @property
     def query(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+        parameters: dict[str, str] = {}
         for name, value in parse_qsl(self.target.partition("?")[2], keep_blank_values=True):
-            found.setdefault(name, value)
-        return found
+            parameters.setdefault(name, value)
+        return parameters
 
 
 def matches(match: Document, request: Request, kind: str = "HTTPRoute") -> bool:
@@ -70,17 +70,15 @@ def _headers(match: Document, request: Request) -> bool:
 def _called(wanted: Document, path: str) -> bool:
     """A call's path is /service/method."""
     _, *names = path.split("/")
-    asked = (wanted.get("service"), wanted.get("method"))
+    method_parts = (wanted.get("service"), wanted.get("method"))
     same = re.fullmatch if wanted.get("type") == "RegularExpression" else str.__eq__
-    return len(names) == 2 and all(not want or bool(same(want, name)) for want, name in zip(asked, names, strict=True))
+    return len(names) == 2 and all(not want or bool(same(want, name)) for want, name in zip(method_parts, names, strict=True))
 
 
-def _value(wanted: Document, found: str | None) -> bool:
-    if found is None:
+def _value(match: Document, actual: str | None) -> bool:
+    if actual is None:
         return False
-    return (
-        bool(re.fullmatch(wanted["value"], found)) if wanted.get("type") == "RegularExpression" else wanted["value"] == found
-    )
+    return bool(re.fullmatch(match["value"], actual)) if match.get("type") == "RegularExpression" else match["value"] == actual
 
 
 def chosen(routes: list[Document], request: Request, host: str = HOST) -> str | None:
@@ -139,11 +137,11 @@ QUERIES = st.lists(st.sampled_from(["q", "r"]), max_size=2, unique=True)
 
 @st.composite
 def _values(draw: st.DrawFn, names: st.SearchStrategy[list[str]]) -> list[Document]:
-    found = []
+    entries = []
     for name in draw(names):
         kind, value = draw(st.sampled_from([("Exact", "1"), ("Exact", "2"), ("RegularExpression", "[12]"), ("Exact", "1")]))
-        found.append({"name": name, "type": kind, "value": value})
-    return found
+        entries.append({"name": name, "type": kind, "value": value})
+    return entries
 
 
 @st.composite
@@ -188,8 +186,8 @@ def call_documents(draw: st.DrawFn) -> Document:
 
 @st.composite
 def route_documents(draw: st.DrawFn, most: int = 6, rules: int = 4) -> list[Document]:
-    """HTTPRoutes and GRPCRoutes of several ages, namespaces and hostnames; every rule has a name of its own."""
-    found = []
+    """HTTPRoutes and GRPCRoutes of several ages, namespaces and hostnames; every rule has its own name."""
+    documents = []
     for number in range(draw(st.integers(1, most))):
         namespace, name = draw(st.sampled_from(["a", "a-b", "shop"])), f"r{number}"
         metadata = {"name": name, "namespace": namespace, "creationTimestamp": f"2026-01-0{draw(st.integers(1, 3))}T00:00:00Z"}
@@ -200,8 +198,8 @@ def route_documents(draw: st.DrawFn, most: int = 6, rules: int = 4) -> list[Docu
             for index in range(draw(st.integers(1, rules)))
         ]
         spec = {"hostnames": draw(st.sampled_from(HOSTNAMES)), "rules": listed}
-        found.append({"kind": kind, "metadata": metadata, "spec": spec})
-    return found
+        documents.append({"kind": kind, "metadata": metadata, "spec": spec})
+    return documents
 
 
 @st.composite

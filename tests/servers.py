@@ -1,4 +1,4 @@
-"""Backends that go wrong, on threads: asyncio's TLS closes before its alert is sent, real servers do not."""
+"""Runs faulty backends on threads: asyncio's TLS closes before its alert is sent, real servers do not."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_and_hang_up(connection: socket.socket) -> None:
 
 
 def hang_up(connection: socket.socket) -> None:
-    """What has not been read makes it a reset."""
+    """Closes without reading: unread data turns the close into a reset."""
 
 
 @contextlib.contextmanager

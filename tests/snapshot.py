@@ -69,16 +69,16 @@ def tls_context(cluster: Any) -> Any | None:
 
 
 def settle(engine: Engine, snapshot: Snapshot) -> None:
-    """Lets the engine work, on a host whose ports are free and with proxies that take what they are given."""
+    """Settles the engine on a host whose ports are free, with proxies that accept their configuration."""
     snapshot.take(engine.settle())
     for key in engine.store.keys("Gateway"):
-        found = gateway.attempt(engine.graph, key)
-        if found is None or isinstance(found, Crash):
+        gateway_plan = gateway.attempt(engine.graph, key)
+        if gateway_plan is None or isinstance(gateway_plan, Crash):
             continue
-        for address in found.addresses:
-            for listener in found.listeners:
+        for address in gateway_plan.addresses:
+            for listener in gateway_plan.listeners:
                 PROBE.set(engine.graph, Probe(), key, address, listener.port, listener.transport)
-        PROXY.set(engine.graph, ProxyState.serving(found.listeners), key)
+        PROXY.set(engine.graph, ProxyState.serving(gateway_plan.listeners), key)
     snapshot.take(engine.settle())
 
 
@@ -130,7 +130,7 @@ def _copied(engine: Engine) -> Engine:
         made: Any
         kind = value.__class__
         if kind is tuple:
-            return tuple([copy(each) for each in value]) if any([_changes(each.__class__) for each in value]) else value
+            return tuple([copy(item) for item in value]) if any([_changes(item.__class__) for item in value]) else value
         if not _changes(kind):
             return value
         if (known := memo.get(id(value))) is not None:
@@ -141,7 +141,7 @@ def _copied(engine: Engine) -> Engine:
         elif kind is defaultdict:
             made = memo[id(value)] = defaultdict(value.default_factory, {key: copy(held) for key, held in value.items()})
         elif kind is list:
-            made = memo[id(value)] = [copy(each) for each in value]
+            made = memo[id(value)] = [copy(item) for item in value]
         elif kind is set:
             made = memo[id(value)] = set(value)
         else:
@@ -150,15 +150,15 @@ def _copied(engine: Engine) -> Engine:
                 setattr(made, name, copy(getattr(value, name)))
         return made
 
-    found: Engine = copy(engine)
+    copied: Engine = copy(engine)
     for node in nodes:
         made = memo[id(node)]
         made.id, made.value, made.state, made.marked = node.id, node.value, node.state, node.marked
         made.changed, made.verified = node.changed, node.verified
-        made.deps = tuple([memo[id(each)] for each in node.deps])
-        made.readers = node.readers.__class__([memo[id(each)] for each in node.readers])
-        made.pinned = tuple([memo[id(each)] for each in node.pinned])
-    return found
+        made.deps = tuple([memo[id(dep)] for dep in node.deps])
+        made.readers = node.readers.__class__([memo[id(reader)] for reader in node.readers])
+        made.pinned = tuple([memo[id(pinned)] for pinned in node.pinned])
+    return copied
 
 
 @functools.cache

@@ -30,15 +30,15 @@ def _status(status: Any) -> Any:
         return {_parent(p.parent_ref): _conditions(p.conditions) for p in status.parents}
     if hasattr(status, "ancestors"):
         return {a.ancestor_ref.name: _conditions(a.conditions) for a in status.ancestors}
-    found: dict[str, Any] = {"conditions": _conditions(status.conditions)}
+    lines: dict[str, Any] = {"conditions": _conditions(status.conditions)}
     for listener in getattr(status, "listeners", ()):
-        found[f"listener {listener.name}"] = {
+        lines[f"listener {listener.name}"] = {
             "routes": listener.attached_routes,
             "conditions": _conditions(listener.conditions),
         }
     if sets := getattr(status, "attached_listener_sets", 0):
-        found["ListenerSets"] = sets
-    return found
+        lines["ListenerSets"] = sets
+    return lines
 
 
 def _parent(ref: Any) -> str:
@@ -66,9 +66,9 @@ def _envoy(snapshot: Snapshot) -> dict[str, Any]:
         for (_, t, name), r in snapshot.xds.items()
         if t == ENDPOINTS
     }
-    found: dict[str, Any] = {}
+    gateways: dict[str, Any] = {}
     for (gateway, type_url, name), resource in sorted(snapshot.xds.items()):
-        section = found.setdefault(str(gateway), {})
+        section = gateways.setdefault(str(gateway), {})
         if type_url == CLUSTER:
             section.setdefault("hops", {})[name] = cluster_lines(resource, endpoints)
         elif type_url == ROUTES:
@@ -81,4 +81,4 @@ def _envoy(snapshot: Snapshot) -> dict[str, Any]:
             section.setdefault("listeners", {})[f"{address.address}:{address.port_value}{udp}"] = listener_lines(listener)
         elif type_url == SECRET:
             section.setdefault("secrets", []).append(name)
-    return found
+    return gateways

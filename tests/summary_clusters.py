@@ -33,7 +33,8 @@ def cluster_lines(resource: Resource, endpoints: Mapping[str, Any]) -> dict[str,
 
 
 def _speaks(cluster: Any) -> dict[str, str]:
-    """Which HTTP, unless it is what the hop's name says: `auto` is both by ALPN over TLS and HTTP/1.1 without."""
+    """Returns the HTTP versions if they differ from those in the hop's name: `auto` is both by ALPN over TLS, and HTTP/1.1
+    without TLS."""
     protocol = cluster.name.rpartition("/")[2]
     usual = {"auto": "h2 or http/1.1" if tls_context(cluster) else "http/1.1", "h2": "h2", "h1-upgrade": "http/1.1"}
     spoken = _http(cluster)
@@ -42,10 +43,10 @@ def _speaks(cluster: Any) -> dict[str, str]:
 
 def _http(cluster: Any) -> str:
     options = http_protocol_options_pb2.HttpProtocolOptions()
-    (found,) = cluster.typed_extension_protocol_options.values() or [None]
-    if found is None:
+    (packed,) = cluster.typed_extension_protocol_options.values() or [None]
+    if packed is None:
         return ""
-    assert found.Unpack(options)
+    assert packed.Unpack(options)
     if options.HasField("auto_config"):
         context = tls_context(cluster)
         named = list(context.common_tls_context.alpn_protocols) if context else []
@@ -55,9 +56,9 @@ def _http(cluster: Any) -> str:
 
 def _limits(cluster: Any) -> dict[str, Any]:
     """Circuit breakers, where there are others than usual."""
-    (found,) = cluster.circuit_breakers.thresholds
-    limits = {name: getattr(found, name).value for name in LIMITS if getattr(found, name).value != UNLIMITED}
-    return {**({"limits": limits} if limits else {}), **_retries(found)}
+    (thresholds,) = cluster.circuit_breakers.thresholds
+    limits = {name: getattr(thresholds, name).value for name in LIMITS if getattr(thresholds, name).value != UNLIMITED}
+    return {**({"limits": limits} if limits else {}), **_retries(thresholds)}
 
 
 def _retries(thresholds: Any) -> dict[str, str]:
@@ -67,13 +68,13 @@ def _retries(thresholds: Any) -> dict[str, str]:
 
 
 def retry_budget(thresholds: Any) -> str:
-    found = thresholds.retry_budget
+    budget = thresholds.retry_budget
     # The stand-in of xds-protos for a field that it does not know: see BUDGET_INTERVAL.
-    unknown = UnknownFieldSet(found)
+    unknown = UnknownFieldSet(budget)
     fields = [unknown[number] for number in range(len(unknown))]
-    intervals = [Duration.FromString(each.data) for each in fields if each.field_number == BUDGET_INTERVAL]
+    intervals = [Duration.FromString(field.data) for field in fields if field.field_number == BUDGET_INTERVAL]
     over = "".join(f" of {interval.ToTimedelta().total_seconds():g} s" for interval in intervals)
-    return f"{found.budget_percent.value:g} %{over}, at least {found.min_retry_concurrency.value}"
+    return f"{budget.budget_percent.value:g} %{over}, at least {budget.min_retry_concurrency.value}"
 
 
 def _ejection(cluster: Any) -> dict[str, str]:

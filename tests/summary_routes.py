@@ -27,26 +27,26 @@ def host_lines(host: Any) -> list[str] | dict[str, list[str]]:
     if not host.HasField("matcher"):
         retries = host.retry_policy.num_retries.value
         forwards = any(route.HasField("route") for route in host.routes)
-        said = [f"({retries} retries unless the route says)"] if forwards and retries != RETRIES else []
-        return [*said, *_asked_first(host), *(route_line(route) for route in host.routes if _normal(route))]
+        notes = [f"({retries} retries unless the route says)"] if forwards and retries != RETRIES else []
+        return [*notes, *_asked_first(host), *(route_line(route) for route in host.routes if _normal(route))]
     index = host.matcher
     if index.HasField("matcher_list"):
         assert [str(m.predicate.single_predicate.input.name) for m in index.matcher_list.matchers] == ["upgrade"]
         index = index.on_no_match.matcher
-    tree = {key: _leaf(found.action) for key, found in sorted(index.matcher_tree.prefix_match_map.map.items())}
+    tree = {key: _leaf(match.action) for key, match in sorted(index.matcher_tree.prefix_match_map.map.items())}
     if index.HasField("on_no_match"):
         tree["otherwise"] = _leaf(index.on_no_match.action)
     return tree
 
 
 def _asked_first(host: Any) -> Iterator[str]:
-    """The listener's servers; checks that all filters of routes are on."""
-    found = dict(host.typed_per_filter_config)
-    asking = [name for name in sorted(found) if name.startswith("lasthop.listener_auth")]
-    assert not found or {*found} == {*asking, *FILTERS}
+    """Describes the listener's authorization servers; checks that all filters of routes are on."""
+    configs = dict(host.typed_per_filter_config)
+    asking = [name for name in sorted(configs) if name.startswith("lasthop.listener_auth")]
+    assert not configs or {*configs} == {*asking, *FILTERS}
     for name in asking:
         config, per_host = rc.FilterConfig(), extension_matcher_pb2.ExtensionWithMatcherPerRoute()
-        assert found[name].Unpack(config) and config.config.Unpack(per_host)
+        assert configs[name].Unpack(config) and config.config.Unpack(per_host)
         yield f"first {_asks(ext_authz(per_host), routes=True)}"
 
 
@@ -134,38 +134,38 @@ def _action(action: Any) -> Iterator[str]:
 
 def _filters(route: Any) -> Iterator[str]:
     for name, packed in sorted(route.typed_per_filter_config.items()):
-        config, found = rc.FilterConfig(), FILTERS[name]()
-        assert packed.Unpack(config) and config.config.Unpack(found)
-        if isinstance(found, cors_pb2.CorsPolicy):
-            origins = [_text(origin) for origin in found.allow_origin_string_match]
+        config, setting = rc.FilterConfig(), FILTERS[name]()
+        assert packed.Unpack(config) and config.config.Unpack(setting)
+        if isinstance(setting, cors_pb2.CorsPolicy):
+            origins = [_text(origin) for origin in setting.allow_origin_string_match]
             yield f"CORS for {', '.join(origins)}"
-        elif isinstance(found, extension_matcher_pb2.ExtensionWithMatcherPerRoute):
-            yield _asks(ext_authz(found))
+        elif isinstance(setting, extension_matcher_pb2.ExtensionWithMatcherPerRoute):
+            yield _asks(ext_authz(setting))
         else:
-            yield f"session by {found.stateful_session.session_state.name.rpartition('.')[2]}"
+            yield f"session by {setting.stateful_session.session_state.name.rpartition('.')[2]}"
 
 
 def ext_authz(per_route: Any) -> Any:
     """Returns the filter that a route applies to every request."""
     assert not per_route.xds_matcher.WhichOneof("matcher_type")
-    action, found = composite_pb2.ExecuteFilterAction(), ext_authz_pb2.ExtAuthz()
+    action, filter = composite_pb2.ExecuteFilterAction(), ext_authz_pb2.ExtAuthz()
     assert per_route.xds_matcher.on_no_match.action.typed_config.Unpack(action)
-    assert action.typed_config.typed_config.Unpack(found)
-    return found
+    assert action.typed_config.typed_config.Unpack(filter)
+    return filter
 
 
-def _asks(found: Any, *, routes: bool = False) -> str:
-    assert not found.failure_mode_allow and found.clear_route_cache == routes and found.status_on_error.code == 503
-    http = found.http_service
-    cluster = http.server_uri.cluster or found.grpc_service.envoy_grpc.cluster_name
-    timeout = found.grpc_service.timeout if found.HasField("grpc_service") else http.server_uri.timeout
-    told = [_text(pattern) for pattern in found.allowed_headers.patterns]
+def _asks(authz: Any, *, routes: bool = False) -> str:
+    assert not authz.failure_mode_allow and authz.clear_route_cache == routes and authz.status_on_error.code == 503
+    http = authz.http_service
+    cluster = http.server_uri.cluster or authz.grpc_service.envoy_grpc.cluster_name
+    timeout = authz.grpc_service.timeout if authz.HasField("grpc_service") else http.server_uri.timeout
+    request_headers = [_text(pattern) for pattern in authz.allowed_headers.patterns]
     added = [_text(pattern) for pattern in http.authorization_response.allowed_upstream_headers.patterns]
     words = [
-        f"asks {cluster} by {'gRPC' if found.HasField('grpc_service') else 'HTTP'} within {timeout.ToNanoseconds() / 1e9:g} s",
+        f"asks {cluster} by {'gRPC' if authz.HasField('grpc_service') else 'HTTP'} within {timeout.ToNanoseconds() / 1e9:g} s",
         *([f"under {http.path_prefix}"] if http.path_prefix else []),
-        *([f"telling {' '.join(told)}"] if told else []),
+        *([f"telling {' '.join(request_headers)}"] if request_headers else []),
         *([f"adding {' '.join(added)}"] if added else []),
-        *([f"bodies up to {found.with_request_body.max_request_bytes}"] if found.HasField("with_request_body") else []),
+        *([f"bodies up to {authz.with_request_body.max_request_bytes}"] if authz.HasField("with_request_body") else []),
     ]
     return " ".join(words)

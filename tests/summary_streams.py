@@ -40,17 +40,17 @@ def _action(chain: Any) -> str:
 
 
 def _traced(chain: Any) -> str:
-    """Where spans of requests go, how they are sampled, and what they carry."""
+    """Describes the destination, sampling and attributes of request spans."""
     manager = hcm_pb2.HttpConnectionManager()
     assert chain.filters[0].typed_config.Unpack(manager)
     if not manager.HasField("tracing"):
         return ""
     tracing, otel = manager.tracing, opentelemetry_pb2.OpenTelemetryConfig()
     assert tracing.provider.typed_config.Unpack(otel)
-    headers = [f"{each.key}: {each.value}" for each in otel.grpc_service.initial_metadata]
+    headers = [f"{header.key}: {header.value}" for header in otel.grpc_service.initial_metadata]
     tags = [f"{tag.tag}={tag.literal.value or tag.request_header.name or tag.value}" for tag in tracing.custom_tags]
-    told = (otel.service_name, tracing.operation, f"sampled {otel.sampler.name.rpartition('.')[2]}", *headers, *tags)
-    return f", traced to {otel.grpc_service.envoy_grpc.cluster_name} ({', '.join(told)})"
+    details = (otel.service_name, tracing.operation, f"sampled {otel.sampler.name.rpartition('.')[2]}", *headers, *tags)
+    return f", traced to {otel.grpc_service.envoy_grpc.cluster_name} ({', '.join(details)})"
 
 
 def _clients(chain: Any) -> str:

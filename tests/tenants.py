@@ -213,7 +213,7 @@ Piece = tuple[Any, ...]
 def pieces(snapshot: Snapshot) -> dict[Piece, bytes]:
     """Envoy's configuration in parts that can belong to one owner: virtual hosts and filter chains instead of tables and
     ports."""
-    found: dict[Piece, bytes] = {}
+    parts: dict[Piece, bytes] = {}
     for (gateway, type_url, name), resource in snapshot.xds.items():
         where = (gateway.path, type_url.rpartition(".")[2], name)
         if type_url == ROUTES:
@@ -221,20 +221,20 @@ def pieces(snapshot: Snapshot) -> dict[Piece, bytes]:
             for host in table.virtual_hosts:
                 if host.name == "!misdirected":  # of all other listeners of the port, so of every tenant
                     own = [domain for domain in host.domains if TENANT not in domain]
-                    found |= {(*where, host.name, domain): b"" for domain in own}
+                    parts |= {(*where, host.name, domain): b"" for domain in own}
                 else:
-                    found[*where, host.name] = host.SerializeToString(deterministic=True)
+                    parts[*where, host.name] = host.SerializeToString(deterministic=True)
             del table.virtual_hosts[:]
-            found[where] = table.SerializeToString(deterministic=True)
+            parts[where] = table.SerializeToString(deterministic=True)
         elif type_url == LISTENER:
             listener = listener_pb2.Listener.FromString(resource.body)
             for chain in listener.filter_chains:
-                found[*where, chain.name] = chain.SerializeToString(deterministic=True)
+                parts[*where, chain.name] = chain.SerializeToString(deterministic=True)
             del listener.filter_chains[:]
-            found[where] = listener.SerializeToString(deterministic=True)
+            parts[where] = listener.SerializeToString(deterministic=True)
         else:
-            found[where] = resource.body
-    return found
+            parts[where] = resource.body
+    return parts
 
 
 _THEIRS = re.compile(rf"\b{TENANT}\b")
@@ -242,24 +242,24 @@ _THEIRS = re.compile(rf"\b{TENANT}\b")
 
 def of_others(engine: Engine, snapshot: Snapshot) -> dict[Piece, Any]:
     """All that the tenant must not be able to change: everything in which its name does not occur."""
-    found: dict[Piece, Any] = {
+    parts: dict[Piece, Any] = {
         piece: body
         for piece, body in pieces(snapshot).items()
         if not any(_THEIRS.search(part) or part in UNUSED for part in piece)
     }
-    found |= {("status", str(key)): _own(status) for key, status in snapshot.status.items() if key.namespace != TENANT}
-    told = [finding for finding in engine.findings() if finding.object is None or finding.object.namespace != TENANT]
-    found["findings",] = tuple(told)
-    found["hops",] = tuple(
+    parts |= {("status", str(key)): _own(status) for key, status in snapshot.status.items() if key.namespace != TENANT}
+    findings = [finding for finding in engine.findings() if finding.object is None or finding.object.namespace != TENANT]
+    parts["findings",] = tuple(findings)
+    parts["hops",] = tuple(
         hop for hop in engine.hops() if hop.backend.namespace != TENANT and hop.gateway.path != f"{TENANT}/own"
     )
     certificates = engine.certificates()
-    found["certificates",] = tuple(
-        msgspec.structs.replace(each, users=users)
-        for each in certificates
-        if (users := tuple(user for user in each.users if user.namespace != TENANT))
+    parts["certificates",] = tuple(
+        msgspec.structs.replace(certificate, users=users)
+        for certificate in certificates
+        if (users := tuple(user for user in certificate.users if user.namespace != TENANT))
     )
-    return found
+    return parts
 
 
 def _own(status: Status) -> Status:
@@ -270,9 +270,9 @@ def _own(status: Status) -> Status:
     replace = msgspec.structs.replace
     listeners = tuple(replace(listener, attached_routes=0) for listener in status.listeners)
     conditions = tuple(
-        replace(each, message="") if each.type == INSECURE_BACKEND_VERIFICATION else each
-        for each in status.conditions
-        if each.type != BACKENDS_WEAKENED
+        replace(condition, message="") if condition.type == INSECURE_BACKEND_VERIFICATION else condition
+        for condition in status.conditions
+        if condition.type != BACKENDS_WEAKENED
     )
     status = replace(status, listeners=listeners, conditions=conditions)
     return replace(status, attached_listener_sets=0) if isinstance(status, GatewayStatus) else status

@@ -25,24 +25,26 @@ def test_every_folder_is_a_package() -> None:
 
 def test_no_module_imports_a_test_module() -> None:
     tests = {".".join(path.relative_to(HERE.parent).with_suffix("").parts) for path in HERE.rglob("test_*.py")}
-    found = {(path.name, name) for path in MODULES for name in imported(path)}
-    assert {(path, name) for path, name in found if tests & {name, name.rpartition(".")[0]}} == set()
+    imports = {(path.name, name) for path in MODULES for name in imported(path)}
+    assert {(path, name) for path, name in imports if tests & {name, name.rpartition(".")[0]}} == set()
 
 
-def test_the_program_imports_only_what_an_installation_has() -> None:
+def test_the_program_imports_only_installed_packages() -> None:
     """A development tool such as rich is there in every test, and missing in a wheel."""
     project = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]
-    declared = {re.split(r"[<>=\[]", each)[0].lower().replace("_", "-") for each in project["dependencies"]}
+    declared = {re.split(r"[<>=\[]", requirement)[0].lower().replace("_", "-") for requirement in project["dependencies"]}
     needed = declared | {
-        re.split(r"[ <>=!~;\[(]", each)[0].lower().replace("_", "-")
+        re.split(r"[ <>=!~;\[(]", requirement)[0].lower().replace("_", "-")
         for name in declared
-        for each in metadata.requires(name) or ()
-        if "extra ==" not in each
+        for requirement in metadata.requires(name) or ()
+        if "extra ==" not in requirement
     }
     provided = metadata.packages_distributions()
     imports = {(path.name, name.partition(".")[0]) for path in (HERE.parent / "src").rglob("*.py") for name in imported(path)}
     foreign = {(path, name) for path, name in imports if name in provided and not name.startswith("lasthop")}
     assert len({name for _, name in foreign}) > 10
     assert {
-        (path, name) for path, name in foreign if not {each.lower().replace("_", "-") for each in provided[name]} & needed
+        (path, name)
+        for path, name in foreign
+        if not {distribution.lower().replace("_", "-") for distribution in provided[name]} & needed
     } == set()

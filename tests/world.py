@@ -62,8 +62,8 @@ def crl_pem(name: str, days: int = 30, begins: int = -1) -> str:
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     end = NOW + timedelta(days=days)
     begin = min(NOW + timedelta(days=begins), end - timedelta(days=1))
-    found = x509.CertificateRevocationListBuilder(issuer, begin, end).sign(private, hashes.SHA256())
-    return found.public_bytes(serialization.Encoding.PEM).decode()
+    crl = x509.CertificateRevocationListBuilder(issuer, begin, end).sign(private, hashes.SHA256())
+    return crl.public_bytes(serialization.Encoding.PEM).decode()
 
 
 def key_pair(name: str, days: int = 100, begins: int = -365) -> tuple[str, str]:
@@ -154,10 +154,10 @@ def mk_route(
 
 
 def mk_external_auth(protocol: str, backend: dict[str, Any], **config: Any) -> dict[str, Any]:
-    """A filter; `config` is that of its protocol, but for `forwardBody`."""
+    """Makes a filter; `config` is the configuration of its protocol, except `forwardBody`."""
     body = {"forwardBody": config.pop("forwardBody")} if "forwardBody" in config else {}
-    asked = {"protocol": protocol, "backendRef": backend, protocol.lower(): config, **body}
-    return {"type": "ExternalAuth", "externalAuth": asked}
+    fields = {"protocol": protocol, "backendRef": backend, protocol.lower(): config, **body}
+    return {"type": "ExternalAuth", "externalAuth": fields}
 
 
 def mk_stream_route(
@@ -221,7 +221,7 @@ def own_ref(kind: str, name: str) -> dict[str, str]:
 
 
 def mk_xbackend(path: str, hostname: str = "", mode: str = "None", validation: Any = None, **spec: Any) -> Object:
-    """A name outside, or with none what the labels app=x select."""
+    """Makes an XBackend for an external hostname, or without one for the Pods with the label app=x."""
     tls = {"mode": mode, **({"validation": validation} if validation else {}), **spec.pop("tls", {})}
     kind: dict[str, Any] = {"type": "EndpointSelector", "endpointSelector": {"matchLabels": {"app": "x"}}}
     if hostname:

@@ -1,4 +1,4 @@
-"""A real Envoy on a unix socket, the resources to feed it, and someone to talk to behind it."""
+"""A real Envoy on a unix socket, the resources for it, and a backend behind it."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ async def becomes(expected: Any, ask: Callable[[], Awaitable[Any]], seconds: flo
 
 
 async def get(port: int, path: str = "/", host: str = "shop") -> tuple[int, str]:
-    """Status and body over a new connection; 0 when there is nobody. Reads no further than the body: Envoy keeps the
-    connection of an answer of its own open for a second."""
+    """Returns status and body over a new connection; 0 if nothing listens. Stops reading after the body, because Envoy keeps
+    the connection of a direct response open for a second."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
@@ -165,10 +165,10 @@ def resource(type_url: str, name: str, message: Any, **fields: Any) -> Resource:
 
 
 def changes(*resources: Resource) -> Changes:
-    found: dict[str, dict[str, Resource]] = {}
+    by_type: dict[str, dict[str, Resource]] = {}
     for r in resources:
-        found.setdefault(r.type_url, {})[r.name] = r
-    return found
+        by_type.setdefault(r.type_url, {})[r.name] = r
+    return by_type
 
 
 def _any(message: Any) -> Any:

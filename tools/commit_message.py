@@ -25,7 +25,7 @@ OTHER_MOOD: Final = re.compile(
 
 
 def faults(message: str) -> list[str]:
-    """Returns what is wrong with a commit message, and what to write instead."""
+    """Returns the problems of a commit message, each with the remedy."""
     lines = [line.rstrip() for line in SCISSORS.sub("", message).splitlines() if not line.startswith("#")]
     while lines and not lines[0]:
         lines.pop(0)
@@ -33,16 +33,16 @@ def faults(message: str) -> list[str]:
     if not subject or subject.startswith(BY_GIT):
         return []
     first = re.split(r"[\s:,]", subject, maxsplit=1)[0]
-    found = []
+    problems = []
     if len(subject) > LONGEST:
-        found.append(f"the subject has {len(subject)} characters, of at most {LONGEST}; move the reason into the body")
+        problems.append(f"the subject has {len(subject)} characters, of at most {LONGEST}; move the reason into the body")
     if not first[0].isupper() or OTHER_MOOD.fullmatch(first):
-        found.append(f'the subject starts with "{first}"; start with a capital and an imperative, such as Add, Fix, Keep')
+        problems.append(f'the subject starts with "{first}"; start with a capital and an imperative, such as Add, Fix, Keep')
     if subject.endswith("."):
-        found.append("the subject ends with a full stop; remove it")
+        problems.append("the subject ends with a full stop; remove it")
     if len(lines) > 1 and lines[1]:
-        found.append("the second line is not blank; leave a blank line between subject and body")
-    return found
+        problems.append("the second line is not blank; leave a blank line between subject and body")
+    return problems
 
 
 def main() -> int:

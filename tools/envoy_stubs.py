@@ -6,8 +6,8 @@ xds-protos has no types. Without stubs every message is `Any`, and a misspelt fi
 
 A stub has a message if the code names it or reaches it through a field. It has a field or an enum value if a file that imports
 Envoy's messages has an attribute or a keyword argument of that name. So a field that nothing has used before is an error for
-mypy until `make stubs` has found it in the descriptors, and the new line in the stub shows a reviewer what of Envoy's API a
-change begins to use.
+mypy until `make stubs` has found it in the descriptors, and the new line in the stub shows a reviewer which part of Envoy's
+API a change begins to use.
 
 `stubs/_protobuf.pyi` is written by hand: how each kind of field is typed. google.protobuf itself has types-protobuf.
 """
@@ -50,9 +50,9 @@ def write(directory: Path) -> None:
     uses = collect(path.read_text() for source in SOURCES for path in (ROOT / source).rglob("*.py"))
     modules = {path.partition("_pb2")[0] + "_pb2" for path in uses.paths}
     files = {module: importlib.import_module(module).DESCRIPTOR for module in modules}
-    named = [found for file in files.values() for found in _all_types(file) if _path(found) in uses.paths]
+    named = [type_ for file in files.values() for type_ in _all_types(file) if _path(type_) in uses.paths]
     types = _reached(named, uses.names)
-    files |= {_module(found.file): found.file for found in types.values()}
+    files |= {_module(type_.file): type_.file for type_ in types.values()}
     for package in PACKAGES:
         shutil.rmtree(directory / package.replace(".", "/"), ignore_errors=True)
     for module, file in files.items():
@@ -65,7 +65,7 @@ def write(directory: Path) -> None:
         )
 
 
-# --- what the code uses ----------------------------------------------------------------------------------------------
+# --- uses in the code ------------------------------------------------------------------------------------------------
 
 
 class Uses(NamedTuple):
@@ -103,22 +103,22 @@ def _reached(todo: list[Type], names: set[str]) -> dict[str, Type]:
     """Returns these types, those of their fields that are used, and so on, and the messages that they are nested in."""
     reached: dict[str, Type] = {}
     while todo:
-        found = todo.pop()
-        if found.full_name in reached or found.file.package == "google.protobuf":
+        type_ = todo.pop()
+        if type_.full_name in reached or type_.file.package == "google.protobuf":
             continue
-        reached[found.full_name] = found
-        fields = _fields(found, names) if isinstance(found, Descriptor) else []
+        reached[type_.full_name] = type_
+        fields = _fields(type_, names) if isinstance(type_, Descriptor) else []
         values = [entry[1] if (entry := _map_entry(field)) else field for field in fields]
-        types = (found.containing_type, *(field.message_type or field.enum_type for field in values))
-        todo.extend(each for each in types if each is not None)
+        types = (type_.containing_type, *(field.message_type or field.enum_type for field in values))
+        todo.extend(related for related in types if related is not None)
     return reached
 
 
 def _all_types(owner: FileDescriptor | Descriptor) -> Iterator[Type]:
-    for found in _types_of(owner):
-        yield found
-        if isinstance(found, Descriptor):
-            yield from _all_types(found)
+    for type_ in _types_of(owner):
+        yield type_
+        if isinstance(type_, Descriptor):
+            yield from _all_types(type_)
 
 
 def _types_of(owner: FileDescriptor | Descriptor) -> list[Type]:
@@ -142,13 +142,13 @@ def _module(file: FileDescriptor) -> str:
     return file.name.removesuffix(".proto").replace("/", ".") + "_pb2"
 
 
-def _name(found: Type) -> str:
+def _name(type_: Type) -> str:
     """Returns the name inside its module, such as `Cluster.LbPolicy`."""
-    return found.full_name.removeprefix(f"{found.file.package}.")
+    return type_.full_name.removeprefix(f"{type_.file.package}.")
 
 
-def _path(found: Type) -> str:
-    return f"{_module(found.file)}.{_name(found)}"
+def _path(type_: Type) -> str:
+    return f"{_module(type_.file)}.{_name(type_)}"
 
 
 # --- their text ------------------------------------------------------------------------------------------------------
@@ -160,26 +160,26 @@ class _Stub:
     def __init__(self, file: FileDescriptor, types: dict[str, Type], uses: Uses) -> None:
         self._file, self._types, self._uses = file, types, uses
         self._imports: set[str] = set()
-        self._known = {found.name: _path(found) for found in _all_types(file)}
-        self._classes = [line for found in _types_of(file) for line in self._class(found)]
+        self._known = {type_.name: _path(type_) for type_ in _all_types(file)}
+        self._classes = [line for type_ in _types_of(file) for line in self._class(type_)]
 
     def __str__(self) -> str:
         return "\n".join((HEAD, *self._imports, *self._classes, ""))
 
-    def _class(self, found: Type) -> Iterator[str]:
-        if found.full_name not in self._types:
+    def _class(self, type_: Type) -> Iterator[str]:
+        if type_.full_name not in self._types:
             return
-        if isinstance(found, EnumDescriptor):
-            yield f"class {found.name}(int): ..."
+        if isinstance(type_, EnumDescriptor):
+            yield f"class {type_.name}(int): ..."
             # In a message a bare annotation would be one more field.
-            annotation = f"ClassVar[{_name(found)}]" if found.containing_type else found.name
-            yield from (f"{value.name}: {annotation}" for value in found.values if value.name in self._uses.names)
+            annotation = f"ClassVar[{_name(type_)}]" if type_.containing_type else type_.name
+            yield from (f"{value.name}: {annotation}" for value in type_.values if value.name in self._uses.names)
             return
-        yield f"class {found.name}(Message):"
-        lines = [line for nested in _types_of(found) for line in self._class(nested)]
-        numbers = (f"{field.name.upper()}_FIELD_NUMBER" for field in found.fields)
-        lines += [f"{number}: ClassVar[int]" for number in numbers if f"{_path(found)}.{number}" in self._uses.paths]
-        lines += [f"{field.name}: {self._annotation(field)} = ..." for field in _fields(found, self._uses.names)]
+        yield f"class {type_.name}(Message):"
+        lines = [line for nested in _types_of(type_) for line in self._class(nested)]
+        numbers = (f"{field.name.upper()}_FIELD_NUMBER" for field in type_.fields)
+        lines += [f"{number}: ClassVar[int]" for number in numbers if f"{_path(type_)}.{number}" in self._uses.paths]
+        lines += [f"{field.name}: {self._annotation(field)} = ..." for field in _fields(type_, self._uses.names)]
         yield from (f"    {line}" for line in lines or ["..."])
 
     def _annotation(self, field: FieldDescriptor) -> str:
@@ -191,15 +191,15 @@ class _Stub:
         return f"One[{self._type(field)}]" if field.message_type else self._type(field)
 
     def _type(self, field: FieldDescriptor) -> str:
-        found = field.message_type or field.enum_type
-        if found is None:
+        type_ = field.message_type or field.enum_type
+        if type_ is None:
             return "bytes" if field.type == FieldDescriptor.TYPE_BYTES else _SCALARS.get(field.cpp_type, "int")
-        if found.file.name == self._file.name:
-            return _name(found)
-        outer, dot, inner = _name(found).partition(".")
-        path = f"{_module(found.file)}.{outer}"
+        if type_.file.name == self._file.name:
+            return _name(type_)
+        outer, dot, inner = _name(type_).partition(".")
+        path = f"{_module(type_.file)}.{outer}"
         alias = outer if self._known.setdefault(outer, path) == path else path.replace(".", "_")
-        self._imports.add(f"from {_module(found.file)} import {outer}" + (f" as {alias}" if alias != outer else ""))
+        self._imports.add(f"from {_module(type_.file)} import {outer}" + (f" as {alias}" if alias != outer else ""))
         return f"{alias}{dot}{inner}"
 
 

@@ -35,7 +35,7 @@ class Program(NamedTuple):
 
     def find(self, path: str = "") -> str | None:
         path = path or os.environ.get("PATH", os.defpath) + SYSTEM
-        return next((found for name in (self.name, *self.others) if (found := shutil.which(name, path=path))), None)
+        return next((file for name in (self.name, *self.others) if (file := shutil.which(name, path=path))), None)
 
     def absence(self) -> str:
         return f"{self.name} is not installed ({self.purpose}); on Debian: apt-get install {self.package}"
@@ -65,15 +65,15 @@ TABLE: Final = (
 
 
 def named(name: str) -> Program:
-    (found,) = (program for program in TABLE if program.name == name)
-    return found
+    (match,) = (program for program in TABLE if program.name == name)
+    return match
 
 
 def path(name: str) -> str:
     """Returns where a program is, for a test or a target that has made sure of it."""
-    found = named(name).find()
-    assert found, named(name).absence()
-    return found
+    file = named(name).find()
+    assert file, named(name).absence()
+    return file
 
 
 def missing(target: str) -> list[Program]:

@@ -1,8 +1,8 @@
 """Creates .venv for `make setup` with exactly the packages of requirements.lock, and one line of progress.
 
 The system's Python runs it before anything else exists: it needs only the standard library, and no ensurepip, which Debian's
-python3 lacks. pip comes from the wheel beside this file, whose hash is in requirements.lock. What pip prints is shown whole if
-it fails, and only then.
+python3 lacks. pip comes from the wheel beside this file, whose hash is in requirements.lock. The output of pip is shown only
+if it fails, and then in full.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def main() -> int:
     if not PYTHON.exists():
         venv.create(FOLDER, with_pip=False, symlinks=True)
     total = packages(LOCK.read_text())
-    said: list[str] = []
+    output: list[str] = []
     with subprocess.Popen(
         [PYTHON, WHEEL / "pip", *PIP, "-r", LOCK], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         assert process.stdout is not None
-        for step in steps(_kept(process.stdout, said), total):
+        for step in steps(_kept(process.stdout, output), total):
             progress.step(step)
     if process.returncode:
         progress.say(f"pip failed with exit code {process.returncode}; it said:")
-        print("".join(said), end="")
+        print("".join(output), end="")
         return 1
     progress.say("done")
     return 0
@@ -59,19 +59,19 @@ def packages(lock: str) -> int:
 
 
 def steps(lines: Iterator[str], total: int) -> Iterator[str]:
-    """Yields what to show for what pip says."""
+    """Yields the progress texts for pip's output."""
     number = 0
     for line in lines:
         if line.startswith("Installing collected"):
             yield "unpacking"
-        elif found := re.match(r"(?:Collecting|Requirement already satisfied:) ([^\s=]+)", line):
+        elif match := re.match(r"(?:Collecting|Requirement already satisfied:) ([^\s=]+)", line):
             number += 1
-            yield f"{number} of at most {total} packages, {found[1]}"
+            yield f"{number} of at most {total} packages, {match[1]}"
 
 
-def _kept(lines: Iterator[str], said: list[str]) -> Iterator[str]:
+def _kept(lines: Iterator[str], output: list[str]) -> Iterator[str]:
     for line in lines:
-        said.append(line)
+        output.append(line)
         yield line
 
 

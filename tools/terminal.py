@@ -47,7 +47,7 @@ FONTS: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 def typed(command: str, folder: Path, env: dict[str, str]) -> str:
-    """Returns what a command prints on a terminal, colours included."""
+    """Returns the output of a command on a terminal, including colours."""
     main, other = pty.openpty()
     with contextlib.closing(open(main, "rb", buffering=0)) as reading:
         process = subprocess.Popen(
@@ -60,7 +60,7 @@ def typed(command: str, folder: Path, env: dict[str, str]) -> str:
         )
         os.close(other)
         received = b""
-        with contextlib.suppress(OSError):  # how the end of a terminal is told
+        with contextlib.suppress(OSError):  # how Linux reports the end of a terminal
             while piece := reading.read(65536):
                 received += piece
         process.wait()
@@ -83,11 +83,11 @@ async def main() -> None:
         folder = Path(root) / "examples" / NAME
         shutil.copytree(HERE / NAME, folder, ignore=shutil.ignore_patterns("certs"))
         prepare(folder, STORIES[NAME])
-        here = Path(sys.executable).parent
-        env = {**os.environ, "PATH": f"{here}:{os.environ['PATH']}", "TERM": "xterm-256color", "COLUMNS": str(WIDTH)}
+        programs = Path(sys.executable).parent
+        env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "TERM": "xterm-256color", "COLUMNS": str(WIDTH)}
         env |= {"LASTHOP_RUN_DIR": f"{root}/r", "LASTHOP_STATE_DIR": f"{root}/s"}
         async with serving(folder, STORIES[NAME]):
-            command = (here / "lasthop", "run", folder)
+            command = (programs / "lasthop", "run", folder)
             lasthop = await asyncio.create_subprocess_exec(
                 *command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )

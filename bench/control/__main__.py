@@ -51,21 +51,21 @@ def command(sizes: str, largest: int | None, edits: int, peer_edits: int, gatewa
     if peer and sizes:
         envoy_gateway.build()
     common = {"edits": edits, "peer_edits": peer_edits, "peer": peer, "growth": False}
-    orders = [("scenario", common | {"size": int(each)}) for each in sizes.split(",") if each]
+    orders = [("scenario", common | {"size": int(size)}) for size in sizes.split(",") if size]
     if largest:
         orders.append(("scenario", common | {"size": largest, "peer": False, "growth": True}))
     if gateways:
-        count, _, each = gateways.partition("x")
-        orders.append(("gateways", {"gateways": int(count), "policies": int(each)}))
+        count, _, policies = gateways.partition("x")
+        orders.append(("gateways", {"gateways": int(count), "policies": int(policies)}))
     rows: list[Row] = []
     failed = 0
     for module, arguments in orders:
         with tempfile.TemporaryDirectory(prefix="bench-") as home:
             failed |= sandbox.run(f"bench.control.{module}:scenario", arguments | {"home": home, "cluster": {"node": False}})
-            found, others = kept(Path(home))
-        rows += found
+            measured, others = kept(Path(home))
+        rows += measured
         # A file for each, so that one size can be measured again without the others.
-        write(f"control-{arguments.get('size', 'gateways')}", machine.run("control", others), found)
+        write(f"control-{arguments.get('size', 'gateways')}", machine.run("control", others), measured)
     if as_json:
         click.echo(json.dumps([row.__dict__ for row in [*rows, *growth(rows)]], indent=1))
     else:

@@ -49,7 +49,7 @@ def unreferenced(editor: Editor, figures: Figures, say: Say) -> None:
 
 
 def rotation(editor: Editor, count: int, what: str, figures: Figures, say: Say) -> None:
-    """The CA of many policies is renewed, and what it has signed stays valid: no request may fail."""
+    """Renews the CA of many policies while its certificates stay valid: no request may fail."""
     numbers, name = range(count), f"shared-{count}"
     say(f"{what}: sharing it")
     editor.share_ca(numbers, name)

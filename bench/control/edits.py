@@ -114,8 +114,8 @@ class Editor:
         with concurrent.futures.ThreadPoolExecutor(WRITERS) as pool:
             shares = [numbers[start::WRITERS] for start in range(WRITERS)]
             writing = [pool.submit(write, writer, share) for writer, share in zip(self.writers, shares, strict=True)]
-            for each in writing:
-                each.result()
+            for future in writing:
+                future.result()
             written = time.perf_counter() - began
         return written, self.all_show(numbers, lambda n, answer: answer.sni == objects.sni(n, self._editions[n])) - began
 

@@ -1,4 +1,4 @@
-"""Measures many Gateways on one controller, each with an Envoy and policies of its own: the cost of one more proxy."""
+"""Measures many Gateways on one controller, each with its own Envoy and policies: the cost of one more proxy."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ EDITED = 5
 
 
 async def scenario(cluster: Cluster, arguments: dict[str, Any]) -> int:
-    count, each = arguments["gateways"], arguments["policies"]
-    async with ground(cluster, arguments["home"], f"{count} x {each}") as place:
+    count, policies = arguments["gateways"], arguments["policies"]
+    async with ground(cluster, arguments["home"], f"{count} x {policies}") as place:
         system = await make_lasthop(cluster, place.home, OURS, FIRST_PORT)
         place.say("creating objects")
         ports = range(FIRST_PORT, FIRST_PORT + count)
         made = (objects.gateway(OURS, f"web-{port}", lasthop.GATEWAY_CLASS, port) for port in ports)
         sets = (
-            objects.policy_set(OURS, number, place.ports[0], place.ca, f"web-{ports[number // each]}")
-            for number in range(count * each)
+            objects.policy_set(OURS, number, place.ports[0], place.ca, f"web-{ports[number // policies]}")
+            for number in range(count * policies)
         )
         await create(cluster.api, itertools.chain(made, itertools.chain.from_iterable(sets)))
-        figures = Figures(count * each, "")
-        what = f"{count} Gateways x {each} policies"
-        editors = [Editor(cluster, system, each, place.ports, place.fitting, place.other_ca, listen=port) for port in ports]
+        figures = Figures(count * policies, "")
+        what = f"{count} Gateways x {policies} policies"
+        editors = [
+            Editor(cluster, system, policies, place.ports, place.fitting, place.other_ca, listen=port) for port in ports
+        ]
         with place.keeping(figures):
             place.say("start")
             await system.start()
@@ -45,9 +47,10 @@ async def scenario(cluster: Cluster, arguments: dict[str, Any]) -> int:
 
 
 def _measure(editors: list[Editor], what: str, figures: Figures, say: Say) -> None:
-    count, each, system = len(editors), editors[0].size, editors[0].system
+    count, policies, system = len(editors), editors[0].size, editors[0].system
     served = [
-        editor.serves([first, first + each - 1]) for first, editor in zip(range(0, count * each, each), editors, strict=True)
+        editor.serves([first, first + policies - 1])
+        for first, editor in zip(range(0, count * policies, policies), editors, strict=True)
     ]
     figures.add(f"{what}: start effective", "s", max(served) - system.started)
     editors[0].quiet()
@@ -58,6 +61,6 @@ def _measure(editors: list[Editor], what: str, figures: Figures, say: Say) -> No
     seen = Seen()
     for number in range(0, count, max(1, count // EDITED)):
         editors[number].rest(1)
-        editors[number].timed(editors[number].policy, number * each, seen)
+        editors[number].timed(editors[number].policy, number * policies, seen)
     figures.add(f"{what}: policy edit effective", "ms", median_ms(seen.effective))
     figures.add(f"{what}: policy edit, controller CPU", "ms", median_ms(seen.cpu))

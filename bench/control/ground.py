@@ -47,16 +47,16 @@ class Ground:
         try:
             yield
         finally:
-            found = {"rows": [dataclasses.asdict(row) for row in figures.rows()], "others": others.cores()}
-            (self.home / FOUND).write_text(json.dumps(found))
+            report = {"rows": [dataclasses.asdict(row) for row in figures.rows()], "others": others.cores()}
+            (self.home / FOUND).write_text(json.dumps(report))
 
 
 def kept(home: Path) -> tuple[list[Row], float]:
-    """Returns what a scenario has kept, if anything."""
+    """Returns the figures that a scenario has stored, if any, and the CPU of other processes."""
     if not (home / FOUND).exists():
         return [], 0.0
-    found = json.loads((home / FOUND).read_text())
-    return [Row(**row) for row in found["rows"]], found["others"]
+    report = json.loads((home / FOUND).read_text())
+    return [Row(**row) for row in report["rows"]], report["others"]
 
 
 @contextlib.asynccontextmanager

@@ -20,7 +20,8 @@ GATEWAY = "web"
 
 
 def edition(ca: Issued) -> str:
-    """Returns another certificate of the same CA: what it has signed is valid under each, and no two are the same bytes."""
+    """Returns another certificate of the same CA. Certificates that the CA signed are valid under each, and no two are the
+    same bytes."""
     now = datetime.datetime.now(datetime.UTC)
     builder = (
         x509.CertificateBuilder()
@@ -46,7 +47,7 @@ def host(number: int) -> str:
 
 
 def sni(number: int, edition: int) -> str:
-    """Returns what the policy demands of the backend, whose certificate has `*.bench.example`."""
+    """Returns the verification that the policy requires of the backend, whose certificate has `*.bench.example`."""
     return f"{set_name(number)}-{edition}.bench.example"
 
 
@@ -70,7 +71,7 @@ def config_map(namespace: str, name: str, pem: str) -> Object:
 
 
 def validation(number: int, edition: int = 0, ca: str = "") -> Object:
-    """Returns what an edit of a policy patches."""
+    """Returns the patch of a policy edit."""
     reference = {"group": "", "kind": "ConfigMap", "name": ca or set_name(number)}
     return {"hostname": sni(number, edition), "caCertificateRefs": [reference]}
 

@@ -71,21 +71,21 @@ class Proxy:
                 await self._clusters(response)
             case str() as type_url if type_url == LISTENER:
                 await self._say(LISTENER, nonce=response.nonce)
-                if tables := [name for each in response.resources for name in _tables(each.resource.value)]:
+                if tables := [name for listener in response.resources for name in _tables(listener.resource.value)]:
                     await self._say(ROUTES, subscribe=tables)
             case type_url:
                 await self._say(type_url, nonce=response.nonce)
                 if type_url == ENDPOINTS:
-                    for each in response.resources:
-                        self._fleet.warm(each.name)
+                    for resource in response.resources:
+                        self._fleet.warm(resource.name)
 
     async def _clusters(self, response: DeltaDiscoveryResponse) -> None:
         new, old = [], []
-        for each in response.resources:
-            service = Cluster.FromString(each.resource.value).eds_cluster_config.service_name
-            if service and self._services.get(each.name) != service:
-                old += [self._services[each.name]] if each.name in self._services else []
-                self._services[each.name] = service
+        for resource in response.resources:
+            service = Cluster.FromString(resource.resource.value).eds_cluster_config.service_name
+            if service and self._services.get(resource.name) != service:
+                old += [self._services[resource.name]] if resource.name in self._services else []
+                self._services[resource.name] = service
                 new.append(service)
         old += [self._services.pop(name) for name in response.removed_resources if name in self._services]
         if new or old:
@@ -107,13 +107,13 @@ class Proxy:
 
 def _tables(listener: bytes) -> list[str]:
     """Returns the route tables that a listener refers to."""
-    found = []
+    tables = []
     for chain in Listener.FromString(listener).filter_chains:
         for filter in chain.filters:
             manager = http_connection_manager_pb2.HttpConnectionManager()
             if filter.typed_config.Unpack(manager) and manager.rds.route_config_name:
-                found.append(manager.rds.route_config_name)
-    return found
+                tables.append(manager.rds.route_config_name)
+    return tables
 
 
 async def main(socket: str, gateway: str, number: str) -> None:
@@ -125,8 +125,8 @@ async def main(socket: str, gateway: str, number: str) -> None:
         fleet.ready = True
         print("ready", flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-        for each in running:
-            each.cancel()
+        for proxy in running:
+            proxy.cancel()
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def edited(editor: Editor) -> list[int]:
 def _add(what: str, seen: Seen, figures: Figures) -> None:
     figures.add(f"{what}: effective", "ms", median_ms(seen.effective))
     figures.add(f"{what}: effective, slowest", "ms", 1000 * max(seen.effective))
-    # The mean: what is done once for several edits, as writing a record every 5 s, counts too.
+    # The mean also counts work that several edits share, such as writing a record every 5 s.
     figures.add(f"{what}: controller CPU", "ms", 1000 * statistics.fmean(seen.cpu))
 
 

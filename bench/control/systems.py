@@ -46,7 +46,7 @@ class System:
         await self._server.start()
 
     async def stop(self) -> None:
-        """Ends the controller, and what is left of its proxies."""
+        """Stops the controller and its remaining proxies."""
         self.find_proxies()
         await self._server.stop(STOP_WITHIN)
         for pid in self._proxies:
@@ -84,7 +84,7 @@ class System:
 async def make_lasthop(cluster: Cluster, home: Path, namespace: str, port: int) -> System:
     """`home` has a short path: unix sockets live in it."""
     await cluster.apply([lasthop.gateway_class(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}])
-    await cluster.apply(each for each in documents(lasthop.MANIFESTS) if each["kind"] != "Deployment")
+    await cluster.apply(document for document in documents(lasthop.MANIFESTS) if document["kind"] != "Deployment")
     kubeconfig = await cluster.service_account_kubeconfig(lasthop.NAMESPACE, lasthop.CONTROLLER)
     flags = [f"--kubeconfig={kubeconfig}", "--infrastructure=process", "--address=127.0.0.1", f"--admin={ADMIN}"]
     flags += [f"--namespace={lasthop.NAMESPACE}", f"--namespaces={namespace}", "--log-level=warning"]
@@ -97,7 +97,7 @@ async def make_lasthop(cluster: Cluster, home: Path, namespace: str, port: int) 
 async def make_envoy_gateway(cluster: Cluster, namespace: str, port: int) -> System:
     await cluster.install_crds(envoy_gateway.crds())
     namespaces = (envoy_gateway.NAMESPACE, namespace)
-    await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}} for each in namespaces)
+    await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in namespaces)
     await cluster.apply([envoy_gateway.gateway_class(), envoy_gateway.envoy_proxy(namespace)])
     home = cluster.scratch / "envoy-gateway"
     home.mkdir()

@@ -47,9 +47,9 @@ class Writer:
     def _send(self, path: str, body: str, headers: dict[str, str]) -> None:
         self._connection.request("PATCH", path, body, headers)
         answer = self._connection.getresponse()
-        said = answer.read()
+        content = answer.read()
         if answer.status >= 300:
-            raise RuntimeError(f"PATCH {path}: {answer.status} {said[:300].decode(errors='replace')}")
+            raise RuntimeError(f"PATCH {path}: {answer.status} {content[:300].decode(errors='replace')}")
 
     def policy(self, number: int, edition: int = 0, ca: str = "") -> float:
         spec = {"validation": objects.validation(number, edition, ca)}

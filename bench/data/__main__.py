@@ -42,10 +42,10 @@ class Failed(RuntimeError):
     """A side does not serve the expected response."""
 
 
-def cost(places: Places, row: Row, name: str, found: Side, length: float) -> float:
+def cost(places: Places, row: Row, name: str, side: Side, length: float) -> float:
     """Has a side serve a row for a while; returns seconds of CPU for a request."""
-    command = [*pinned(OTHER_CORE), str(places.traffic), "load", *arguments(row, name, found.ports)]
-    command += ["-connections", str(row.connections), "-pids", str(found.pid)]
+    command = [*pinned(OTHER_CORE), str(places.traffic), "load", *arguments(row, name, side.ports)]
+    command += ["-connections", str(row.connections), "-pids", str(side.pid)]
     command += ["-warm", f"{length / 2}s", "-length", f"{length}s"]
     seen = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
     if seen["failed"] or not seen["answers"]:
@@ -103,16 +103,16 @@ def command(wanted: str, against: str, rounds: int, length: float, quick: bool) 
     with contextlib.ExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix="bench-data-", dir="/tmp"))
         stack.callback(shutil.rmtree, home, ignore_errors=True)
-        there = stack.enter_context(places(home, traffic))
+        shared = stack.enter_context(places(home, traffic))
         routes = max(row.routes for row in ROWS.values())
-        plans = {name: SIDES[name](there, routes) for name in sorted(needed)}
-        costs = measure(there, rows, chosen, plans, rounds, length)
+        plans = {name: SIDES[name](shared, routes) for name in sorted(needed)}
+        costs = measure(shared, rows, chosen, plans, rounds, length)
     for name, row in rows.items():
         click.echo(row.name)
         for other in chosen[name][1:]:
             figures.append(figure(row, other, costs[name][LASTHOP], costs[name][other]))
             click.echo(f"  {figures[-1].line()}")
-    path = write("data-cpu", machine.run("data", others.cores()), [each.shown() for each in figures])
+    path = write("data-cpu", machine.run("data", others.cores()), [measured.shown() for measured in figures])
     click.echo(f"written to {path}")
 
 
@@ -121,8 +121,8 @@ def _named(other: str, against: str) -> bool:
 
 
 if __name__ == "__main__":
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, interrupted)
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_number, interrupted)
     try:
         command(standalone_mode=False)
     except (KeyboardInterrupt, click.Abort):

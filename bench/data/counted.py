@@ -1,8 +1,8 @@
 """Counts the instructions of a request, which a busy machine does not change: `python -m bench.data.counted`.
 
-Each Envoy runs under valgrind (callgrind) and serves all rows. A row is asked for few requests, then for many: the difference
-has no connection that was opened and no handshake, unless each request has its own. Counted are the instructions in user space
-of the thread that handles requests. These figures have the goals of the data plane; CPU is shown beside them.
+Each Envoy runs under valgrind (callgrind) and serves all rows. A row serves few requests, then many: the difference contains
+no new connection and no handshake, unless each request has its own. It counts the instructions in user space of the thread
+that handles requests. These figures have the goals of the data plane; CPU is shown beside them.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ SMALL = "1k-h1"
 PATIENCE = 300.0
 
 
-def plan_of(name: str, there: Places, routes: int, dumps: Path) -> Plan:
+def plan_of(name: str, shared: Places, routes: int, dumps: Path) -> Plan:
     """Returns the plan of a side, under callgrind. Of Lasthop no request is sampled."""
-    plan = SIDES[name](there, routes)
+    plan = SIDES[name](shared, routes)
     if name == LASTHOP:
         config = json.loads(plan.config)
         config["layered_runtime"]["layers"][0]["static_layer"][SAMPLES_SHARE] = 0
@@ -48,12 +48,12 @@ def plan_of(name: str, there: Places, routes: int, dumps: Path) -> Plan:
     return plan._replace(command=lambda config: [*counted, *plan.command(config)])
 
 
-def count(there: Places, dumps: Path, plan: Plan, names: dict[str, Row]) -> dict[str, float]:
+def count(shared: Places, dumps: Path, plan: Plan, names: dict[str, Row]) -> dict[str, float]:
     """Returns the instructions of a request of each row, by one process."""
-    with started(plan, there) as side:
+    with started(plan, shared) as side:
 
         def asked(row: Row, name: str, answers: int) -> tuple[int, int]:
-            command = [str(there.traffic), "load", *arguments(row, name, side.ports), "-connections", str(CONNECTIONS)]
+            command = [str(shared.traffic), "load", *arguments(row, name, side.ports), "-connections", str(CONNECTIONS)]
             command += ["-answers", str(answers)]
             control(side.pid, "--zero")
             done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE)
@@ -64,13 +64,13 @@ def count(there: Places, dumps: Path, plan: Plan, names: dict[str, Row]) -> dict
             return dumped(side.pid, dumps), seen["answers"]
 
         control(side.pid, "--instr=on")
-        found = {}
+        instructions = {}
         for name, row in names.items():
             few = row.counted // 4
             asked(row, name, few)  # opens what stays open, and translates the code
             (least, fewer), (most, more) = asked(row, name, few), asked(row, name, row.counted)
-            found[name] = (most - least) / (more - fewer)
-        return found
+            instructions[name] = (most - least) / (more - fewer)
+        return instructions
 
 
 def figures(rows: dict[str, Row], counts: dict[str, dict[str, float]]) -> Iterator[Figure]:
@@ -95,17 +95,17 @@ def command(wanted: str) -> None:
     with contextlib.ExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix="bench-counted-", dir="/tmp"))
         stack.callback(shutil.rmtree, home, ignore_errors=True)
-        there = stack.enter_context(places(home, installed(())))
+        shared = stack.enter_context(places(home, installed(())))
         for side in COUNTED:
             click.echo(side, err=True)
             own = {name: row for name, row in rows.items() if side == LASTHOP or side in row.others}
-            plan = plan_of(SHARED.get(side, side), there, max(row.routes for row in ROWS.values()), home)
+            plan = plan_of(SHARED.get(side, side), shared, max(row.routes for row in ROWS.values()), home)
             if own:
-                counts[side] = count(there, home, plan, own)
-    found = list(figures(rows, counts))
-    write("data-counted", machine.run("data", others.cores()), found)
-    show(found)
-    sys.exit(verdict(found))
+                counts[side] = count(shared, home, plan, own)
+    figure_rows = list(figures(rows, counts))
+    write("data-counted", machine.run("data", others.cores()), figure_rows)
+    show(figure_rows)
+    sys.exit(verdict(figure_rows))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ SAMPLED = round(ALL * SAMPLES / 10_000)
 
 
 def emitted(run_dir: Path, admin: Path, pair: tuple[Path, Path]) -> Json:
-    """Returns what the Envoy of a running Gateway is configured with, as a bootstrap that needs no control plane.
+    """Returns the configuration of a running Gateway's Envoy as a bootstrap that needs no control plane.
 
     `run_dir` is the `LASTHOP_RUN_DIR` of a `lasthop run` with one Gateway; `admin` is the new Envoy's socket; `pair` is the
     certificate and the key of its listeners. All parts that affect a request are as emitted. Routes, endpoints and keys, which
@@ -26,38 +26,38 @@ def emitted(run_dir: Path, admin: Path, pair: tuple[Path, Path]) -> Json:
     """
     (bootstrap,) = run_dir.rglob("bootstrap-*.json")
     dump = json.loads(asyncio.run(Admin(bootstrap.parent / "admin.sock").config_dump()))
-    found = as_static(json.loads(bootstrap.read_text()), dump)
-    found["admin"]["address"] = {"pipe": {"path": str(admin)}}
+    config = as_static(json.loads(bootstrap.read_text()), dump)
+    config["admin"]["address"] = {"pipe": {"path": str(admin)}}
     # Sampled requests per million: the rate of `edge/proxy/observer.py` at 10,000 requests a second.
-    found["layered_runtime"]["layers"][0]["static_layer"][SAMPLES_SHARE] = SAMPLED
-    for listener in found["static_resources"]["listeners"]:
+    config["layered_runtime"]["layers"][0]["static_layer"][SAMPLES_SHARE] = SAMPLED
+    for listener in config["static_resources"]["listeners"]:
         for chain in listener["filter_chains"]:
             _with_pair(chain, *pair)
-    return found
+    return config
 
 
 def as_static(bootstrap: Json, dump: Json) -> Json:
     parts: dict[str, Json] = {part["@type"].rpartition(".")[2]: part for part in dump["configs"]}
-    tables = [each["route_config"] for each in parts["RoutesConfigDump"].get("dynamic_route_configs", ())]
+    tables = [config["route_config"] for config in parts["RoutesConfigDump"].get("dynamic_route_configs", ())]
     routes = {table["name"]: _untyped(table) for table in tables}
-    endpoints = [each["endpoint_config"] for each in parts["EndpointsConfigDump"].get("dynamic_endpoint_configs", ())]
-    assignments = {each["cluster_name"]: _untyped(each) for each in endpoints}
-    clusters = [_untyped(each["cluster"]) for each in parts["ClustersConfigDump"]["dynamic_active_clusters"]]
-    listeners = [each["active_state"]["listener"] for each in parts["ListenersConfigDump"]["dynamic_listeners"]]
-    found = copy.deepcopy(bootstrap)
-    del found["dynamic_resources"], found["node"]
-    found["static_resources"] = {
-        "listeners": [_with_routes(_untyped(each), routes) for each in listeners],
-        "clusters": [_with_endpoints(each, assignments) for each in clusters],
+    endpoints = [config["endpoint_config"] for config in parts["EndpointsConfigDump"].get("dynamic_endpoint_configs", ())]
+    assignments = {assignment["cluster_name"]: _untyped(assignment) for assignment in endpoints}
+    clusters = [_untyped(config["cluster"]) for config in parts["ClustersConfigDump"]["dynamic_active_clusters"]]
+    listeners = [config["active_state"]["listener"] for config in parts["ListenersConfigDump"]["dynamic_listeners"]]
+    static = copy.deepcopy(bootstrap)
+    del static["dynamic_resources"], static["node"]
+    static["static_resources"] = {
+        "listeners": [_with_routes(_untyped(listener), routes) for listener in listeners],
+        "clusters": [_with_endpoints(cluster, assignments) for cluster in clusters],
     }
-    return found
+    return static
 
 
 def connection_managers(config: Json) -> list[Json]:
     """Returns the HTTP connection managers of a bootstrap, to be changed in place."""
     chains = (chain for listener in config["static_resources"]["listeners"] for chain in listener["filter_chains"])
     filters = (filter["typed_config"] for chain in chains for filter in chain.get("filters", ()))
-    return [each for each in filters if each["@type"].endswith(".HttpConnectionManager")]
+    return [filter for filter in filters if filter["@type"].endswith(".HttpConnectionManager")]
 
 
 def _with_pair(chain: Json, certificate: Path, key: Path) -> None:
@@ -72,18 +72,18 @@ def _untyped(message: Json) -> Json:
 
 
 def _with_routes(listener: Json, routes: dict[str, Json]) -> Json:
-    found = copy.deepcopy(listener)
-    for manager in connection_managers({"static_resources": {"listeners": [found]}}):
+    copied = copy.deepcopy(listener)
+    for manager in connection_managers({"static_resources": {"listeners": [copied]}}):
         manager["route_config"] = routes[manager.pop("rds")["route_config_name"]]
-    return found
+    return copied
 
 
 def _with_endpoints(cluster: Json, assignments: dict[str, Json]) -> Json:
-    found = copy.deepcopy(cluster)
-    if "eds_cluster_config" in found:
-        name = found.pop("eds_cluster_config")["service_name"]
-        found |= {"type": "STATIC", "load_assignment": {**assignments[name], "cluster_name": found["name"]}}
-        for locality in found["load_assignment"].get("endpoints", ()):
+    copied = copy.deepcopy(cluster)
+    if "eds_cluster_config" in copied:
+        name = copied.pop("eds_cluster_config")["service_name"]
+        copied |= {"type": "STATIC", "load_assignment": {**assignments[name], "cluster_name": copied["name"]}}
+        for locality in copied["load_assignment"].get("endpoints", ()):
             # Envoy shows the weight that it was not given as 0, which it would not take.
             locality.pop("load_balancing_weight", None)
-    return found
+    return copied

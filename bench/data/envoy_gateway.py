@@ -188,7 +188,7 @@ def _cluster(places: Places, label: str) -> Json:
         locality_lb_config={"locality_weighted_lb_config": {}},
     )
     policy = {"name": "envoy.load_balancing_policies.least_request", "typed_config": balancing}
-    found: Json = {
+    cluster: Json = {
         "name": name,
         "type": "STATIC",
         "connect_timeout": "10s",
@@ -201,15 +201,15 @@ def _cluster(places: Places, label: str) -> Json:
         "transport_socket_matches": [{"name": match["name"], "match": match, "transport_socket": context}],
     }
     if label == "echo":
-        return found
+        return cluster
     http2 = {"http2_protocol_options": WINDOWS}
     either: Json = {"http_protocol_options": {}, **http2}
     options = {"explicit_http_config": http2} if label == "grpc" else {"auto_config": either}
     kind = "extensions.upstreams.http.v3.HttpProtocolOptions"
-    found["typed_extension_protocol_options"] = {f"envoy.{kind}": typed(kind, **options)}
+    cluster["typed_extension_protocol_options"] = {f"envoy.{kind}": typed(kind, **options)}
     # Without it Envoy would refuse `auto_config`; endpoints use the one that matches.
-    found["transport_socket"] = _upstream(common_tls_context={})
-    return found
+    cluster["transport_socket"] = _upstream(common_tls_context={})
+    return cluster
 
 
 def _upstream(**fields: Any) -> Json:

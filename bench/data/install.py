@@ -21,7 +21,7 @@ PACKAGES |= {HAPROXY: {"haproxy": "/usr/sbin/haproxy"}}
 
 
 def installed(sides: Collection[str]) -> Path:
-    """Installs and builds what is missing; returns the traffic program."""
+    """Installs and builds missing programs; returns the traffic program."""
     files = {package: file for side in sides for package, file in PACKAGES.get(side, {}).items()}
     if missing := [package for package, file in files.items() if not Path(file).exists()]:
         click.echo(f"installing {', '.join(missing)}", err=True)
@@ -38,7 +38,7 @@ def _built() -> Path:
     if not shutil.which("go"):
         raise RuntimeError("go is not installed: the clients and backends of this bench are built with it")
     sources = sorted(SOURCES.iterdir())
-    digest = hashlib.sha256(b"".join(each.read_bytes() for each in sources)).hexdigest()[:12]
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
     program = CACHE / f"traffic-{digest}"
     if not program.exists():
         click.echo("building the traffic program", err=True)

@@ -1,4 +1,5 @@
-"""Defines what all proxies of the bench share: backend addresses, names, certificates, and the core of each process."""
+"""Defines the common environment of all proxies of the bench: backend addresses, names, certificates, and the core of each
+process."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class Places(NamedTuple):
 
     @property
     def certificate(self) -> Path:
-        """That of the backends, and of the listener that terminates TLS: `*.bench.example`."""
+        """The certificate of the backends and of the listener that terminates TLS: `*.bench.example`."""
         return self.home / "server.crt"
 
     @property

@@ -85,8 +85,8 @@ def _router_only(config: Json) -> None:
 def _no_idle_limit(config: Json) -> None:
     for manager in connection_managers(config):
         manager["stream_idle_timeout"] = "0s"
-        for each in manager["route_config"]["virtual_hosts"]:
-            for route in each.get("routes", ()):
+        for virtual_host in manager["route_config"]["virtual_hosts"]:
+            for route in virtual_host.get("routes", ()):
                 route.get("route", {}).pop("idle_timeout", None)
 
 
@@ -103,8 +103,8 @@ def _hosts(config: Json) -> None:
 
 def _no_retries(config: Json) -> None:
     for manager in connection_managers(config):
-        for each in manager["route_config"]["virtual_hosts"]:
-            each.pop("retry_policy", None)
+        for virtual_host in manager["route_config"]["virtual_hosts"]:
+            virtual_host.pop("retry_policy", None)
 
 
 def _no_overload_manager(config: Json) -> None:
@@ -155,7 +155,7 @@ class Asked(NamedTuple):
 
 
 @contextlib.contextmanager
-def _under_valgrind(config: Json, home: Path, port: int, asked: Asked) -> Iterator[int]:
+def _under_valgrind(config: Json, home: Path, port: int, load: Asked) -> Iterator[int]:
     """Yields the process id once requests are answered."""
     file = home / "envoy.json"
     file.write_text(json.dumps(config))
@@ -164,7 +164,7 @@ def _under_valgrind(config: Json, home: Path, port: int, asked: Asked) -> Iterat
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=home, process_group=0)
     try:
         end = time.monotonic() + READY_WITHIN
-        while not asyncio.run(_answers(port, asked)):
+        while not asyncio.run(_answers(port, load)):
             if process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"Envoy does not serve:\n{(home / 'log').read_text(errors='replace')[-2000:]}")
             time.sleep(0.2)
@@ -174,43 +174,43 @@ def _under_valgrind(config: Json, home: Path, port: int, asked: Asked) -> Iterat
         process.wait()
 
 
-async def _answers(port: int, asked: Asked) -> bool:
+async def _answers(port: int, load: Asked) -> bool:
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:
         return False
     with contextlib.closing(writer):
-        writer.write(b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (asked.path, asked.host.encode()))
+        writer.write(b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (load.path, load.host.encode()))
         return b" 200 " in await reader.readline()
 
 
-def price(config: Json, home: Path, port: int, asked: Asked, rounds: int) -> list[float]:
+def price(config: Json, home: Path, port: int, load: Asked, rounds: int) -> list[float]:
     """Returns instructions of a request, once for each round."""
 
     def client() -> Paused:
-        made = Paused(asked.host)
-        made.path(asked.path)
+        made = Paused(load.host)
+        made.path(load.path)
         return made
 
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir()
-    with _under_valgrind(config, home, port, asked) as pid:
-        return [counted_instructions(pid, port, home, [client] * CLIENTS, asked.warm, asked.requests) for _ in range(rounds)]
+    with _under_valgrind(config, home, port, load) as pid:
+        return [counted_instructions(pid, port, home, [client] * CLIENTS, load.warm, load.requests) for _ in range(rounds)]
 
 
-def variants(there: Places, ports: dict[str, int]) -> Iterator[tuple[str, Json]]:
+def variants(shared: Places, ports: dict[str, int]) -> Iterator[tuple[str, Json]]:
     """Yields the bootstraps by name. Only the HTTP listener is left of each."""
-    base = configured(there, ports, 1, there.home / "admin.sock")
+    base = configured(shared, ports, 1, shared.home / "admin.sock")
     base["layered_runtime"]["layers"][0]["static_layer"][SAMPLES_SHARE] = 0
     yield EMITTED, base
     for setting in SETTINGS:
         config = copy.deepcopy(base)
         setting.without(config)
         yield setting.name, config
-    yield "hand-tuned", tuned(there, ports, stats=False)
-    yield "hand-tuned, our statistics", tuned(there, ports, stats=True)
-    yield "hand-tuned, our statistics and protections", tuned(there, ports, stats=True, protected=True)
-    yield "Envoy Gateway's", envoy_gateway(there, ports)
+    yield "hand-tuned", tuned(shared, ports, stats=False)
+    yield "hand-tuned, our statistics", tuned(shared, ports, stats=True)
+    yield "hand-tuned, our statistics and protections", tuned(shared, ports, stats=True, protected=True)
+    yield "Envoy Gateway's", envoy_gateway(shared, ports)
 
 
 @click.command()
@@ -223,20 +223,20 @@ def main(kind: str, large: bool, rounds: int, only: str) -> None:
     if not (shutil.which("valgrind") and shutil.which("callgrind_control")):
         sys.exit("valgrind is not installed; Debian and others have a package of that name")
     many = (20, 60) if large else (150, 400)
-    asked = Asked(host(kind), b"/large" if large else b"/", *many)
+    load = Asked(host(kind), b"/large" if large else b"/", *many)
     with contextlib.ExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix="bench-prices-", dir="/tmp"))
         stack.callback(shutil.rmtree, home, ignore_errors=True)
-        there = stack.enter_context(places(home, installed(())))
+        shared = stack.enter_context(places(home, installed(())))
         port = free_port()
         base = 0.0
-        for name, config in variants(there, {"http": port, "grpc": free_port(), "stream": free_port()}):
+        for name, config in variants(shared, {"http": port, "grpc": free_port(), "stream": free_port()}):
             if base and only and not any(word.strip() in name for word in only.split(",")):
                 continue
-            found = price(config, home / "envoy", port, asked, rounds)
-            mean = statistics.mean(found)
+            prices = price(config, home / "envoy", port, load, rounds)
+            mean = statistics.mean(prices)
             base = base or mean
-            spread = 100 * (max(found) - min(found)) / base
+            spread = 100 * (max(prices) - min(prices)) / base
             whole = name == EMITTED or name.startswith(("hand-tuned", "Envoy Gateway"))
             shown = f"{mean:,.0f}, {mean / base:.3f} of ours" if whole else f"{100 * (base - mean) / base:+.2f} %"
             click.echo(f"{name:44} {shown} (rounds differ by {spread:.2f} %)")

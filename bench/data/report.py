@@ -23,19 +23,19 @@ class Figure(NamedTuple):
         return f"{self.other:30} {costs}: {self.ratio:.3f} ({self.low:.3f} to {self.high:.3f})"
 
     def shown(self) -> Shown:
-        """Without a goal: instructions have those of the data plane."""
+        """Has no goal: the goals of the data plane are for instructions."""
         return Shown("data", self.row.name, self.row.routes, self.ours_us, "µs of CPU", self.other_us, self.other, self.ratio)
 
 
 def figure(row: Row, other: str, ours: list[float], others: list[float]) -> Figure:
-    """The ratio is the median of those of the rounds, which noise reaches less than the ratio of medians."""
+    """The ratio is the median of the rounds' ratios, which is less sensitive to noise than the ratio of medians."""
     ratios = [one / two for one, two in zip(ours, others, strict=True)]
     ours_us, other_us = (1e6 * statistics.median(values) for values in (ours, others))
     return Figure(row, other, ours_us, other_us, statistics.median(ratios), *interval(ratios))
 
 
 def interval(values: list[float]) -> tuple[float, float]:
-    """Between these the median lies with 95 % confidence, by order statistics, whatever the distribution."""
+    """Returns the 95 % confidence interval of the median, by order statistics, for any distribution."""
     ordered, half = sorted(values), 0.98 * len(values) ** 0.5
     middle = len(values) / 2
     return ordered[max(0, int(middle - half))], ordered[min(len(values) - 1, int(middle + half))]

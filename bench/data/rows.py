@@ -1,4 +1,4 @@
-"""Defines the rows of the data plane bench: what clients ask for, and what Lasthop's Envoy is compared with."""
+"""Defines the rows of the data plane bench: the requests of clients, and the proxies compared with Lasthop's Envoy."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ COUNTED: Final = (LASTHOP, ONE_ROUTE, TUNED, TUNED_SAFE, ENVOY_GATEWAY)
 
 
 def arguments(row: Row, side: str, ports: dict[str, int]) -> list[str]:
-    """Returns what the client is told of a row and the side that serves it."""
+    """Returns the arguments of the client for a row and the side that serves it."""
     port = {"stream": "stream", "h2": "http2", "grpc": "grpc"}.get(row.kind, "http")
     host = "one.bench.example" if side == ONE_ROUTE else row.host
-    found = ["-kind", row.kind, "-host", host, "-path", row.path, "-address", f"127.0.0.1:{ports[port]}"]
-    return [*found, "-routes", str(row.routes if row.routes > 1 else 0)]
+    flags = ["-kind", row.kind, "-host", host, "-path", row.path, "-address", f"127.0.0.1:{ports[port]}"]
+    return [*flags, "-routes", str(row.routes if row.routes > 1 else 0)]

@@ -1,4 +1,4 @@
-"""Runs the compared proxies: each is pinned to a core of its own, with one worker, and serves every row."""
+"""Runs the compared proxies: each is pinned to its own core, with one worker, and serves every row."""
 
 from __future__ import annotations
 
@@ -76,21 +76,21 @@ def configured(places: Places, ports: dict[str, int], routes: int, admin: Path) 
 
 
 def objects(places: Places, ports: dict[str, int], routes: int) -> list[Document]:
-    """Returns what all rows need: a hostname for each kind of backend, and one with many routes."""
+    """Returns the objects for all rows: a hostname for each kind of backend, and one with many routes."""
     pair = docs.secret("server", tls_crt=places.certificate.read_text(), tls_key=places.key.read_text())
     listeners = [docs.http(ports["http"]), docs.listener("tls", "TLS", ports["stream"], secret="server")]
-    found = [docs.gateway_class(), docs.namespace(docs.NAMESPACE), docs.gateway("web", *listeners), pair]
-    found.append(docs.config_map("ca", places.ca.read_text()))
+    documents = [docs.gateway_class(), docs.namespace(docs.NAMESPACE), docs.gateway("web", *listeners), pair]
+    documents.append(docs.config_map("ca", places.ca.read_text()))
     for label in BACKENDS:
-        found += [docs.service(label), *docs.endpoints(label, places.port(label)), docs.policy(label, host(label), "ca")]
-    found += [docs.route(label, docs.to(label), host=host(label)) for label in ("h1", "h2", "close")]
-    found.append({**docs.route("grpc", docs.to("grpc"), host=host("grpc")), "kind": "GRPCRoute"})
-    found.append(docs.stream_route("TLSRoute", "echo", docs.to("echo"), listener="tls", hosts=(host("echo"),)))
-    return [*found, *_many(routes), docs.route("one", docs.to("h1"), host=host("one"))]
+        documents += [docs.service(label), *docs.endpoints(label, places.port(label)), docs.policy(label, host(label), "ca")]
+    documents += [docs.route(label, docs.to(label), host=host(label)) for label in ("h1", "h2", "close")]
+    documents.append({**docs.route("grpc", docs.to("grpc"), host=host("grpc")), "kind": "GRPCRoute"})
+    documents.append(docs.stream_route("TLSRoute", "echo", docs.to("echo"), listener="tls", hosts=(host("echo"),)))
+    return [*documents, *_many(routes), docs.route("one", docs.to("h1"), host=host("one"))]
 
 
 def _many(routes: int) -> Iterator[Document]:
-    """Returns routes of one hostname, each with a path of its own."""
+    """Returns routes of one hostname, each with its own path."""
     paths = [f"/team-{number:04}" for number in range(routes)]
     for first in range(0, routes, RULES):
         document = docs.route(f"many-{first}", host=host("many"))

@@ -55,15 +55,15 @@ def accepted_now(row: str, level: str) -> set[str]:
 
 def documents() -> list[Json]:
     """Returns an IngressRoute for each row, and its ServersTransport."""
-    found: list[Json] = []
+    objects: list[Json] = []
     for row, spec in ROWS.items():
         service: Json = {"name": row, "port": 443, "scheme": "https"}
         if spec:
             service["serversTransport"] = row
-            found.append(_object("ServersTransport", row, spec))
+            objects.append(_object("ServersTransport", row, spec))
         route = {"kind": "Rule", "match": f"Host(`{row}.test`)", "services": [service]}
-        found.append(_object("IngressRoute", row, {"entryPoints": ["web"], "routes": [route]}))
-    return found
+        objects.append(_object("IngressRoute", row, {"entryPoints": ["web"], "routes": [route]}))
+    return objects
 
 
 def _object(kind: str, name: str, spec: Json) -> Json:

@@ -58,7 +58,7 @@ def traefik(program: Path, root: Path, documents: Sequence[Json], static: Json) 
 
 @contextlib.contextmanager
 def _api(documents: Sequence[Json]) -> Iterator[str]:
-    """Serves the objects from a thread of its own; yields the address."""
+    """Serves the objects from a separate thread; yields the address."""
     api = FakeApi()
     api.kinds |= KINDS
     api.served |= {("traefik.io", "v1alpha1", plural) for plural in KINDS}

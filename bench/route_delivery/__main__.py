@@ -1,12 +1,12 @@
-"""`python -m bench.route_delivery`: one host's route is edited among many on one port; by RDS, VHDS and SRDS.
+"""Edits one host's route among many on one port, delivered by RDS, VHDS and SRDS: `python -m bench.route_delivery`.
 
     probe ──HTTP──> Envoy (one for each way) ──TLS──> backend
                       ^ delta ADS
     the virtual hosts that Lasthop emits
 
 All run at the same time and take turns. An edit lasts from before its encoding until a response shows it. `python -m bench`
-measures Lasthop's work before that, from the saved file on. Then what of an RDS edit is what, and what clients get in each
-way.
+measures Lasthop's work before that, from the saved file on. Then it splits the cost of an RDS edit into its parts, and
+compares the responses of clients by delivery.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def command(sizes: str, edits: int, as_json: bool) -> None:
         ca = Issued("bench CA")
         Issued("*.bench.example", ca).write(home, "backend")
         _, (port, _) = stack.enter_context(backend(home / "backend.crt", home / "backend.key"))
-        found = emitted(home, port, ca.pem.decode())
+        pieces = emitted(home, port, ca.pem.decode())
         others = Others()
-        rows = [row for size in sizes.split(",") for row in measure(home, found, int(size), edits)]
-        cores, answers = others.cores(), check(home, found)
+        rows = [row for size in sizes.split(",") for row in measure(home, pieces, int(size), edits)]
+        cores, answers = others.cores(), check(home, pieces)
     if as_json:
         click.echo(json.dumps({"others": cores, "edits": [dataclasses.asdict(row) for row in rows], "answers": answers}))
         return
     click.echo(
-        f"a virtual host: {found.pattern.ByteSize()} bytes, including its retry policy of "
-        f"{found.pattern.retry_policy.ByteSize()}"
+        f"a virtual host: {pieces.pattern.ByteSize()} bytes, including its retry policy of "
+        f"{pieces.pattern.retry_policy.ByteSize()}"
     )
     click.echo(f"{'hosts':>6}  {'way':52}{'bytes':>10}{'effective':>11}{'slowest':>9}{'CPU, ms':>9}{'KiB/host':>10}")
     for row in rows:

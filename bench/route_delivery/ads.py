@@ -49,7 +49,7 @@ class Ads:
         asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
 
     def stop(self) -> None:
-        """Goes away, and keeps what it has to send."""
+        """Closes the server, and keeps its resources."""
         if self._server:
             asyncio.run_coroutine_threadsafe(self._server.stop(0), self._loop).result()
             self._server = None
@@ -61,8 +61,8 @@ class Ads:
 
     def put(self, resources: Iterable[Resource]) -> None:
         """Sets the resources for Envoys that request them."""
-        for each in resources:
-            self._resources.setdefault(each.type_url, {})[each.name] = each
+        for resource in resources:
+            self._resources.setdefault(resource.type_url, {})[resource.name] = resource
 
     def hold(self, *type_urls: str) -> None:
         """Leaves questions about these types unanswered, and answers all others, the ones that were held too."""
@@ -129,7 +129,7 @@ class Ads:
         while type_url in self._held:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         known = self._resources.get(type_url, {})
-        found = list(known.values()) if type_url in WHOLE else [known[name] for name in names if name in known]
-        if found or type_url in WHOLE:
-            self._send(self._response(type_url, found))
+        resources = list(known.values()) if type_url in WHOLE else [known[name] for name in names if name in known]
+        if resources or type_url in WHOLE:
+            self._send(self._response(type_url, resources))
             self.answered.add(type_url)

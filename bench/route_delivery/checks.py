@@ -16,29 +16,29 @@ HELD = 1.0
 
 def check(home: Path, emitted: Emitted) -> dict[str, dict[str, str]]:
     """Returns the answers by question, then by delivery."""
-    found: dict[str, dict[str, str]] = {}
+    answers: dict[str, dict[str, str]] = {}
     for name, make in DELIVERIES.items():
         proxy = Proxy(home / f"check-{name}", make(emitted.table), emitted)
         try:
             for question, answer in _answers(proxy, emitted).items():
-                found.setdefault(question, {})[name] = answer
+                answers.setdefault(question, {})[name] = answer
         finally:
             proxy.stop()
-    return found
+    return answers
 
 
 def _answers(proxy: Proxy, emitted: Emitted) -> dict[str, str]:
-    delivery, found = proxy.delivery, {}
+    delivery, answers = proxy.delivery, {}
     hosts = [*emitted.hosts(3), emitted.host("s00003", domain="*.wild.example")]
     proxy.ads.put(delivery.changed(hosts))
     proxy.start()
     time.sleep(HELD)
-    found["Envoy started, control plane away"] = (
+    answers["Envoy started, control plane away"] = (
         "no connection" if not proxy.accepts() else str(proxy.status("s00000.example"))
     )
     proxy.ads.hold(delivery.holds)
     proxy.ads.start()
-    found["it comes, its routes are late"] = _while_held(proxy)
+    answers["it comes, its routes are late"] = _while_held(proxy)
     proxy.ads.hold()
     proxy.until("s00000.example")
     for question, host in {
@@ -49,17 +49,17 @@ def _answers(proxy: Proxy, emitted: Emitted) -> dict[str, str]:
         "under a wildcard": "a.wild.example",
         "unknown name": "unknown.example",
     }.items():
-        found[question] = str(proxy.status(host))
+        answers[question] = str(proxy.status(host))
     proxy.edit([emitted.host("s00004")], "s00004.example", "/")
-    found["added just now"] = str(proxy.status("s00004.example"))
+    answers["added just now"] = str(proxy.status("s00004.example"))
     proxy.ads.stop()
     time.sleep(HELD)
-    found["control plane gone"] = str(proxy.status("s00001.example"))
-    return found
+    answers["control plane gone"] = str(proxy.status("s00001.example"))
+    return answers
 
 
 def _while_held(proxy: Proxy) -> str:
-    """Returns what a client gets while the listener has been sent and its routes have not."""
+    """Returns the response to a client after the listener is sent and before its routes are."""
     end = time.perf_counter() + PATIENCE
     while LISTENER not in proxy.ads.answered:
         assert time.perf_counter() < end, proxy.log_tail()

@@ -28,7 +28,7 @@ class Delivery(Protocol):
         """Returns the resources that are independent of hosts."""
 
     def changed(self, hosts: Iterable[VirtualHost]) -> list[Resource]:
-        """Returns what has to be sent if these hosts are new or changed."""
+        """Returns the resources to send if these hosts are new or changed."""
 
 
 class Rds:

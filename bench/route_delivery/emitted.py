@@ -37,14 +37,14 @@ class Emitted(NamedTuple):
     def host(self, name: str, path: str = "/", domain: str = "") -> VirtualHost:
         """Returns the host of a policy set, as if its route had that path."""
         first = PolicySet(0, 0)
-        found = VirtualHost.FromString(self.pattern.SerializeToString())
-        found.name = found.domains[0] = domain or f"{name}.example"
-        (route,) = found.routes
+        virtual_host = VirtualHost.FromString(self.pattern.SerializeToString())
+        virtual_host.name = virtual_host.domains[0] = domain or f"{name}.example"
+        (route,) = virtual_host.routes
         route.name = route.name.replace(first.name, name)
         route.route.cluster = route.route.cluster.replace(first.name, name)
         if path != "/":
             route.match.path_separated_prefix = path
-        return found
+        return virtual_host
 
     def hosts(self, size: int) -> list[VirtualHost]:
         return [self.host(PolicySet(number, 0).name) for number in range(size)]
@@ -52,8 +52,8 @@ class Emitted(NamedTuple):
 
 def emitted(home: Path, backend: int, pem: str) -> Emitted:
     folder = Folder(home / "folder", TARGETS, LISTEN, backend, pem)
-    for each in folder.sets:
-        folder.edit(PolicySet(each.number, backend, each.ca))
+    for policy_set in folder.sets:
+        folder.edit(PolicySet(policy_set.number, backend, policy_set.ca))
     loader = Loader(folder.path, StateDirectory(home / "state"))
     batch = loader.apply(loader.look())
     assert batch is not None
@@ -61,10 +61,10 @@ def emitted(home: Path, backend: int, pem: str) -> Emitted:
     engine.apply(batch.changes)
     (gateway,) = (key for key in batch.changes if key.kind == "Gateway")
     PROBE.set(engine.graph, Probe(), gateway, "127.0.0.1", LISTEN, "TCP")
-    found = {
+    resources = {
         type_url: [r for r in changes.values() if isinstance(r, Resource)]
         for type_url, changes in engine.settle().xds[gateway].items()
     }
-    (listener,), (table,) = found[LISTENER], found[ROUTES]
+    (listener,), (table,) = resources[LISTENER], resources[ROUTES]
     pattern = RouteConfiguration.FromString(table.body).virtual_hosts[0]
-    return Emitted([*found[CLUSTER], *found[ENDPOINTS]], Listener.FromString(listener.body), table.name, pattern)
+    return Emitted([*resources[CLUSTER], *resources[ENDPOINTS]], Listener.FromString(listener.body), table.name, pattern)

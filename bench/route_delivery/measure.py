@@ -1,4 +1,4 @@
-"""Edits of one host's route among many, delivered in each way; and what of an RDS edit is what."""
+"""Measures edits of one host's route among many by delivery, and the parts of the cost of an RDS edit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Row:
 
     @classmethod
     def of(cls, hosts: int, way: str, edits: list[Edit], bytes_per_host: float) -> Row:
-        sent, effective, cpu = (statistics.median(each) for each in zip(*edits, strict=True))
+        sent, effective, cpu = (statistics.median(column) for column in zip(*edits, strict=True))
         slowest = max(edit.effective for edit in edits)
         return cls(hosts, way, sent, cpu * 1e3, effective * 1e3, slowest * 1e3, bytes_per_host / 1024)
 
@@ -96,41 +96,41 @@ def _varied(hosts: list[VirtualHost], variant: Variant) -> list[VirtualHost]:
 
 
 @contextlib.contextmanager
-def _running(home: Path, found: Emitted, size: int) -> Iterator[dict[str, tuple[Proxy, float]]]:
+def _running(home: Path, emitted: Emitted, size: int) -> Iterator[dict[str, tuple[Proxy, float]]]:
     """Starts an Envoy for each way, with the edited host first; yields them with the bytes that each further host takes."""
     with contextlib.ExitStack() as stack:
         started = {}
         for number, (name, way) in enumerate(WAYS.items()):
-            proxy = Proxy(home / f"{size}-{number}", way.delivery(found.table), found)
+            proxy = Proxy(home / f"{size}-{number}", way.delivery(emitted.table), emitted)
             stack.callback(proxy.stop)
-            proxy.ads.put(proxy.delivery.changed(_varied([found.host(EDITED)], way.variant)))
+            proxy.ads.put(proxy.delivery.changed(_varied([emitted.host(EDITED)], way.variant)))
             proxy.ads.start()
             proxy.start(walks=way.walks)
             proxy.until(f"{EDITED}.example")
             before = proxy.allocated()
-            proxy.send(proxy.delivery.changed(_varied(found.hosts(size // way.names), way.variant)))
+            proxy.send(proxy.delivery.changed(_varied(emitted.hosts(size // way.names), way.variant)))
             started[name] = (proxy, (proxy.allocated() - before) / (size - 1))
         yield started
 
 
-def measure(home: Path, found: Emitted, size: int, edits: int) -> list[Row]:
+def measure(home: Path, emitted: Emitted, size: int, edits: int) -> list[Row]:
     seen: dict[str, list[Edit]] = {}
-    with _running(home, found, size) as started:
+    with _running(home, emitted, size) as started:
         for number in range(-1, edits):
             for name, (proxy, _) in sorted(started.items(), reverse=bool(number % 2)):
                 path = PATHS[number % 2]
-                edited = _varied([found.host(EDITED, path)], WAYS[name].variant)
+                edited = _varied([emitted.host(EDITED, path)], WAYS[name].variant)
                 edit = proxy.edit(edited, f"{EDITED}.example", path)
                 if number >= 0:  # the first round warms up
                     seen.setdefault(name, []).append(edit)
-        rows = [Row.of(size, name, seen[name], each) for name, (_, each) in started.items()]
-        return rows + _parts(size, started["RDS"][0], found, edits)
+        rows = [Row.of(size, name, seen[name], cost) for name, (_, cost) in started.items()]
+        return rows + _parts(size, started["RDS"][0], emitted, edits)
 
 
-def _parts(size: int, proxy: Proxy, found: Emitted, edits: int) -> list[Row]:
+def _parts(size: int, proxy: Proxy, emitted: Emitted, edits: int) -> list[Row]:
     """Returns the cost of an RDS edit for Envoy up to two points. An unrequested table is only received and dropped. The
     current table under another version is parsed, validated and compared, but not built."""
-    (table,) = proxy.delivery.changed([found.host(EDITED, PATHS[0])])
+    (table,) = proxy.delivery.changed([emitted.host(EDITED, PATHS[0])])
     proxy.send([table])
     dropped, same = [], []
     for number in range(edits):

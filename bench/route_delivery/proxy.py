@@ -59,7 +59,7 @@ class Proxy:
     def start(self, *, walks: bool = False) -> None:
         config = self._home / "bootstrap.json"
         config.write_bytes(bootstrap(node_id="bench/web", xds=LocalXds(self._home / "ads.sock"), admin_socket=self._admin))
-        arguments = [each for each in command(find_envoy(), config, 2) if not walks or each != NO_WALK]
+        arguments = [argument for argument in command(find_envoy(), config, 2) if not walks or argument != NO_WALK]
         with (self._home / "envoy.log").open("wb") as log:
             self._process = subprocess.Popen(
                 arguments,

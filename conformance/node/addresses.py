@@ -17,16 +17,16 @@ class Addresses:
         self._count = 0
 
     def assign(self, services: Iterable[Object]) -> list[tuple[Object, str]]:
-        """Those of all Services that get an address now. One that asks for an address of another range, or for one that
-        another Service has, gets none: it stays pending, as with load balancers that announce a pool."""
+        """Returns the addresses of all Services that get one now. A Service that requests an address of another range, or one
+        in use by another Service, gets none: it stays pending, as with load balancers that announce a pool."""
         balanced = {service["metadata"]["uid"]: service for service in services if _ours(service)}
         self._held = {uid: address for uid, address in self._held.items() if uid in balanced}
-        given = []
+        assignments = []
         for uid, service in balanced.items():
             if uid not in self._held and (address := self._choose(service["spec"].get("loadBalancerIP"))):
                 self._held[uid] = address
-                given.append((service, address))
-        return given
+                assignments.append((service, address))
+        return assignments
 
     def _choose(self, wanted: str | None) -> str | None:
         if wanted:

@@ -160,10 +160,10 @@ class Container:
         )
         os.close(report_end)
         try:
-            said = (await asyncio.to_thread(os.read, report, 4096)).decode()
+            message = (await asyncio.to_thread(os.read, report, 4096)).decode()
         finally:
             os.close(report)
-        return process, "" if said == "ok" else said or "the launcher ended without a word; see the container's log"
+        return process, "" if message == "ok" else message or "the launcher ended without a word; see the container's log"
 
     async def _probe(self) -> None:
         """Startup first, then readiness and liveness side by side."""

@@ -12,7 +12,7 @@ Lookup = Callable[[str, str], list[str] | None]  # (service, namespace) -> addre
 
 
 def answer(query: bytes, lookup: Lookup) -> bytes:
-    """One question in, one reply out. Empty for what is not a query."""
+    """Returns the reply to a query with one question; empty if the message is not a query."""
     try:
         identifier, flags, questions = struct.unpack_from("!HHH", query)
         if flags & 0x8000 or questions != 1:
@@ -22,12 +22,12 @@ def answer(query: bytes, lookup: Lookup) -> bytes:
     except (struct.error, IndexError):
         return b""
     addresses = _resolve(name, lookup)
-    found = addresses if addresses and (kind, cls) == (TYPE_A, CLASS_IN) else []  # AAAA: the name exists, no such record
+    matching = addresses if addresses and (kind, cls) == (TYPE_A, CLASS_IN) else []  # AAAA: the name exists, no such record
     code = NXDOMAIN if addresses is None else 0
-    header = struct.pack("!HHHHHH", identifier, 0x8400 | flags & 0x0100 | 0x0080 | code, 1, len(found), 0, 0)
+    header = struct.pack("!HHHHHH", identifier, 0x8400 | flags & 0x0100 | 0x0080 | code, 1, len(matching), 0, 0)
     records = b"".join(
         struct.pack("!HHHIH", 0xC00C, TYPE_A, CLASS_IN, 5, 4) + bytes(int(part) for part in address.split("."))
-        for address in found
+        for address in matching
     )
     return header + query[12 : end + 4] + records
 

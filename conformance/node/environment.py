@@ -49,13 +49,13 @@ def command(container: dict[str, Any], entrypoint: tuple[str, ...], env: Mapping
 
 def expand(text: str, env: Mapping[str, str]) -> str:
     """`$(VAR)` as Kubernetes has it: `$$` is a dollar sign, an unknown name stays as it is."""
-    return re.sub(r"\$(\$|\(([^)]*)\))", lambda found: "$" if found[1] == "$" else env.get(found[2], found[0]), text)
+    return re.sub(r"\$(\$|\(([^)]*)\))", lambda match: "$" if match[1] == "$" else env.get(match[2], match[0]), text)
 
 
 def field(pod: Object, path: str, pod_ip: str) -> str:
     metadata, spec = pod["metadata"], pod["spec"]
-    if found := re.fullmatch(r"metadata\.(labels|annotations)\['(.*)'\]", path):
-        value: str = (metadata.get(found[1]) or {}).get(found[2], "")
+    if match := re.fullmatch(r"metadata\.(labels|annotations)\['(.*)'\]", path):
+        value: str = (metadata.get(match[1]) or {}).get(match[2], "")
         return value
     if path in ("metadata.labels", "metadata.annotations"):
         entries = metadata.get(path.removeprefix("metadata.")) or {}

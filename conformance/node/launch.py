@@ -2,9 +2,8 @@
 UTS namespaces and in the pod's network namespace. It needs only the standard library.
 
 Builds the root: a tmpfs with the host's /usr (read-only), a few files of /etc, the image's own files and the volumes; or the
-image's whole file system with a layer of its own above it, so that containers do not meet in it. Then drops the privileges
-that the securityContext forbids, and executes the command. The file descriptor `report` gets "ok" just before that, or what
-went wrong.
+image's whole file system with a separate layer above it, so that containers do not share files. Then drops the privileges that
+the securityContext forbids, and executes the command. The file descriptor `report` gets "ok" just before that, or the error.
 """
 
 import ctypes
@@ -147,20 +146,20 @@ def bind_into(root: str, source: str, target: str, read_only: bool) -> None:
 
 def inside(root: str, path: str) -> str:
     """Return where a path of the container is from outside: a link such as /var/run -> /run must not lead to the host's."""
-    found: list[str] = []
+    names: list[str] = []
     parts = [part for part in path.split("/") if part]
     while parts:
         part = parts.pop(0)
-        here = "/".join((root, *found, part))
+        outside = "/".join((root, *names, part))
         if part == "..":
-            found = found[:-1]
-        elif os.path.islink(here):
-            link = os.readlink(here)
-            found = [] if link.startswith("/") else found
-            parts = [each for each in link.split("/") if each not in ("", ".")] + parts
+            names = names[:-1]
+        elif os.path.islink(outside):
+            link = os.readlink(outside)
+            names = [] if link.startswith("/") else names
+            parts = [name for name in link.split("/") if name not in ("", ".")] + parts
         else:
-            found.append(part)
-    return "/".join((root, *found))
+            names.append(part)
+    return "/".join((root, *names))
 
 
 def bind(source: str, target: str, read_only: bool) -> None:

@@ -78,18 +78,18 @@ class Node:
 
     def lookup(self, service: str, namespace: str) -> list[str] | None:
         """For DNS: the ClusterIP, or the ready pods of a headless Service."""
-        found = self.find("Service", namespace, service)
-        if found is None:
+        document = self.find("Service", namespace, service)
+        if document is None:
             return None
-        if found["spec"].get("clusterIP") != "None":
-            return [address for address in found["spec"].get("clusterIPs") or () if ":" not in address]
+        if document["spec"].get("clusterIP") != "None":
+            return [address for address in document["spec"].get("clusterIPs") or () if ":" not in address]
         slices = [
             item
             for item in self._watched["EndpointSlice"].objects.values()
             if (item["metadata"].get("labels") or {}).get("kubernetes.io/service-name") == service
             and item["metadata"]["namespace"] == namespace
         ]
-        ports = found["spec"].get("ports") or ()
+        ports = document["spec"].get("ports") or ()
         return sorted({address for port in ports for address, _ in endpoints_of(slices, port)})
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -167,8 +167,8 @@ class Node:
 
     def _service_changed(self, name: Name, service: Object | None) -> None:
         self._services_due.set()
-        for given, address in self._addresses.assign(self._watched["Service"].objects.values()):
-            self._start(self._give_address(given["metadata"], address))
+        for assigned, address in self._addresses.assign(self._watched["Service"].objects.values()):
+            self._start(self._give_address(assigned["metadata"], address))
 
     async def _give_address(self, service: dict[str, Any], address: str) -> None:
         path = f"/api/v1/namespaces/{service['namespace']}/services/{service['name']}/status"

@@ -30,12 +30,12 @@ def payload(pod: Object, volume: dict[str, Any], pod_ip: str, find: Find, tokens
 
 def references(pod: Object) -> set[tuple[str, str]]:
     """(kind, name) of every Secret and ConfigMap that the pod's volumes and environment are made of."""
-    found: set[tuple[str, str]] = set()
+    names: set[tuple[str, str]] = set()
 
     def add(source: dict[str, Any]) -> None:
         for form, kind in _REFERENCES.items():
             if form in source:
-                found.add((kind, source[form].get("secretName") or source[form].get("name", "")))
+                names.add((kind, source[form].get("secretName") or source[form].get("name", "")))
 
     spec = pod["spec"]
     for volume in spec.get("volumes") or ():
@@ -46,7 +46,7 @@ def references(pod: Object) -> set[tuple[str, str]]:
             add(source)
         for entry in container.get("env") or ():
             add(entry.get("valueFrom") or {})
-    return found
+    return names
 
 
 _REFERENCES = {
@@ -74,7 +74,7 @@ def _source(
         case "serviceAccountToken":
             context = pod["spec"].get("securityContext") or {}
             uid = context.get("runAsUser")
-            # As the kubelet does: readable only by the one who needs it, where it is known who that is.
+            # Like the kubelet: readable only by the container's user, if that is known.
             private = uid is not None or "fsGroup" in context
             return {source["path"]: File(tokens[source.get("audience", "")].encode(), 0o600 if private else mode, uid or 0)}
     raise Waiting(f"volume source {kind} is not supported by this node")

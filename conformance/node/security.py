@@ -76,13 +76,15 @@ def security(pod: Object, container: dict[str, Any], image_user: int) -> Securit
 def _capabilities(context: dict[str, Any]) -> frozenset[int]:
     if context.get("privileged"):
         return frozenset(CAPABILITIES.values())
-    asked = context.get("capabilities") or {}
-    dropped, added = ({name.upper().removeprefix("CAP_") for name in asked.get(which) or ()} for which in ("drop", "add"))
+    capabilities = context.get("capabilities") or {}
+    dropped, added = (
+        {name.upper().removeprefix("CAP_") for name in capabilities.get(which) or ()} for which in ("drop", "add")
+    )
     kept = frozenset() if "ALL" in dropped else _DEFAULT - dropped
     wanted = kept | (CAPABILITIES.keys() if "ALL" in added else added)
     return frozenset(CAPABILITIES[name] for name in wanted if name in CAPABILITIES)
 
 
 def forbidden_sysctls(pod: Object) -> list[str]:
-    asked = (pod["spec"].get("securityContext") or {}).get("sysctls") or ()
-    return [entry["name"] for entry in asked if entry["name"] not in SAFE_SYSCTLS]
+    sysctls = (pod["spec"].get("securityContext") or {}).get("sysctls") or ()
+    return [entry["name"] for entry in sysctls if entry["name"] not in SAFE_SYSCTLS]

@@ -54,9 +54,9 @@ table ip {table} {{
 
 def addresses_of(service: Object) -> Iterator[str]:
     spec = service["spec"]
-    found = [*(spec.get("clusterIPs") or ()), *(spec.get("externalIPs") or ())]
-    found += [entry.get("ip", "") for entry in service.get("status", {}).get("loadBalancer", {}).get("ingress") or ()]
-    return (address for address in dict.fromkeys(found) if address and address != "None" and ":" not in address)
+    addresses = [*(spec.get("clusterIPs") or ()), *(spec.get("externalIPs") or ())]
+    addresses += [entry.get("ip", "") for entry in service.get("status", {}).get("loadBalancer", {}).get("ingress") or ()]
+    return (address for address in dict.fromkeys(addresses) if address and address != "None" and ":" not in address)
 
 
 def endpoints_of(slices: Iterable[Object], port: dict[str, Any]) -> list[Endpoint]:

@@ -14,25 +14,25 @@ _PROBES = {"httpGet", "tcpSocket"}
 
 def unsupported(pod: Object, images: Images) -> list[str]:
     spec = pod["spec"]
-    found = [f"sysctl {name} is not in the set of safe sysctls" for name in forbidden_sysctls(pod)]
-    found += [f"spec.{name}" for name in ("hostNetwork", "hostPID", "hostIPC") if spec.get(name)]
+    problems = [f"sysctl {name} is not in the set of safe sysctls" for name in forbidden_sysctls(pod)]
+    problems += [f"spec.{name}" for name in ("hostNetwork", "hostPID", "hostIPC") if spec.get(name)]
     for volume in spec.get("volumes") or ():
-        found += [f"volume {volume['name']}: {kind}" for kind in volume.keys() - {"name"} - _VOLUMES]
+        problems += [f"volume {volume['name']}: {kind}" for kind in volume.keys() - {"name"} - _VOLUMES]
     for container in spec.get("initContainers") or ():
         if container.get("restartPolicy"):
-            found.append(f"container {container['name']}: restartPolicy of an init container")
+            problems.append(f"container {container['name']}: restartPolicy of an init container")
     for container in [*(spec.get("initContainers") or ()), *spec["containers"]]:
-        found += [f"container {container['name']}: {problem}" for problem in _container(container, images)]
-    return found
+        problems += [f"container {container['name']}: {problem}" for problem in _container(container, images)]
+    return problems
 
 
 def _container(container: dict[str, Any], images: Images) -> list[str]:
-    found = []
+    problems = []
     if images.find(container["image"]) is None:
-        found.append(f"image {container['image']} is not in conformance/node/images.py")
+        problems.append(f"image {container['image']} is not in conformance/node/images.py")
     for probe in ("readinessProbe", "livenessProbe", "startupProbe"):
         if probe in container and not _PROBES & container[probe].keys():
-            found.append(f"{probe} other than httpGet and tcpSocket")
+            problems.append(f"{probe} other than httpGet and tcpSocket")
     if "lifecycle" in container:
-        found.append("lifecycle hooks")
-    return found
+        problems.append("lifecycle hooks")
+    return problems

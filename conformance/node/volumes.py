@@ -29,7 +29,8 @@ class Volumes:
             await self._make(volume, pod_ip)
 
     async def refresh(self, pod_ip: str) -> None:
-        """The same again. Unchanged volumes are not touched, and what has gone meanwhile keeps its last content."""
+        """Updates the volumes. Unchanged volumes are not touched, and volumes whose source was deleted keep their last
+        content."""
         for volume in self._volumes:
             with contextlib.suppress(Waiting, ApiError, OSError):
                 await self._make(volume, pod_ip)
@@ -54,7 +55,7 @@ class Volumes:
     def mounts(self, container: dict[str, Any]) -> list[tuple[str, str, bool]]:
         """(host path, path in the container, read-only), outer ones before those within them."""
         writable = {volume["name"] for volume in self._volumes if "emptyDir" in volume}
-        found = []
+        mounts = []
         for mount in sorted(container.get("volumeMounts") or (), key=lambda mount: len(mount["mountPath"])):
             source = self.path(mount["name"])
             if mount.get("subPath"):
@@ -62,8 +63,8 @@ class Volumes:
                 if mount["name"] in writable:
                     source.mkdir(parents=True, exist_ok=True)
             read_only = mount.get("readOnly", False) or mount["name"] not in writable
-            found.append((str(source), mount["mountPath"].rstrip("/"), read_only))
-        return found
+            mounts.append((str(source), mount["mountPath"].rstrip("/"), read_only))
+        return mounts
 
     def _open_to_pod(self, folder: Path) -> None:
         folder.chmod(0o777)
@@ -76,8 +77,8 @@ class Volumes:
         for source in (volume.get("projected") or {}).get("sources") or ():
             if "serviceAccountToken" not in source:
                 continue
-            asked = source["serviceAccountToken"]
-            audience, seconds = asked.get("audience", ""), asked.get("expirationSeconds", 3600)
+            projection = source["serviceAccountToken"]
+            audience, seconds = projection.get("audience", ""), projection.get("expirationSeconds", 3600)
             if audience not in self._tokens or time.monotonic() > self._tokens[audience][1]:
                 token = await self._token(audience, seconds)
                 self._tokens[audience] = token, time.monotonic() + 0.8 * seconds  # as the kubelet: at 80 % of its life

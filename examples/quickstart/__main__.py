@@ -46,7 +46,7 @@ async def main() -> int:
 
 
 async def run_lasthop(gateway: tuple[str, int]) -> int:
-    # A process group of its own, so that one Ctrl-C reaches it once: through us.
+    # A separate process group, so that one Ctrl-C reaches it once: through this process.
     command = (sys.executable, "-m", "lasthop.cli.main", "run", str(shown(HERE)))
     lasthop = await asyncio.create_subprocess_exec(*command, process_group=0)
     stopping = False

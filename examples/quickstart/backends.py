@@ -1,4 +1,4 @@
-"""Three small HTTPS servers: one as it should be, one with the certificate of another name, one signed by a stranger."""
+"""Runs three small HTTPS servers: one correct, one with a certificate for another name, one signed by an unknown CA."""
 
 from __future__ import annotations
 

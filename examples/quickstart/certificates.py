@@ -28,7 +28,7 @@ def ensure(folder: Path) -> None:
 
 
 class Issued:
-    """A certificate and its key: a CA of its own, or one that `issuer` has signed, for a server or else a client."""
+    """Makes a certificate and its key: a CA, or one that `issuer` has signed, for a server or else a client."""
 
     def __init__(self, name: str, issuer: Issued | None = None, *, client: bool = False) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())

@@ -29,16 +29,15 @@ class ImportCheck(NamedTuple):
 
 
 def serving_mode(settings: ImportSettings) -> Settings:
-    """Returns how the objects will be served: where they were read, or on a host."""
+    """Returns the mode in which the objects will be served: in a cluster if they come from one, else on a host."""
     return IN_CLUSTER if settings.in_cluster else ON_A_HOST
 
 
 def check(result: ImportResult, now: float, mode: Settings = ON_A_HOST) -> ImportCheck:
     """Returns the findings of the objects, and the verification of each hop."""
     engine = engine_of(result, now, mode)
-    found = mistakes(engine.findings(), {})
     return ImportCheck(
-        tuple(each for each in found if each.finding.severity is Severity.ERROR),
+        tuple(mistake for mistake in mistakes(engine.findings(), {}) if mistake.finding.severity is Severity.ERROR),
         tuple(engine.hops()),
     )
 
@@ -65,7 +64,7 @@ def engine_of(result: ImportResult, now: float, mode: Settings = ON_A_HOST) -> E
     """Returns an engine with the objects, and with the input's objects that they refer to."""
     engine = Engine(mode, now=now)
     SYSTEM_STORE.set(engine.graph, SystemStore("/etc/ssl/system.pem", "unknown"))
-    objects = {each.key: each.object for each in (*result.context, *result.admitted)}
+    objects = {admitted.key: admitted.object for admitted in (*result.context, *result.admitted)}
     for name in {key.namespace for key in objects if key.namespace}:
         labels = StringMap.of({NAMESPACE_LABEL: name})
         objects.setdefault(Key("Namespace", "", name), Namespace(metadata=ObjectMeta(name=name, labels=labels)))

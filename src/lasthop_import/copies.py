@@ -21,36 +21,36 @@ OLD: Final = ("gateway.envoyproxy.io/", "networking.gke.io/", "cloud.google.com/
 def copied(inputs: Inputs, document: Document, spec: Json) -> Json | None:
     """Returns an object with a changed spec. It lists and omits unknown fields; if admission still refuses the object, it
     lists it and does not write it."""
-    found: Json = {
+    copy: Json = {
         "apiVersion": document.api_version,
         "kind": document.kind,
         "metadata": _metadata(document),
         "spec": spec,
     }
-    problems = admit(found)[1]
-    unknown = [each for each in problems if each.reason == reasons.UNKNOWN_FIELD]
-    for each in unknown:
+    problems = admit(copy)[1]
+    unknown = [problem for problem in problems if problem.reason == reasons.UNKNOWN_FIELD]
+    for problem in unknown:
         text = "Gateway API does not know the field, and it is not carried over"
-        inputs.notes.append(Note(Category.UNKNOWN, UNREAD, text, SourceRef(document, each.path)))
-        found = _without(found, each.path)
-    refused = admit(found)[1] if unknown else problems
-    fewer = without_listeners(found, refused)
-    for each in fewer.refused:
-        text = f"the listener is left out, because Gateway API refuses it: {field(each.path)}: {each.message}"
+        inputs.notes.append(Note(Category.UNKNOWN, UNREAD, text, SourceRef(document, problem.path)))
+        copy = _without(copy, problem.path)
+    refused = admit(copy)[1] if unknown else problems
+    fewer = without_listeners(copy, refused)
+    for problem in fewer.refused:
+        text = f"the listener is left out, because Gateway API refuses it: {field(problem.path)}: {problem.message}"
         inputs.notes.append(
-            Note(Category.CANNOT, "listener-refused", text, SourceRef(document, each.path), severity=NoteSeverity.HIGH)
+            Note(Category.CANNOT, "listener-refused", text, SourceRef(document, problem.path), severity=NoteSeverity.HIGH)
         )
     if fewer.refused:
-        found, refused = fewer.gateway, admit(fewer.gateway)[1]
-    for each in refused:
-        text = f"the object is not copied, because Gateway API refuses it: {field(each.path)}: {each.message}"
-        note = Note(Category.CANNOT, "rule-refused", text, SourceRef(document, each.path), severity=NoteSeverity.HIGH)
+        copy, refused = fewer.gateway, admit(fewer.gateway)[1]
+    for problem in refused:
+        text = f"the object is not copied, because Gateway API refuses it: {field(problem.path)}: {problem.message}"
+        note = Note(Category.CANNOT, "rule-refused", text, SourceRef(document, problem.path), severity=NoteSeverity.HIGH)
         inputs.notes.append(note)
-    return None if refused else found
+    return None if refused else copy
 
 
 def terminates_tls(listener: Any, section: object) -> bool:
-    """Returns whether a listener, of this name if one is given, ends TLS itself."""
+    """Returns whether a listener terminates TLS. `section`: the name that the listener must have; None: any name."""
     if not isinstance(listener, dict) or section not in (None, listener.get("name")):
         return False
     return listener.get("protocol") == "TLS" and mapping(listener.get("tls")).get("mode") != "Passthrough"
@@ -64,12 +64,12 @@ class FewerListeners(NamedTuple):
 
 def without_listeners(gateway: Json, problems: Sequence[FieldProblem]) -> FewerListeners:
     """Returns a Gateway without its invalid listeners; with all of them if none is valid."""
-    bad = [each for each in problems if each.path[:2] == ("spec", "listeners") and len(each.path) > 2]
-    numbers = {each.path[2] for each in bad}
+    bad = [problem for problem in problems if problem.path[:2] == ("spec", "listeners") and len(problem.path) > 2]
+    numbers = {problem.path[2] for problem in bad}
     listeners = mapping(gateway.get("spec")).get("listeners")
     if gateway.get("kind") != "Gateway" or not isinstance(listeners, list) or len(numbers) == len(listeners):
         return FewerListeners(gateway, ())
-    kept = [each for number, each in enumerate(listeners) if number not in numbers]
+    kept = [listener for number, listener in enumerate(listeners) if number not in numbers]
     return FewerListeners({**gateway, "spec": {**gateway["spec"], "listeners": kept}}, tuple(bad))
 
 
@@ -84,10 +84,9 @@ def _metadata(document: Document) -> Json:
 
 def _annotations(document: Document) -> dict[str, str]:
     """Returns the annotations for other programs than the old gateway, for instance cert-manager and external-dns."""
-    found = document.metadata.get("annotations")
     return {
         name: value
-        for name, value in (found.items() if isinstance(found, dict) else ())
+        for name, value in document.annotations.items()
         if isinstance(value, str) and not name.startswith((*IGNORED_ANNOTATIONS, *OLD))
     }
 

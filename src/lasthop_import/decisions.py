@@ -94,12 +94,12 @@ class Decisions(msgspec.Struct, frozen=True):
     client_certificate: ObjectName | None = None
     no_client_certificate: bool = False
     files: Mapping[str, bytes] = {}
-    """The files that entries name, by the path as it is written."""
+    """Contents of the files that entries name, by the path as written."""
 
     @property
     def named_files(self) -> tuple[str, ...]:
-        found = [d.ca.name for d in self.by_port.values() if d.ca and d.ca.kind == "file"]
-        return tuple(dict.fromkeys([*found, *(file for d in self.by_port.values() for file in d.certificates)]))
+        ca_files = [d.ca.name for d in self.by_port.values() if d.ca and d.ca.kind == "file"]
+        return tuple(dict.fromkeys([*ca_files, *(file for d in self.by_port.values() for file in d.certificates)]))
 
 
 class Question(msgspec.Struct, frozen=True, order=True):
@@ -110,7 +110,7 @@ class Question(msgspec.Struct, frozen=True, order=True):
     was: str
     """The old level, with its reason."""
     hostname: str
-    """A guess, or a known fact."""
+    """A known or guessed name."""
     answers: tuple[tuple[str, ...], ...]
     """Lines of YAML for each possible answer; the first is proposed."""
     key: str = "port"
@@ -186,7 +186,7 @@ def _decision(entry: FieldReader) -> Decision:
         port=port,
         ca=_ca(entry),
         hostname=entry.text("hostname").lower(),
-        names=tuple(_name(entry, each) for each in entry.texts("subjectAltNames")),
+        names=tuple(_name(entry, name) for name in entry.texts("subjectAltNames")),
         choice=entry.text("names"),
         waive=entry.text("waive"),
         reason=entry.text("reason"),
@@ -209,15 +209,15 @@ def _check_values(entry: FieldReader, decision: Decision) -> None:
         _fail(entry, "names", "is strict or any")
     if decision.hostname and not is_dns_subdomain(decision.hostname):
         _fail(entry, "hostname", "must be a DNS name, without a wildcard; an IP address cannot be one")
-    for each in decision.pins:
-        if not _PIN.fullmatch(each):
-            _fail(entry, "pin", f"{each!r} is not a SHA-256, as lasthop pin --by key prints it")
+    for pin in decision.pins:
+        if not _PIN.fullmatch(pin):
+            _fail(entry, "pin", f"{pin!r} is not a SHA-256, as lasthop pin --by key prints it")
     if len(decision.names) > 5:
         _fail(entry, "subjectAltNames", "holds more than 5 names, which is the limit of a BackendTLSPolicy")
 
 
 def _check_waiver(entry: FieldReader, decision: Decision) -> None:
-    """Raises if a waiver, or plaintext, has no reason, or a waiver no end."""
+    """Raises if a waiver or plaintext has no reason, or if a waiver has no expiry."""
     if decision.waive not in ("", *WAIVABLE):
         _fail(entry, "waive", f"is one of {', '.join(WAIVABLE)}")
     if (decision.waive or decision.plaintext) and not decision.reason.strip():
@@ -241,11 +241,11 @@ def _ca(entry: FieldReader) -> CA | None:
         return None
     ca = entry.child("ca")
     kinds = {"configMap": "ConfigMap", "secret": "Secret", "clusterTrustBundle": "ClusterTrustBundle", "file": "file"}
-    found = [CA(kind, ca.text(key)) for key, kind in kinds.items() if key in ca]
-    found += [CA(key) for key in ("system", "serviceCA") if key in ca and ca.boolean(key)]
-    if len(found) != 1:
+    candidates = [CA(kind, ca.text(key)) for key, kind in kinds.items() if key in ca]
+    candidates += [CA(key) for key in ("system", "serviceCA") if key in ca and ca.boolean(key)]
+    if len(candidates) != 1:
         _fail(entry, "ca", "names one of configMap, secret, clusterTrustBundle, file, system: true, serviceCA: true")
-    (chosen,) = found
+    (chosen,) = candidates
     if chosen.kind in kinds.values() and not (chosen.name and (chosen.kind == "file" or is_dns_subdomain(chosen.name))):
         _fail(entry, "ca", f"{chosen.name!r} is not the name of a {chosen.kind}")
     return chosen
@@ -303,12 +303,12 @@ def appended(
 
 
 def _commented(question: Question, expires: str, probed: tuple[str, ...]) -> str:
-    proposed, *others = question.answers
+    proposed, *alternatives = question.answers
     lines = [f"- {question.key}: {question.port}  # {question.reason}; was {printable(question.was)}"]
     lines += [f"  # {line}" for line in probed]
     lines += [f"  {line}" for line in proposed]
-    for first, *rest in others:
-        lines += [f"  # or: {first}", *(f"  #     {line}" for line in rest)]
+    for first, *following in alternatives:
+        lines += [f"  # or: {first}", *(f"  #     {line}" for line in following)]
     return "".join(f"# {line.replace('EXPIRES', expires)}\n" for line in lines)
 
 

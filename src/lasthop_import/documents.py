@@ -12,15 +12,15 @@ from lasthop.edge.admission.yaml import Span, field_lines, parse
 from lasthop_import.versions import converted
 
 MAX_VALUES: Final = 10_000_000
-"""Maximum mappings, lists and scalars in a text: some 100,000 objects. Files mode permits fewer; an import blocks nothing
-else."""
+"""Maximum mappings, lists and scalars in a text: some 100,000 objects. Files mode permits fewer; an import delays no
+other work."""
 CLUSTER_SCOPED: Final = frozenset(("Namespace", "IngressClass", "GatewayClass", "ClusterTrustBundle", "ClusterRole"))
 _KUSTOMIZE: Final = "holds no objects, and may patch others: import the output of kustomize build instead of this folder"
 _RENDERED: Final = {
     **dict.fromkeys(("kustomization.yaml", "kustomization.yml", "Kustomization"), _KUSTOMIZE),
     "Chart.yaml": "is part of a Helm chart: import the output of helm template instead of this folder",
 }
-"""Files of tools that write objects, and how to import these."""
+"""Files of tools that render objects, with the way to import their output."""
 _PARAMETER = re.compile(r"\$\{\{?([A-Za-z0-9_]+)\}?\}")
 
 
@@ -55,7 +55,7 @@ class Document:
     def __init__(
         self, value: Json, text: SourceText, span: Span = NOWHERE, base: Path = (), namespace: str = "default"
     ) -> None:
-        """`namespace`: default namespace. It converts older versions with a known schema."""
+        """Converts older versions with a known schema. `namespace`: the default namespace."""
         self.value = value = converted(value)
         self.text = text
         self.span = span
@@ -91,7 +91,7 @@ class Document:
         return (self.created or "1970-01-01T00:00:00Z", self.path)
 
     def line(self, path: Path) -> int:
-        """Returns the line of a field, or of its nearest parent; 0 if it is of no file."""
+        """Returns the line of a field, or of its nearest parent; 0 for an object without a file."""
         if not self.text.content:
             return 0
         lines = field_lines(self.text.content, self.span)
@@ -106,18 +106,18 @@ class Document:
 
 
 def mapping(value: Any) -> Json:
-    """Returns a value that should be a mapping; an empty one if it is something else."""
+    """Returns a mapping unchanged, and an empty one in place of any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def mappings(value: Any) -> list[Json]:
-    """Returns the mappings in a value that should be a list of them."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    """Returns the mappings in a list; none for any other value."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """Returns the texts in a value that should be a list of them."""
-    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+    """Returns the strings in a list; none for any other value."""
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
 class Unparsable(NamedTuple):
@@ -136,13 +136,13 @@ class ReadTexts(NamedTuple):
 
 
 def read_texts(texts: Iterable[SourceText], namespace: str = "default") -> ReadTexts:
-    """Parses texts. Lists unreadable objects and uses the rest; uses an object once, where it is first.
+    """Parses texts. Lists unreadable objects and uses the rest. If an object occurs several times, uses the first.
 
-    `namespace`: that of objects without one, as `helm template` writes them.
+    `namespace`: the namespace of objects that name none, as `helm template` writes them.
     """
     documents: dict[tuple[str, str, str, str], Document] = {}
     problems: list[Unparsable] = []
-    for document in (each for text in texts for each in _documents(text, namespace)):
+    for document in (item for text in texts for item in _documents(text, namespace)):
         if isinstance(document, Unparsable):
             problems.append(document)
             continue
@@ -174,15 +174,15 @@ def _document(text: SourceText, span: Span, base: Path, item: Any, namespace: st
     document = Document(item, text, span, base, namespace)
     if problem := _RENDERED.get(text.name.rpartition("/")[2]):
         return Unparsable(text.name, document.line(()), problem)
-    for field, found in (("apiVersion", document.api_version), ("kind", document.kind), ("metadata.name", document.bare_name)):
-        if not found:
+    for field, value in (("apiVersion", document.api_version), ("kind", document.kind), ("metadata.name", document.bare_name)):
+        if not value:
             message = f"{field} is missing or not a string, so this is not an object"
             return Unparsable(text.name, document.line(()), message, hides=bool(document.api_version or document.kind))
     return document
 
 
 def _items(value: Any, base: Path) -> Iterator[tuple[Path, Any]]:
-    """Yields the objects in a document: itself, or those of a List or Template, in which there may be Lists again."""
+    """Yields the objects in a document: itself, or the objects of a List or Template, which may contain Lists."""
     match value:
         case {"kind": "Template", "objects": list() as objects}:
             defaults = _template_defaults(value)
@@ -199,17 +199,17 @@ def _items(value: Any, base: Path) -> Iterator[tuple[Path, Any]]:
 
 def _template_defaults(template: Json) -> dict[str, str]:
     return {
-        each["name"]: str(each["value"])
-        for each in template.get("parameters") or ()
-        if isinstance(each, dict) and "name" in each and "value" in each
+        parameter["name"]: str(parameter["value"])
+        for parameter in template.get("parameters") or ()
+        if isinstance(parameter, dict) and "name" in parameter and "value" in parameter
     }
 
 
 def _substituted(value: Any, parameters: dict[str, str]) -> Any:
-    """Fills a Template's parameters in; one without a default value stays as it is written."""
+    """Substitutes a Template's parameters. A parameter without a default value stays as written."""
     match value:
         case str():
-            return _PARAMETER.sub(lambda found: parameters.get(found[1], found[0]), value)
+            return _PARAMETER.sub(lambda match: parameters.get(match[1], match[0]), value)
         case dict():
             return {key: _substituted(below, parameters) for key, below in value.items()}
         case list():

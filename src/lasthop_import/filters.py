@@ -1,5 +1,7 @@
-"""Makes the filters of a route from the fields of a source, lists what they cannot hold, and joins them: a rule may have one
-of each type."""
+"""Builds the filters of a route from the fields of a source, and lists values that a filter cannot hold.
+
+It also joins filters, because a rule may have one of each type.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def edited_headers(
     removed: Iterable[str] = (),
     unreadable: Iterable[str] = (),
 ) -> tuple[HTTPRouteFilter, ...]:
-    """Returns the edits of headers in a field, and lists those that cannot be written, the unreadable ones included."""
+    """Returns the header edits of a field. Lists unreadable edits, and edits that Gateway API cannot express."""
     written = header_edits(kind, added, replaced, removed)
     if refused := [*unreadable, *written.refused]:
         reader.note(Category.CANNOT, "headers", f"cannot be edited: {listed(refused)}", key)
@@ -33,47 +35,47 @@ def edited_headers(
 
 def note_variables(reader: FieldReader, key: str, whose: str, *values: Mapping[str, str]) -> None:
     """Lists headers whose values contain variables of Envoy, because the new gateway sends them literally."""
-    if names := sorted({name for each in values for name, value in each.items() if "%" in value}):
+    if names := sorted({name for headers in values for name, value in headers.items() if "%" in value}):
         text = f"{whose} in {', '.join(names)[:120]} are sent literally"
         reader.note(Category.CHANGED, "header-variables", text, key)
 
 
-def allowed_origins(reader: FieldReader, found: CorsEdit, unreadable: Iterable[str] = ()) -> tuple[HTTPRouteFilter, ...]:
+def allowed_origins(reader: FieldReader, edit: CorsEdit, unreadable: Iterable[str] = ()) -> tuple[HTTPRouteFilter, ...]:
     """Returns the CORS filter, and lists the origins that it no longer allows."""
-    if refused := [*unreadable, *found.refused]:
+    if refused := [*unreadable, *edit.refused]:
         reader.note(Category.CANNOT, "cors", f"cannot be expressed, and is no longer allowed: {listed(refused)}")
-    return (found.filter,) if found.filter else ()
+    return (edit.filter,) if edit.filter else ()
 
 
 def retried_codes(reader: FieldReader, key: str, conditions: Iterable[str]) -> tuple[int, ...]:
     """Returns the status codes to retry, and lists conditions that Gateway API cannot express."""
-    found = retried(conditions)
-    if found.refused:
-        reader.note(Category.CANNOT, "retry-on", f"cannot be a reason to retry: {listed(found.refused)}", key)
-    return found.codes
+    retries = retried(conditions)
+    if retries.refused:
+        reader.note(Category.CANNOT, "retry-on", f"cannot be a reason to retry: {listed(retries.refused)}", key)
+    return retries.codes
 
 
 def joined(filters: Iterable[HTTPRouteFilter]) -> tuple[HTTPRouteFilter, ...]:
-    """Returns one filter of each type: edits of headers together, of all others the first. Of two edits of one header the
-    first counts."""
-    found: dict[str, HTTPRouteFilter] = {}
-    for each in filters:
-        known = found.get(each.type)
-        if known is None:
-            found[each.type] = each
-        elif (first := _header_edit(known)) and (second := _header_edit(each)):
-            found[each.type] = header_filter(each.type, _edits(first, second))
-    return tuple(found.values())
+    """Returns one filter of each type: merges header edits, and keeps the first filter of any other type. Of two edits of one
+    header the first wins."""
+    by_type: dict[str, HTTPRouteFilter] = {}
+    for route_filter in filters:
+        earlier = by_type.get(route_filter.type)
+        if earlier is None:
+            by_type[route_filter.type] = route_filter
+        elif (first := _header_edit(earlier)) and (second := _header_edit(route_filter)):
+            by_type[route_filter.type] = header_filter(route_filter.type, _edits(first, second))
+    return tuple(by_type.values())
 
 
-def _header_edit(step: HTTPRouteFilter) -> HTTPHeaderFilter | None:
-    return step.request_header_modifier or step.response_header_modifier
+def _header_edit(route_filter: HTTPRouteFilter) -> HTTPHeaderFilter | None:
+    return route_filter.request_header_modifier or route_filter.response_header_modifier
 
 
 def _edits(first: HTTPHeaderFilter, second: HTTPHeaderFilter) -> HTTPHeaderFilter:
-    taken = {each.name.lower() for each in (*first.set, *first.add)} | {each.lower() for each in first.remove}
+    taken = {header.name.lower() for header in (*first.set, *first.add)} | {name.lower() for name in first.remove}
     return HTTPHeaderFilter(
-        set=(*first.set, *(each for each in second.set if each.name.lower() not in taken)),
-        add=(*first.add, *(each for each in second.add if each.name.lower() not in taken)),
-        remove=(*first.remove, *(each for each in second.remove if each.lower() not in taken)),
+        set=(*first.set, *(header for header in second.set if header.name.lower() not in taken)),
+        add=(*first.add, *(header for header in second.add if header.name.lower() not in taken)),
+        remove=(*first.remove, *(name for name in second.remove if name.lower() not in taken)),
     )

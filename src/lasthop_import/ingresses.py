@@ -49,7 +49,7 @@ class Annotations:
         return [name.removeprefix(self._prefix) for name in self.reader.value if name.startswith(self._prefix)]
 
     def text(self, name: str, default: str = "") -> str:
-        """Returns a text without the space around it; an empty one counts as absent."""
+        """Returns a text without leading and trailing space; an empty text counts as absent."""
         return self.reader.text(self.key(name)).strip() or default
 
     def boolean(self, name: str, default: bool = False) -> bool:
@@ -108,13 +108,13 @@ class IngressObject(msgspec.Struct, frozen=True):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(each.host for each in self.paths))
+        return tuple(dict.fromkeys(path.host for path in self.paths))
 
 
 def class_of(document: Document) -> str:
-    """Returns the name of an Ingress's class: of the old annotation, or of the field."""
+    """Returns the class of an Ingress from the old annotation, or from the field."""
     values = (document.annotations.get(CLASS_ANNOTATION), document.spec.get("ingressClassName"))
-    return next((each for each in values if isinstance(each, str) and each), "")
+    return next((value for value in values if isinstance(value, str) and value), "")
 
 
 def claims(system: System, document: Document, controllers: Mapping[str, str]) -> bool:
@@ -125,32 +125,32 @@ def claims(system: System, document: Document, controllers: Mapping[str, str]) -
 
 
 def controllers_of(documents: Iterable[Document]) -> dict[str, str]:
-    found = {}
+    controllers = {}
     for document in documents:
         controller = document.spec.get("controller")
         if document.kind == INGRESS_CLASS.kind and isinstance(controller, str):
-            found[document.bare_name] = controller
-    return found
+            controllers[document.bare_name] = controller
+    return controllers
 
 
-def note_namesake(ingress: FieldReader, own: tuple[str, ...], other: tuple[str, ...], system: str) -> None:
-    """Lists an Ingress whose annotations are those of a controller with a similar name."""
+def note_namesake(ingress: FieldReader, prefixes: tuple[str, ...], other_prefixes: tuple[str, ...], system: str) -> None:
+    """Lists an Ingress with the annotations of a controller of a similar name."""
     names = [str(name) for name in ingress.document.annotations]
-    if any(name.startswith(other) for name in names) and not any(name.startswith(own) for name in names):
+    if any(name.startswith(other_prefixes) for name in names) and not any(name.startswith(prefixes) for name in names):
         text = f"its annotations belong to another controller, and have no effect here; try `lasthop import {system}`"
         ingress.note(Category.CHANGED, "other-controller", text, None, severity=NoteSeverity.HIGH)
 
 
 def ingresses_of(inputs: Inputs, settings: ImportSettings, *controllers: str, known: tuple[str, ...] = ()) -> list[Document]:
-    """Returns the Ingresses of a controller, oldest first, and skips all others. `known`: classes that are its own without an
-    IngressClass; "" among them means that an Ingress without a class is its own, too."""
+    """Returns the Ingresses of a controller, oldest first, and skips all others. `known`: classes that the controller serves
+    without an IngressClass; "" stands for Ingresses without a class."""
     return of_classes(inputs, settings, inputs.of(INGRESS), *controllers, known=known)
 
 
 def of_classes(
     inputs: Inputs, settings: ImportSettings, documents: Sequence[Document], *controllers: str, known: tuple[str, ...] = ()
 ) -> list[Document]:
-    """Returns the documents, of any kinds that have classes as Ingresses do, that are a controller's."""
+    """Returns the documents of a controller's classes. Their kinds have classes in the same way as Ingresses."""
     owners = _Classes(inputs, settings, controllers, known).owners(map(class_of, documents))
     for document in documents:
         name = class_of(document)
@@ -163,8 +163,8 @@ def of_classes(
 
 def class_unknown(document: Document, classes: Iterable[str]) -> Note:
     """Returns the note that the controller of an Ingress is unknown."""
-    others = ", ".join(sorted(name or "none" for name in classes))
-    text = f"{_class_text(class_of(document))}, and the input does not show its controller; classes: {others}; not imported"
+    listing = ", ".join(sorted(name or "none" for name in classes))
+    text = f"{_class_text(class_of(document))}, and the input does not show its controller; classes: {listing}; not imported"
     remedy = "Choose with --ingress-class NAME, or all; or add the IngressClasses to the input."
     return Note(Category.TODO, CLASS_UNKNOWN, text, SourceRef(document), remedy=remedy)
 
@@ -187,15 +187,16 @@ class _Classes:
         self._known = known
         documents = inputs.of(INGRESS_CLASS)
         self._owners = {
-            each.bare_name: _Owner.OURS if each.spec.get("controller") in controllers else _Owner.OTHER for each in documents
+            ingress_class.bare_name: _Owner.OURS if ingress_class.spec.get("controller") in controllers else _Owner.OTHER
+            for ingress_class in documents
         }
-        for each in documents:
-            if each.annotations.get(DEFAULT_CLASS) == "true":
-                self._owners[""] = self._owners[each.bare_name]
+        for ingress_class in documents:
+            if ingress_class.annotations.get(DEFAULT_CLASS) == "true":
+                self._owners[""] = self._owners[ingress_class.bare_name]
 
     def owners(self, names: Iterable[str]) -> dict[str, _Owner]:
-        """Returns the owner of each class. A class with an unknown owner counts if it is the only one; for several, the user
-        decides."""
+        """Returns the owner of each class. A single class with an unknown owner counts as the controller's; among several,
+        the user decides."""
         owners = {name: self._owner(name) for name in names}
         unknown = [name for name, owner in owners.items() if owner is _Owner.UNKNOWN]
         if len(unknown) == 1 and _Owner.OURS not in self._owners.values():
@@ -230,7 +231,7 @@ def read_ingress(inputs: Inputs, document: Document) -> IngressObject:
             paths.append(PathOf(host, path.text("path") or "/", path.text("pathType"), backend, path.source()))
         if "http" not in rule:
             rule.note(Category.SKIPPED, "no-paths", f"{host or 'the rule'} has no paths, so nothing is routed", None)
-    tls = tuple((_hosts(each), each.text("secretName"), each.source()) for each in spec.children("tls"))
+    tls = tuple((_hosts(entry), entry.text("secretName"), entry.source()) for entry in spec.children("tls"))
     default = _backend(spec.child("defaultBackend"), namespace) if "defaultBackend" in spec else None
     return IngressObject(reader, annotations, tuple(paths), default, tls)
 

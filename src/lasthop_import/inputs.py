@@ -34,27 +34,35 @@ class PortOfService(NamedTuple):
 class Inputs:
     def __init__(self, documents: Iterable[Document], hidden: Mapping[Key, str] | None = None) -> None:
         """`hidden`: objects that may exist but that the user may not read, with reasons."""
-        self.documents = tuple(sorted(documents, key=lambda each: (each.kind, *each.age)))
+        self.documents = tuple(sorted(documents, key=lambda document: (document.kind, *document.age)))
         self.notes: list[Note] = []
-        self.wanted: set[Key] = set()
+        self.missing: set[Key] = set()
         """ConfigMaps and Secrets that were looked up and are missing."""
         self.hidden = hidden or {}
         self._accounts: dict[Document, Account] = {}
         self._by_key: dict[tuple[str, str, str, str], Document] = {}
         self._by_kind: dict[tuple[str, str], list[Document]] = {}
-        for each in self.documents:
-            self._by_key.setdefault((each.group, each.kind, each.namespace or "", each.bare_name), each)
-            self._by_kind.setdefault((each.group, each.kind), []).append(each)
+        for document in self.documents:
+            self._by_key.setdefault((document.group, document.kind, document.namespace or "", document.bare_name), document)
+            self._by_kind.setdefault((document.group, document.kind), []).append(document)
 
     # --- objects of the system ---------------------------------------------------------------------------------------
 
     def of(self, kind: Kind) -> list[Document]:
         """Returns the objects of a kind, oldest first, in the versions that are read."""
-        return [each for each in self._by_kind.get((kind.group, kind.kind), ()) if each.api_version in kind.api_versions]
+        return [
+            document
+            for document in self._by_kind.get((kind.group, kind.kind), ())
+            if document.api_version in kind.api_versions
+        ]
 
     def unread_versions(self, kind: Kind) -> list[Document]:
         """Returns the objects of a kind in unsupported versions, whose content is unknown."""
-        return [each for each in self._by_kind.get((kind.group, kind.kind), ()) if each.api_version not in kind.api_versions]
+        return [
+            document
+            for document in self._by_kind.get((kind.group, kind.kind), ())
+            if document.api_version not in kind.api_versions
+        ]
 
     def open(self, document: Document) -> FieldReader:
         """Returns a reader of an object. The importer must read, ignore or list all of its fields; others count as unknown."""
@@ -71,7 +79,7 @@ class Inputs:
         self.notes.append(Note(Category.SKIPPED, reason, text, SourceRef(document)))
 
     def unknown(self) -> list[Note]:
-        """Lists every field of an opened object that nothing has read."""
+        """Lists every field of an opened object that no importer has read."""
         return [
             Note(
                 Category.UNKNOWN,
@@ -87,28 +95,28 @@ class Inputs:
     # --- lookups -----------------------------------------------------------------------------------------------------
 
     def find(self, kind: str, namespace: str, name: str, group: str = "") -> Document | None:
-        found = self._by_key.get((group, kind, namespace, name))
-        if found is None and kind in FETCHED and not group and name:
-            self.wanted.add(Key(kind, namespace, name))
-        return found
+        document = self._by_key.get((group, kind, namespace, name))
+        if document is None and kind in FETCHED and not group and name:
+            self.missing.add(Key(kind, namespace, name))
+        return document
 
     def absence(self, kind: str, namespace: str, name: str) -> str:
-        """Continues a sentence about an object that `find` does not find."""
+        """Returns the predicate of a sentence about an object that `find` does not return."""
         return self.hidden.get(Key(kind, namespace, name), "is not in the input")
 
     def data(self, kind: str, namespace: str, name: str) -> dict[str, bytes] | None:
         """Returns the content of a ConfigMap or Secret; None if it is missing."""
-        found = self.find(kind, namespace, name)
-        if found is None:
+        document = self.find(kind, namespace, name)
+        if document is None:
             return None
         content: dict[str, bytes] = {}
         for field in ("data", "binaryData", "stringData"):
             encoded = field == "binaryData" or (field == "data" and kind == "Secret")
-            for key, value in _texts(found.value.get(field)).items():
+            for key, value in _texts(document.value.get(field)).items():
                 try:
                     content[key] = base64.b64decode(value, validate=True) if encoded else value.encode()
                 except ValueError:
-                    self._note_base64(SourceRef(found, (field, key)))
+                    self._note_base64(SourceRef(document, (field, key)))
         return content
 
     def _note_base64(self, source: SourceRef) -> None:
@@ -119,23 +127,23 @@ class Inputs:
 
     def ports(self, namespace: str, name: str, protocol: str = "TCP") -> tuple[PortOfService, ...] | None:
         """Returns the ports of a Service; None if it is missing."""
-        found = self.find("Service", namespace, name)
-        if found is None:
+        service = self.find("Service", namespace, name)
+        if service is None:
             return None
         return tuple(
             PortOfService(
-                each["port"],
-                _text(each.get("name")),
-                _text(each.get("appProtocol")),
-                each.get("targetPort") or each["port"],
+                port["port"],
+                _text(port.get("name")),
+                _text(port.get("appProtocol")),
+                port.get("targetPort") or port["port"],
             )
-            for each in mappings(found.spec.get("ports"))
-            if isinstance(each.get("port"), int) and each.get("protocol", "TCP") == protocol
+            for port in mappings(service.spec.get("ports"))
+            if isinstance(port.get("port"), int) and port.get("protocol", "TCP") == protocol
         )
 
     def slices(self, namespace: str, service: str) -> list[Document]:
-        found = (each for each in self.documents if each.kind == "EndpointSlice" and each.namespace == namespace)
-        return [each for each in found if service_of(each) == service]
+        slices = (document for document in self.documents if document.kind == "EndpointSlice")
+        return [document for document in slices if document.namespace == namespace and service_of(document) == service]
 
     def port(self, namespace: str, name: str, port: int | str | None, protocol: str = "TCP") -> PortOfService | None:
         """Returns a port of a Service by number or name, or its only one. Without the Service, only a number is known."""
@@ -144,12 +152,12 @@ class Inputs:
             return PortOfService(port) if isinstance(port, int) and is_port(port) else None
         if port is None:
             return ports[0] if len(ports) == 1 else None
-        return next((each for each in ports if port in (each.number, each.name)), None)
+        return next((candidate for candidate in ports if port in (candidate.number, candidate.name)), None)
 
     def annotations(self, kind: str, namespace: str, name: str) -> dict[str, str]:
         """Returns the annotations of an object without an account, for example a Service."""
-        found = self.find(kind, namespace, name)
-        return _texts(found.annotations) if found else {}
+        document = self.find(kind, namespace, name)
+        return _texts(document.annotations) if document else {}
 
 
 def service_of(endpoints: Document) -> str:
@@ -157,7 +165,7 @@ def service_of(endpoints: Document) -> str:
 
 
 def _texts(values: Any) -> dict[str, str]:
-    return {key: each for key, each in mapping(values).items() if isinstance(each, str)}
+    return {key: value for key, value in mapping(values).items() if isinstance(value, str)}
 
 
 def _text(value: Any) -> str:

@@ -29,13 +29,13 @@ class OldLevel(StrEnum):
     PASSTHROUGH = "passthrough"
     """The client's own TLS."""
     BROKEN = "broken"
-    """It cannot have worked."""
+    """The configuration cannot have worked."""
     UNKNOWN = "unknown"
     """The deciding object is not in the input, or cannot be read."""
 
 
 class HopOutcome(StrEnum):
-    """The state of a hop without a connection of the gateway itself."""
+    """A state of a hop other than the strength of the gateway's own connection."""
 
     PASSTHROUGH = "passthrough"
     """The TLS is the client's own."""
@@ -92,7 +92,7 @@ STRENGTH = {
     OldLevel.URI: 3,
     OldLevel.PASSTHROUGH: 3,
 }
-"""Compares the checks of two levels; equal ones are not weaker."""
+"""Orders levels by their checks; of two equal levels neither is weaker."""
 VERIFYING = frozenset({OldLevel.CHAIN, OldLevel.NAME, OldLevel.HOST_NAME, OldLevel.IP_NAME, OldLevel.URI})
 
 

@@ -4,7 +4,7 @@
     Rule       which requests, their filters, and their hops
     Hop        a connection to a backend, with the level of its TLS
 
-Filters, timeouts, retries and sessions are the structs of `base/api/routes.py`, the target's own.
+Filters, timeouts, retries and sessions are the structs of `base/api/routes.py`, which the written routes use, too.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class ServiceCA(msgspec.Struct, frozen=True):
 
 
 class SystemTrust(msgspec.Struct, frozen=True):
-    """The store of the host or image. Only ever written if the old gateway trusted it."""
+    """The CAs of the host or image. Written only if the old gateway trusted them."""
 
 
 class MissingTrust(msgspec.Struct, frozen=True):
     """The object in the source does not exist, or contains no CA."""
 
-    what: str
+    problem: str
 
 
 Trust = TrustRef | InlineTrust | FileTrust | ServiceCA | SystemTrust | MissingTrust
@@ -82,7 +82,7 @@ class ServiceBackend(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     port: int | str | None
-    """As in the input: a number, or the name of a port; None: the only one."""
+    """As in the input: a number, or the name of a port; None: the Service's only port."""
     protocol: str = "TCP"
     """Or UDP, which has no TLS."""
 
@@ -128,11 +128,11 @@ class Name(msgspec.Struct, frozen=True, order=True):
 class HopTLS(msgspec.Struct, frozen=True):
     level: OldLevel
     why: str
-    """The setting of the source that decides it, as `proxy-ssl-verify is off`."""
+    """The setting of the source that decides the level, for example `proxy-ssl-verify is off`."""
     believed: OldLevel | None = None
     """The level that its author probably assumes, if it is higher."""
     believed_reason: str = ""
-    """In kebab-case, as `grpc-not-verified`: goes with `believed`."""
+    """The reason of `believed` in kebab-case, for example `grpc-not-verified`."""
     names: tuple[Name, ...] = ()
     """Any one suffices. For HOST_NAME, the hostnames of the route, which may be wildcards."""
     sni: str = ""
@@ -245,7 +245,7 @@ class RouteKind(StrEnum):
 
 class ListenerKey(NamedTuple):
     gateway: ObjectName | None
-    """None: the one that the command names."""
+    """None: the Gateway that the command line names."""
     port: int
     protocol: str
     hostname: str
@@ -285,7 +285,7 @@ class ImportedRule(msgspec.Struct, frozen=True):
 
 
 class HiddenKey:
-    """A private key, which no message shows."""
+    """Hides a private key from messages and logs."""
 
     __slots__ = ("_content",)
 
@@ -323,14 +323,14 @@ class InlineCertificate(msgspec.Struct, frozen=True):
 class ForeignCertificate(msgspec.Struct, frozen=True):
     """A certificate that cannot be copied: another party holds it, or it is the old gateway's default."""
 
-    what: str
+    reason: str
 
 
 Certificate = SecretCertificate | InlineCertificate | ForeignCertificate
 
 
 class ClientValidation(msgspec.Struct, frozen=True):
-    """Verification of client certificates. A Gateway does so for a whole port."""
+    """Verification of client certificates. A Gateway verifies all clients of a port in one way."""
 
     trust: tuple[TrustRef, ...]
     optional: bool = False
@@ -348,9 +348,9 @@ class ImportedListener(msgspec.Struct, frozen=True):
     passthrough: bool = False
     clients: ClientValidation | None = None
     gateway: ObjectName | None = None
-    """None: the one that the command names."""
+    """None: the Gateway that the command line names."""
     routes_from: tuple[str, ...] = ()
-    """Namespaces whose routes may attach; empty: those that have any."""
+    """Namespaces whose routes may attach; empty: all namespaces with such routes."""
 
     @property
     def key(self) -> ListenerKey:
@@ -358,7 +358,7 @@ class ImportedListener(msgspec.Struct, frozen=True):
 
 
 def keys_of(listeners: Iterable[ImportedListener]) -> tuple[ListenerKey, ...]:
-    return tuple(each.key for each in listeners)
+    return tuple(listener.key for listener in listeners)
 
 
 class Imported(msgspec.Struct, frozen=True):

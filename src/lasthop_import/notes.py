@@ -102,12 +102,12 @@ class Note(msgspec.Struct, frozen=True):
     """The value of the field, shortened; never a secret."""
     remedy: str = ""
     target: str = ""
-    """The object that is written, as `BackendTLSPolicy obs/grafana`."""
+    """The written object, for example `BackendTLSPolicy obs/grafana`."""
     severity: NoteSeverity | None = None
     everywhere: bool = False
     """The setting applies to the routes of all namespaces."""
     hides_tls: bool = False
-    """The setting may have asked for TLS: of the routes that it concerns, those without TLS are closed."""
+    """The setting may have required TLS: the routes without TLS that it applies to are closed."""
 
     @property
     def level(self) -> NoteSeverity:

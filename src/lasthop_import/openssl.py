@@ -16,14 +16,14 @@ class Translated(NamedTuple):
 
 
 def tls_options(protocols: str, ciphers: str) -> Translated:
-    """Returns `TLSv1.2 TLSv1.3` and `A:B` as options. Versions below 1.2 are not kept."""
-    versions = sorted(each.removeprefix("TLSv") for each in protocols.split())
-    known = [each for each in versions if each in ("1.2", "1.3")] or ["1.2", "1.3"]
+    """Returns `TLSv1.2 TLSv1.3` and `A:B` as options, without versions below 1.2."""
+    versions = sorted(protocol.removeprefix("TLSv") for protocol in protocols.split())
+    supported = [version for version in versions if version in ("1.2", "1.3")] or ["1.2", "1.3"]
     suites = tuple(filter(None, ciphers.split(":")))
     lost = not set(suites) <= set(CIPHER_SUITES)
     options = TLSOptions(
-        min_version=known[0] if known[0] != "1.2" else None,
-        max_version=known[-1],
+        min_version=supported[0] if supported[0] != "1.2" else None,
+        max_version=supported[-1],
         cipher_suites=() if lost else suites,
     )
     return Translated(options, lost and suites != ("DEFAULT",), bool({"1", "1.0", "1.1"} & set(versions)))

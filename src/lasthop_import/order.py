@@ -15,22 +15,22 @@ from lasthop_import.model import ImportedMatch, ImportedRule, ImportedValueMatch
 from lasthop_import.notes import Category, Note, NoteSeverity
 
 MOST: Final = 300
-"""Limit of rules per host: each is compared with each."""
+"""Maximum rules per host: all pairs are compared."""
 _TYPES: Final = {PathKind.EXACT: routing.PathType.EXACT, PathKind.REGEX: routing.PathType.REGEX}
 ROOT: Final = PathMatch(PathKind.SEGMENT, "/")
 
 
 def order_notes(rules: Iterable[ImportedRule]) -> Iterator[Note]:
-    """Yields a note for each rule that an overlapping later one overtakes."""
+    """Yields a note for each rule that a later, overlapping rule overtakes."""
     by_host: dict[tuple[str, ...], list[ImportedRule]] = {}
     for rule in rules:
         by_host.setdefault(rule.hostnames, []).append(rule)
-    for host, found in by_host.items():
-        if len(found) > MOST:
-            text = f"{', '.join(host) or 'all hosts'} has {len(found)} rules, too many to compare their order"
-            yield Note(Category.CHANGED, "order-not-compared", text, found[0].source)
+    for host, host_rules in by_host.items():
+        if len(host_rules) > MOST:
+            text = f"{', '.join(host) or 'all hosts'} has {len(host_rules)} rules, too many to compare their order"
+            yield Note(Category.CHANGED, "order-not-compared", text, host_rules[0].source)
             continue
-        for earlier, later in itertools.combinations(found, 2):
+        for earlier, later in itertools.combinations(host_rules, 2):
             if later.source != earlier.source and _overtakes(later, earlier):
                 text = (
                     f"was tried before {later.source.object} {later.source.field}, which is more specific and comes first now"
@@ -41,21 +41,21 @@ def order_notes(rules: Iterable[ImportedRule]) -> Iterator[Note]:
 def contested(rules: Iterable[ImportedRule], origins: Mapping[Document, str]) -> Iterator[Note]:
     """Yields a note for each rule whose requests a rule of another system takes on the same listener. `origins`: the system of
     each object."""
-    found: dict[tuple[object, ...], ImportedRule] = {}
+    by_request: dict[tuple[object, ...], ImportedRule] = {}
     for rule in rules:
         system = origins.get(rule.source.document)
-        ports = {(each.gateway, each.port, each.protocol) for each in rule.listeners}
+        ports = {(listener.gateway, listener.port, listener.protocol) for listener in rule.listeners}
         keys = itertools.product(ports, rule.hostnames or ("",), map(_requests, rule.matches or (ImportedMatch(),)))
-        others = [found.setdefault(key, rule) for key in keys]
-        if other := next((each for each in others if origins.get(each.source.document) != system), None):
-            text = f"{other.source.object} of {origins.get(other.source.document)} was served at another address"
+        earlier = [by_request.setdefault(key, rule) for key in keys]
+        if rival := next((candidate for candidate in earlier if origins.get(candidate.source.document) != system), None):
+            text = f"{rival.source.object} of {origins.get(rival.source.document)} was served at another address"
             text = f"{text}; on one Gateway only one of the two gets these requests"
             remedy = "Import each system on its own, with its own --gateway."
             yield Note(Category.TODO, "systems-conflict", text, rule.source, remedy=remedy)
 
 
 def _requests(match: ImportedMatch) -> tuple[object, ...]:
-    """Returns the same for matches that are written differently and match the same requests."""
+    """Returns a key that is equal for matches of the same requests, however they are written."""
     path = match.path or ROOT
     prefix = path.kind in (PathKind.SEGMENT, PathKind.STRING)
     return (prefix or path.kind, path.value.rstrip("/") if prefix else path.value, match.headers, match.query, match.method)
@@ -63,37 +63,37 @@ def _requests(match: ImportedMatch) -> tuple[object, ...]:
 
 def _overtakes(later: ImportedRule, earlier: ImportedRule) -> bool:
     pairs = itertools.product(later.matches or (ImportedMatch(),), earlier.matches or (ImportedMatch(),))
-    return any(_precedence(one) < _precedence(other) and _overlap(one, other) for one, other in pairs)
+    return any(_precedence(first) < _precedence(second) and _overlap(first, second) for first, second in pairs)
 
 
 def _precedence(match: ImportedMatch) -> tuple[int, ...]:
     path = match.path or ROOT
     kind = _TYPES.get(path.kind, routing.PathType.PREFIX)
-    values = [tuple(routing.ValueMatch(v.name, v.value, v.regex) for v in each) for each in (match.headers, match.query)]
+    values = [tuple(routing.ValueMatch(v.name, v.value, v.regex) for v in matches) for matches in (match.headers, match.query)]
     return routing.Match(path.value, kind, values[0], values[1], match.method).precedence
 
 
-def _overlap(one: ImportedMatch, other: ImportedMatch) -> bool:
+def _overlap(first: ImportedMatch, second: ImportedMatch) -> bool:
     """Returns whether some request may match both; it does not analyse regular expressions."""
-    if one.method and other.method and one.method != other.method:
+    if first.method and second.method and first.method != second.method:
         return False
-    if _exclude(one.headers, other.headers) or _exclude(one.query, other.query):
+    if _exclude(first.headers, second.headers) or _exclude(first.query, second.query):
         return False
-    return _paths_overlap(one.path or ROOT, other.path or ROOT)
+    return _paths_overlap(first.path or ROOT, second.path or ROOT)
 
 
-def _exclude(some: tuple[ImportedValueMatch, ...], others: tuple[ImportedValueMatch, ...]) -> bool:
-    wanted = {each.name.lower(): each.value for each in some if not each.regex}
-    return any(not each.regex and wanted.get(each.name.lower(), each.value) != each.value for each in others)
+def _exclude(first: tuple[ImportedValueMatch, ...], second: tuple[ImportedValueMatch, ...]) -> bool:
+    values = {match.name.lower(): match.value for match in first if not match.regex}
+    return any(not match.regex and values.get(match.name.lower(), match.value) != match.value for match in second)
 
 
-def _paths_overlap(one: PathMatch, other: PathMatch) -> bool:
-    if PathKind.REGEX in (one.kind, other.kind):
+def _paths_overlap(first: PathMatch, second: PathMatch) -> bool:
+    if PathKind.REGEX in (first.kind, second.kind):
         return True
-    if one.kind is PathKind.EXACT and other.kind is PathKind.EXACT:
-        return one.value == other.value
-    if PathKind.EXACT in (one.kind, other.kind):
-        exact, prefix = (one, other) if one.kind is PathKind.EXACT else (other, one)
+    if first.kind is PathKind.EXACT and second.kind is PathKind.EXACT:
+        return first.value == second.value
+    if PathKind.EXACT in (first.kind, second.kind):
+        exact, prefix = (first, second) if first.kind is PathKind.EXACT else (second, first)
         return f"{exact.value.rstrip('/')}/".startswith(f"{prefix.value.rstrip('/')}/")
-    shorter, longer = sorted((one.value.rstrip("/"), other.value.rstrip("/")), key=len)
+    shorter, longer = sorted((first.value.rstrip("/"), second.value.rstrip("/")), key=len)
     return f"{longer}/".startswith(f"{shorter}/")

@@ -1,4 +1,4 @@
-"""Reads the fields of an object and records each read: fields that are never read are listed as unknown.
+"""Reads the fields of an object and records each read, so that the report lists unread fields as unknown.
 
 A getter consumes the field with everything below it; `child` and `children` consume nothing by themselves, so that each field
 of a mapping is accounted for. `cannot` and its siblings consume a field and list it. For a field of the wrong type, the getter
@@ -39,13 +39,13 @@ class Account:
     def __init__(self, document: Document, notes: list[Note]) -> None:
         self.document = document
         self.read: set[Path] = set()
-        self.asked: set[Path] = set()
+        self.requested: set[Path] = set()
         """Mappings with at least one requested field, present or not. Most mappings have none."""
         self.notes = notes
 
     def unread(self) -> list[Path]:
         entered = {path[:length] for path in self.read for length in range(len(path))}
-        entered |= {path[:length] for path in self.asked for length in range(len(path) + 1)}
+        entered |= {path[:length] for path in self.requested for length in range(len(path) + 1)}
         return list(self._unread(self.document.value, (), entered))
 
     def _unread(self, value: Any, path: Path, entered: set[Path]) -> Iterator[Path]:
@@ -99,7 +99,7 @@ class FieldReader:
 
     def raw(self, key: str) -> Any:
         """Returns a field unchanged, and consumes all of it."""
-        self.account.asked.add(self.path)
+        self.account.requested.add(self.path)
         if key in self.value:
             self.account.read.add((*self.path, key))
         return self.value.get(key)
@@ -114,11 +114,11 @@ class FieldReader:
         return self._typed(key, bool, default)
 
     def texts(self, key: str) -> tuple[str, ...]:
-        found: list[Any] = self._typed(key, list, [])
-        for number, each in enumerate(found):
-            if not isinstance(each, str):
-                self._wrong_type((key, number), each, str)
-        return tuple(each for each in found if isinstance(each, str))
+        items: list[Any] = self._typed(key, list, [])
+        for number, item in enumerate(items):
+            if not isinstance(item, str):
+                self._wrong_type((key, number), item, str)
+        return tuple(item for item in items if isinstance(item, str))
 
     def mapping(self, key: str) -> dict[str, Any]:
         """Returns a mapping unchanged, and consumes all of it."""
@@ -131,61 +131,58 @@ class FieldReader:
     def number_map(self, key: str) -> dict[str, int]:
         return self._map(key, int)
 
-    def _map(self, key: str, wanted: type[T]) -> dict[str, T]:
-        found = self.mapping(key)
-        good = {name: each for name, each in found.items() if isinstance(each, wanted) and not isinstance(each, bool)}
-        for name in found:
+    def _map(self, key: str, value_type: type[T]) -> dict[str, T]:
+        values = self.mapping(key)
+        good = {name: value for name, value in values.items() if isinstance(value, value_type) and not isinstance(value, bool)}
+        for name in values:
             if name not in good:
-                self._wrong_type((key, name), found[name], wanted)
+                self._wrong_type((key, name), values[name], value_type)
         return good
 
     def port(self, key: str) -> int | str | None:
-        """Returns an IntOrString: a number, also where it is written as a text, or a name."""
-        found = self.raw(key)
-        if isinstance(found, bool) or not isinstance(found, int | str | None):
-            self._wrong_type((key,), found, int)
+        """Returns an IntOrString: a number, which may be written as a text, or a name."""
+        value = self.raw(key)
+        if isinstance(value, bool) or not isinstance(value, int | str | None):
+            self._wrong_type((key,), value, int)
             return None
-        return int(found) if isinstance(found, str) and found.isascii() and found.isdigit() else found
+        return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
 
     # --- below -------------------------------------------------------------------------------------------------------
 
     def child(self, key: str) -> FieldReader:
         """Returns the mapping in a field, by default an empty one."""
-        found = self.value.get(key)
-        if found is not None and not isinstance(found, dict):
-            self._wrong_type((key,), found, dict)
-        if not found or not isinstance(found, dict):
+        value = self.value.get(key)
+        if value is not None and not isinstance(value, dict):
+            self._wrong_type((key,), value, dict)
+        if not value or not isinstance(value, dict):
             self.account.read.add((*self.path, key))
             return FieldReader(self.account, {}, (*self.path, key))
-        return FieldReader(self.account, found, (*self.path, key))
+        return FieldReader(self.account, value, (*self.path, key))
 
     def children(self, key: str) -> list[FieldReader]:
-        found = self.value.get(key)
-        if found is not None and not isinstance(found, list):
-            self._wrong_type((key,), found, list)
-        if not found or not isinstance(found, list):
+        items = self.value.get(key)
+        if items is not None and not isinstance(items, list):
+            self._wrong_type((key,), items, list)
+        if not items or not isinstance(items, list):
             self.account.read.add((*self.path, key))
             return []
-        for number, each in enumerate(found):
-            if not isinstance(each, dict):
-                self._wrong_type((key, number), each, dict)
-            elif not each:
+        for number, item in enumerate(items):
+            if not isinstance(item, dict):
+                self._wrong_type((key, number), item, dict)
+            elif not item:
                 self.account.read.add((*self.path, key, number))
         return [
-            FieldReader(self.account, each, (*self.path, key, number))
-            for number, each in enumerate(found)
-            if isinstance(each, dict)
+            FieldReader(self.account, item, (*self.path, key, number))
+            for number, item in enumerate(items)
+            if isinstance(item, dict)
         ]
 
     def annotations(self) -> FieldReader:
         """Returns the annotations. An API server refuses values that are not strings; the method lists them and reads them as
         YAML 1.1: `on` without quotes is true."""
-        found = self.document.metadata.get("annotations")
         path = ("metadata", "annotations")
-        if not isinstance(found, dict):
-            return FieldReader(self.account, {}, path)
         texts = {}
-        for name, value in found.items():
+        for name, value in self.document.annotations.items():
             if value is not None and not isinstance(value, str):
                 text = f"is {shown_value(value)}, not a text, so an API server refuses the object; put it in quotes"
                 self.account.notes.append(
@@ -232,19 +229,19 @@ class FieldReader:
 
     # --- underneath --------------------------------------------------------------------------------------------------
 
-    def _typed(self, key: str, wanted: type[T], default: D) -> T | D:
-        found = self.raw(key)
-        if found is None:
+    def _typed(self, key: str, value_type: type[T], default: D) -> T | D:
+        value = self.raw(key)
+        if value is None:
             return default
-        if not isinstance(found, wanted) or (wanted is int and isinstance(found, bool)):
-            self._wrong_type((key,), found, wanted)
+        if not isinstance(value, value_type) or (value_type is int and isinstance(value, bool)):
+            self._wrong_type((key,), value, value_type)
             return default
-        return found
+        return value
 
-    def _wrong_type(self, steps: Path, value: Any, wanted: type) -> None:
+    def _wrong_type(self, steps: Path, value: Any, value_type: type) -> None:
         path = (*self.path, *steps)
         self.account.read.add(path)
-        text = f"must be {_TYPES[wanted]}; it is not used"
+        text = f"must be {_TYPES[value_type]}; it is not used"
         self.account.notes.append(
             Note(Category.CANNOT, WRONG_TYPE, text, SourceRef(self.document, path), shown_value(value), "Correct it.")
         )

@@ -1,4 +1,4 @@
-"""The result of an import: objects, a row for each hop, notes and open questions."""
+"""Defines the result of an import: objects, a row for each hop, notes and open questions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.writer.objects import OutputFile, Written
 
 OPEN: Final = 3
-"""The exit code if something is left to decide, or something that was served is lost; 1: not everything could be read or
-written."""
+"""The exit code if decisions are open or served configuration is lost. Exit code 1: part of the input could not be read, or
+an object could not be written."""
 SERIOUS: Final = (NoteSeverity.ERROR, NoteSeverity.HIGH)
 
 
@@ -27,7 +27,7 @@ class ReportRow(msgspec.Struct, frozen=True):
 
     source: SourceRef
     route: str
-    """The route that is written, as `HTTPRoute obs/grafana`; empty: a copied one."""
+    """The written route, for example `HTTPRoute obs/grafana`; empty for a copied route."""
     backend: str
     """`Service obs/grafana:443`."""
     role: str
@@ -67,15 +67,15 @@ class ImportResult(msgspec.Struct, frozen=True):
     closed: tuple[Question, ...]
     """Routes that are closed because their access control is lost."""
     entries: tuple[str, ...]
-    """Decisions that the command line has made, as they go into decisions.yaml."""
+    """Decisions from the command line, as entries for decisions.yaml."""
     missing: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Kinds, each with the names of objects that the input refers to and does not have."""
+    """Names, by kind, of objects that the input refers to and does not contain."""
     problems: tuple[Unparsable, ...] = ()
     inadmissible: int = 0
     """Objects that were left out because our own admission refuses them."""
 
     def of_file(self, file: OutputFile) -> list[Written]:
-        return [each for each in self.objects if each.file is file]
+        return [written for written in self.objects if written.file is file]
 
     def with_notes(self, notes: Iterable[Note]) -> ImportResult:
         return msgspec.structs.replace(self, notes=tuple(sorted(notes, key=lambda note: note.order)))
@@ -87,7 +87,7 @@ class ImportResult(msgspec.Struct, frozen=True):
         count = Counter(levels.values())
         unknown, unverified, closed = count[OldLevel.UNKNOWN], count[OldLevel.UNVERIFIED], len(self.closed)
         known = len(levels) - unknown
-        named = sum(each in VERIFYING and each is not OldLevel.CHAIN for each in levels.values())
+        named = sum(level in VERIFYING and level is not OldLevel.CHAIN for level in levels.values())
         dropped = sum(row.new.how is HopOutcome.DROPPED for row in self.rows)
         parts = (
             (unverified > 0, f"{unverified} of {known} TLS backends {'was' if unverified == 1 else 'were'} never verified"),
@@ -99,7 +99,7 @@ class ImportResult(msgspec.Struct, frozen=True):
             (closed, f"{_counted(closed, 'route')} with lost access control closed until you decide"),
             (dropped, f"{_counted(dropped, 'hop')} left out"),
             (
-                any(each.hides for each in self.problems),
+                any(problem.hides for problem in self.problems),
                 "part of the input cannot be read, and all routes are closed until then",
             ),
         )

@@ -1,4 +1,4 @@
-"""Resolves hops to the ports that policies are about, and groups them: a port has one policy for all routes."""
+"""Resolves hops to backend ports and groups them by port, because a port has one policy for all routes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class HopPort(NamedTuple):
     section: str = ""
     """The port's name, if it has one."""
     known: bool = True
-    """The Service is in the input. If it is not, a policy can only name all of it."""
+    """The Service is in the input. Otherwise a policy can only target the whole Service."""
     app_protocol: str = ""
     protocol: str = "TCP"
 
@@ -56,7 +56,7 @@ class HopPort(NamedTuple):
 
 
 class Unresolved(NamedTuple):
-    """Why a hop has no port that can be written."""
+    """A hop without a port that can be written."""
 
     problem: str
     remedy: str = "Correct the reference."
@@ -83,10 +83,10 @@ class RuleHop(NamedTuple):
 
 
 def rule_hops(inputs: Inputs, imported: Imported, *, experimental: bool = True) -> tuple[RuleHop, ...]:
-    """Returns every hop with its port, in the order of the rules. Where two backends would be written under one name, the
-    first is; nothing is sent to the other. `experimental`: whether XBackends may be written."""
+    """Returns every hop with its port, in the order of the rules. If two backends would be written under one name, only the
+    first is written, and nothing is sent to the other. `experimental`: whether XBackends may be written."""
     names: dict[tuple[str, str, str], tuple[object, ...]] = {}
-    found = []
+    checked = []
     for rule_hop in _unchecked(inputs, imported):
         backend = rule_hop.hop.backend
         if rule_hop.port is not None and rule_hop.port.kind == "XBackend" and not experimental:
@@ -94,12 +94,12 @@ def rule_hops(inputs: Inputs, imported: Imported, *, experimental: bool = True) 
             rule_hop = rule_hop._replace(port=None, problem=text, remedy="Leave out --standard.")
         if rule_hop.port is not None and not isinstance(backend, ServiceBackend):
             taken = isinstance(backend, AddressBackend) and inputs.ports(backend.namespace, backend.name) is not None
-            own = _identity(backend)
-            if taken or names.setdefault((rule_hop.port.kind, backend.namespace, backend.name), own) != own:
+            identity = _identity(backend)
+            if taken or names.setdefault((rule_hop.port.kind, backend.namespace, backend.name), identity) != identity:
                 text = f"another backend already has the name {backend.namespace}/{backend.name}"
                 rule_hop = rule_hop._replace(port=None, problem=text, remedy=Unresolved(text).remedy)
-        found.append(rule_hop)
-    return tuple(found)
+        checked.append(rule_hop)
+    return tuple(checked)
 
 
 def _identity(backend: HostBackend | AddressBackend) -> tuple[object, ...]:
@@ -121,12 +121,16 @@ def _unchecked(inputs: Inputs, imported: Imported) -> Iterator[RuleHop]:
 
 
 def _rule_hop(inputs: Inputs, hop: ImportedHop, rule: ImportedRule | None, role: str) -> RuleHop:
-    found = resolve(inputs, hop)
-    return RuleHop(hop, rule, role, None, *found) if isinstance(found, Unresolved) else RuleHop(hop, rule, role, found)
+    resolution = resolve(inputs, hop)
+    return (
+        RuleHop(hop, rule, role, None, *resolution)
+        if isinstance(resolution, Unresolved)
+        else RuleHop(hop, rule, role, resolution)
+    )
 
 
 def resolve(inputs: Inputs, hop: ImportedHop) -> HopPort | Unresolved:
-    """Returns the port that a hop leads to, or why none can be written."""
+    """Returns the port of a hop, or the reason why none can be written."""
     match hop.backend:
         case ServiceBackend() as service:
             return _service_port(inputs, service)
@@ -138,7 +142,7 @@ def resolve(inputs: Inputs, hop: ImportedHop) -> HopPort | Unresolved:
 
 def unseen_service(inputs: Inputs, backend: ServiceBackend, decides: str) -> HopTLS | None:
     """Returns the TLS of a hop to a Service that is not in the input, for a system in which the Service may require TLS;
-    None if the Service is known. `decides`: what of the Service is missing, as `its annotations`."""
+    None if the Service is known. `decides`: the part of the Service that would decide, for example `its annotations`."""
     if inputs.ports(backend.namespace, backend.name) is not None:
         return None
     name = f"{backend.namespace}/{backend.name}"
@@ -153,13 +157,13 @@ def unseen_policies(inputs: Inputs, backend: ServiceBackend, by_section: tuple[t
 
 
 def unread_policy(inputs: Inputs, backend: ServiceBackend, read_versions: bool = True) -> HopTLS | None:
-    """Returns the TLS of a hop to a Service if a BackendTLSPolicy may target it that is not read, or names no target.
+    """Returns the TLS of a hop to a Service that an unread BackendTLSPolicy, or one without targets, may target; else None.
     `read_versions`: whether the system reads any BackendTLSPolicy."""
     kind = KINDS["BackendTLSPolicy"]
     for document in (*inputs.unread_versions(kind), *inputs.of(kind)):
         targets = [*mappings(document.spec.get("targetRefs")), *mappings([document.spec.get("targetRef")])]
         read = read_versions and document.api_version in kind.api_versions
-        named = not targets or (not read and any(each.get("name") == backend.name for each in targets))
+        named = not targets or (not read and any(target.get("name") == backend.name for target in targets))
         if document.namespace == backend.namespace and named:
             why = f"{document.name} is of version {document.api_version}, which is not read"
             if document.api_version in kind.api_versions:
@@ -188,21 +192,23 @@ def _service_port(inputs: Inputs, service: ServiceBackend) -> HopPort | Unresolv
     namespace, name, port, protocol = service.namespace, service.name, service.port, service.protocol
     if not is_dns_label(namespace) or not is_dns_label(name):
         return Unresolved(f"{namespace}/{name} cannot be the name of a Service")
-    found = inputs.port(namespace, name, port, protocol)
+    service_port = inputs.port(namespace, name, port, protocol)
     known = inputs.ports(namespace, name) is not None
-    if found is not None and is_port(found.number):
-        return HopPort("Service", namespace, name, found.number, found.name, known, found.app_protocol, protocol)
+    if service_port is not None and is_port(service_port.number):
+        return HopPort(
+            "Service", namespace, name, service_port.number, service_port.name, known, service_port.app_protocol, protocol
+        )
     if known:
-        wanted = "no port is given, and it has not exactly one" if port is None else f"it has no {protocol} port {port}"
-        return Unresolved(f"Service {namespace}/{name}: {wanted}")
+        problem = "no port is given, and it has not exactly one" if port is None else f"it has no {protocol} port {port}"
+        return Unresolved(f"Service {namespace}/{name}: {problem}")
     if isinstance(port, str) or port is None:
-        what = f"the number of {f'port {port}' if port else 'its port'} is not known"
-        return Unresolved(f"Service {namespace}/{name} is not in the input, so {what}", "Add the Service to the input.")
+        problem = f"is not in the input, so the number of {f'port {port}' if port else 'its port'} is not known"
+        return Unresolved(f"Service {namespace}/{name} {problem}", "Add the Service to the input.")
     return Unresolved(f"{port} cannot be a port")
 
 
 def _is_grpc(role: str, rule: ImportedRule) -> bool:
-    """Returns whether what is written implies HTTP/2."""
+    """Returns whether the written object implies HTTP/2."""
     return rule.auth is not None and rule.auth.grpc if role == "auth" else rule.kind is RouteKind.GRPC
 
 
@@ -216,11 +222,11 @@ def h2c_notes(hop: ImportedHop, port: HopPort | None) -> Iterator[Note]:
 
 def groups(rule_hops: Iterable[RuleHop]) -> dict[PortGroup, list[RuleHop]]:
     """Returns the hops that share a policy, by the group of their port, in a stable order."""
-    found: dict[PortGroup, list[RuleHop]] = {}
+    by_group: dict[PortGroup, list[RuleHop]] = {}
     for rule_hop in rule_hops:
         if rule_hop.port is not None:
-            found.setdefault(rule_hop.port.group, []).append(rule_hop)
-    return dict(sorted(found.items()))
+            by_group.setdefault(rule_hop.port.group, []).append(rule_hop)
+    return dict(sorted(by_group.items()))
 
 
 def rule_hop_notes(rule_hops: Iterable[RuleHop]) -> Iterator[Note]:

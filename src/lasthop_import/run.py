@@ -48,7 +48,7 @@ NORMALIZED: Final = Note(
     remedy="For backends that need escaped slashes (GitLab, RabbitMQ), set escapedSlashes: KeepUnchanged in a GatewayProfile.",
     severity=NoteSeverity.INFO,
 )
-"""Holds for every system: the old gateways passed such paths on."""
+"""Applies to every system: the old gateways passed such paths on."""
 
 
 class SystemsRead(msgspec.Struct, frozen=True):
@@ -56,44 +56,48 @@ class SystemsRead(msgspec.Struct, frozen=True):
 
     imported: Imported
     notes: tuple[Note, ...]
-    wanted: frozenset[Key]
-    """Secrets and ConfigMaps that the input does not have."""
+    missing: frozenset[Key]
+    """Secrets and ConfigMaps that the input does not contain."""
     origins: Mapping[Document, str]
-    """The system of each object that was opened."""
+    """The system that has read each object."""
 
 
 def read(
     systems: Sequence[System], documents: Sequence[Document], settings: ImportSettings, hidden: Mapping[Key, str] | None = None
 ) -> SystemsRead:
-    """Lets every system read its objects. `hidden`: what may not be read, and why."""
-    imported, notes, wanted = Imported(), list[Note](), set[Key]()
+    """Reads the objects of every system. `hidden`: objects that the user may not read, with reasons."""
+    imported, notes, missing = Imported(), list[Note](), set[Key]()
     origins: dict[Document, str] = {}
     controllers = controllers_of(documents)
     for system in systems:
-        own = [each for each in documents if len(systems) == 1 or _may_read(system, systems, each, controllers)]
-        inputs = Inputs(_only(own, settings), hidden)
-        found = system.read(inputs, settings)
-        listeners = verifying(found.listeners)
-        imported = imported.joined(msgspec.structs.replace(found, listeners=listeners.listeners))
+        readable = [
+            document for document in documents if len(systems) == 1 or _may_read(system, systems, document, controllers)
+        ]
+        inputs = Inputs(_only(readable, settings), hidden)
+        part = system.read(inputs, settings)
+        listeners = verifying(part.listeners)
+        imported = imported.joined(msgspec.structs.replace(part, listeners=listeners.listeners))
         notes += listeners.notes
-        notes += [weighed(system, settings, each) for each in (*inputs.notes, *inputs.unknown())]
-        wanted |= inputs.wanted
+        notes += [weighed(system, settings, note) for note in (*inputs.notes, *inputs.unknown())]
+        missing |= inputs.missing
         origins = dict.fromkeys(_seen(inputs), system.name) | origins
-    notes += unread_objects(systems, [each for each in _only(documents, settings) if each not in origins])
-    return SystemsRead(imported, tuple(notes), frozenset(wanted), origins)
+    notes += unread_objects(systems, [document for document in _only(documents, settings) if document not in origins])
+    return SystemsRead(imported, tuple(notes), frozenset(missing), origins)
 
 
 def _seen(inputs: Inputs) -> set[Document]:
-    """Returns the objects that a system has read, or listed as ones that it does not read."""
+    """Returns the objects that a system has read or has listed as skipped."""
     answers = (note for note in inputs.notes if note.category is Category.SKIPPED or note.reason == CLASS_UNKNOWN)
     listed = {note.source.document for note in answers if note.source}
-    return listed | {each for each in inputs.documents if inputs.opened(each)}
+    return listed | {document for document in inputs.documents if inputs.opened(document)}
 
 
 def _may_read(system: System, systems: Sequence[System], document: Document, controllers: Mapping[str, str]) -> bool:
-    """Returns whether an object is a system's to read: it belongs to the one that claims it. At other objects all may look,
-    but an Ingress is imported once, or not at all."""
-    owner = next((each for each in systems if _is_of(each, document) and claims(each, document, controllers)), None)
+    """Returns whether a system may read an object: the first system that claims it. All systems may read an unclaimed object,
+    except an Ingress, which is imported once or not at all."""
+    owner = next(
+        (candidate for candidate in systems if _is_of(candidate, document) and claims(candidate, document, controllers)), None
+    )
     return owner is system if owner or document.kind == INGRESS.kind else True
 
 
@@ -132,8 +136,8 @@ def write(
     context, imported, hops, split = _resolved(
         WriterContext(inputs, settings, decisions, reading.origins, systems[0]), reading
     )
-    found = (*reading.notes, *auth_notes(hops, settings), *unreadable(problems))
-    lost = access_loss(imported, found, documents, decisions, settings)
+    input_notes = (*reading.notes, *auth_notes(hops, settings), *unreadable(problems))
+    lost = access_loss(imported, input_notes, documents, decisions, settings)
     placement = place_listeners(imported.listeners, settings)
     clients = of_gateways(hops, placement.gateways, decisions)
     policies = write_policies(context, hops, clients, progress)
@@ -141,7 +145,7 @@ def write(
     gateways = write_gateways(
         context, placement, imported.rules, clients.chosen, policies.copied, profile=waivers and not settings.parent
     )
-    rules = tuple(closed_rule(each) if id(each) in lost.rules else each for each in imported.rules)
+    rules = tuple(closed_rule(rule) if id(rule) in lost.rules else rule for rule in imported.rules)
     routes = write_routes(context, rules, hops, gateways.parents)
     stages = (
         policies,
@@ -150,15 +154,19 @@ def write(
         write_backends(context, hops, policies.xbackend_tls, policies.plaintext_ports),
         write_budgets(context, hops),
         write_grants(context, policies.grants | gateways.grants | routes.grants),
-        write_copies(context, [(source, _kept(source, each, lost)) for source, each in imported.objects], profile=waivers),
+        write_copies(
+            context, [(source, _kept(source, document, lost)) for source, document in imported.objects], profile=waivers
+        ),
         write_profiles(context, (*placement.listeners, *imported.gateways), waivers=waivers),
         split,
     )
-    objects = [each for stage in stages for each in stage.objects]
+    objects = [written for stage in stages for written in stage.objects]
     kept = keep_referenced(context, objects, hops, policies.plaintext_ports)
     admitted = admit_all((*objects, *kept.objects), kept.context, progress)
-    # A rule that is written in several parts, or in several places, may be refused in one and stand in another.
-    dropped = _hops((*admitted.dropped, *routes.refused)) - _hops(rule for each in admitted.written for rule in each.rules)
+    # A rule may be written in several parts or places, refused in one and admitted in another.
+    dropped = _hops((*admitted.dropped, *routes.refused)) - _hops(
+        rule for written in admitted.written for rule in written.rules
+    )
     notes = [
         *lost.notes,
         *rule_hop_notes(hops),
@@ -179,7 +187,10 @@ def write(
         admitted=admitted.objects,
         context=admitted.context,
         rows=tuple(
-            sorted((_row(each, _verdict(each, policies.verdicts, dropped, lost)) for each in hops), key=lambda row: row.order)
+            sorted(
+                (_row(rule_hop, _verdict(rule_hop, policies.verdicts, dropped, lost)) for rule_hop in hops),
+                key=lambda row: row.order,
+            )
         ),
         notes=tuple(sorted(dict.fromkeys(notes), key=lambda note: note.order)),
         questions=policies.questions,
@@ -194,41 +205,41 @@ def write(
 def _missing(
     inputs: Inputs, hops: Sequence[RuleHop], written: Sequence[Written], settings: ImportSettings
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Returns the objects that the written ones refer to and that neither they nor the input contain."""
-    backends = [each.hop.backend for each in hops]
-    found = {("Service", each.namespace, each.name) for each in backends if isinstance(each, ServiceBackend)}
-    found |= {each for each in referenced(written) if not each[2].endswith("-todo")}
-    found |= {("Gateway", *name) for route in written for name in _parents(route) if name != settings.parent}
-    known = {(each.kind, each.key[0], each.key[2]) for each in written}
-    known |= {(each.kind, each.namespace, each.bare_name) for each in inputs.documents}
-    absent = sorted(found - known)
+    """Returns the referenced objects that are neither written nor in the input."""
+    backends = [rule_hop.hop.backend for rule_hop in hops]
+    references = {("Service", backend.namespace, backend.name) for backend in backends if isinstance(backend, ServiceBackend)}
+    references |= {reference for reference in referenced(written) if not reference[2].endswith("-todo")}
+    references |= {("Gateway", *name) for route in written for name in _parents(route) if name != settings.parent}
+    present = {(output.kind, output.key[0], output.key[2]) for output in written}
+    present |= {(document.kind, document.namespace, document.bare_name) for document in inputs.documents}
+    absent = sorted(references - present)
     return tuple(
         (kind, tuple(f"{place[1]}/{place[2]}" for place in places)) for kind, places in groupby(absent, itemgetter(0))
     )
 
 
 def _parents(route: Written) -> Iterator[tuple[str, str]]:
-    for each in mappings(route.document.get("spec", {}).get("parentRefs")):
-        if each.get("kind", "Gateway") == "Gateway":
-            yield each.get("namespace", route.key[0]), each["name"]
+    for parent in mappings(route.document.get("spec", {}).get("parentRefs")):
+        if parent.get("kind", "Gateway") == "Gateway":
+            yield parent.get("namespace", route.key[0]), parent["name"]
 
 
 def _unused_decisions(hops: Sequence[RuleHop], imported: Imported, decisions: Decisions) -> Iterator[Note]:
-    """Yields decisions about ports and routes that the input does not have."""
-    ports = {str(each.port) for each in hops}
+    """Yields a note for each decision about a port or route that the input does not contain."""
+    ports = {str(rule_hop.port) for rule_hop in hops}
     routes = {source.document.name for source in (*(rule.source for rule in imported.rules), *dict(imported.objects))}
-    for name in (*(each for each in decisions.by_port if each not in ports), *sorted(decisions.opened.keys() - routes)):
+    for name in (*(port for port in decisions.by_port if port not in ports), *sorted(decisions.opened.keys() - routes)):
         text = f"decisions.yaml has an entry for {name}, and no route of the input leads there"
         yield Note(Category.CHANGED, "decision-unused", text, remedy="Remove the entry, or correct its name.", target=name)
 
 
 def _misaimed(inputs: Inputs) -> Iterator[Note]:
-    """Yields a note for each policy of a port that its Service does not have: it verified nothing."""
+    """Yields a note for each policy that targets a missing port of a Service: it verified nothing."""
     for document in inputs.of(KINDS["BackendTLSPolicy"]):
         for number, target in enumerate(mappings(document.spec.get("targetRefs"))):
             section, service = target.get("sectionName"), str(target.get("name"))
             ports = inputs.ports(document.namespace, service) if target.get("kind") == "Service" and section else None
-            if ports is not None and section not in {each.name for each in ports}:
+            if ports is not None and section not in {port.name for port in ports}:
                 text = f"Service {document.namespace}/{service} has no port {section}, so the policy verified nothing"
                 source = SourceRef(document, ("spec", "targetRefs", number, "sectionName"))
                 yield Note(Category.BELIEVED, "port-missing", text, source, remedy="Correct the name of the port.")
@@ -236,16 +247,16 @@ def _misaimed(inputs: Inputs) -> Iterator[Note]:
 
 def _services(imported: Imported) -> list[Document]:
     """Returns the Services that an importer writes itself: hops may lead there."""
-    return [Document(each, SourceText("")) for _, each in imported.objects if each["kind"] == "Service"]
+    return [Document(document, SourceText("")) for _, document in imported.objects if document["kind"] == "Service"]
 
 
 def _resolved(context: WriterContext, reading: SystemsRead) -> ResolvedHops:
     """Finds the port of each hop, and writes a second Service where a decision splits a conflict."""
     inputs = context.inputs
-    found = rule_hops(inputs, reading.imported, experimental=context.settings.experimental)
-    split = split_conflicts(inputs, reading.imported, found, context.decisions, context.settings)
+    hops = rule_hops(inputs, reading.imported, experimental=context.settings.experimental)
+    split = split_conflicts(inputs, reading.imported, hops, context.decisions, context.settings)
     if not split.services:
-        return ResolvedHops(context, split.imported, found, StageOutput(notes=split.notes))
+        return ResolvedHops(context, split.imported, hops, StageOutput(notes=split.notes))
     inputs = Inputs([*inputs.documents, *split.services], inputs.hidden)
     context = msgspec.structs.replace(context, inputs=inputs)
     objects = context.objects()

@@ -1,4 +1,4 @@
-"""The settings of one import, and the interface of a system's importer."""
+"""Defines the settings of an import, and the interface of a system's importer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 DAY = 86400.0
 Progress = Callable[[str, int, int], None]
-"""Gets the name of a step, how much of it is done, and how much there is."""
+"""Receives the name of a step, the number of completed items and the number of all items."""
 
 
 class ImportSettings(msgspec.Struct, frozen=True):
@@ -24,20 +24,20 @@ class ImportSettings(msgspec.Struct, frozen=True):
     gateway: ObjectName = ObjectName("gateways", "imported")
     gateway_class: str = "lasthop"
     parent: ObjectName | None = None
-    """An existing Gateway to attach routes to; then none is written."""
+    """An existing Gateway to attach routes to; then no Gateway is written."""
     parent_listener: str = ""
     ingress_classes: tuple[str, ...] = ()
-    """Empty: those of the IngressClass objects, or all."""
+    """Empty: the classes of the IngressClass objects, or all."""
     domain: str = ""
     default_certificate: ObjectName | None = None
     ca_files: Mapping[str, bytes] = {}
-    """By the path in the old proxy."""
+    """Contents by the path in the old proxy."""
     unverified: str = "todo"
-    """Or waive."""
+    """todo or waive."""
     chain_only: str = "todo"
-    """Or strict, or waive."""
+    """todo, strict or waive."""
     reason: str = ""
-    """Of waivers by these two."""
+    """The reason of waivers by `unverified` and `chain_only`."""
     waiver_days: int = 90
     allow_waivers: bool = False
     split_conflicts: bool = False
@@ -46,11 +46,11 @@ class ImportSettings(msgspec.Struct, frozen=True):
     accepted: tuple[str, ...] = ()
     """Categories or reasons of losses that are accepted for all routes."""
     in_cluster: bool = False
-    """The input is a cluster: what is in it need not be written again."""
+    """The input is a cluster: its objects need not be written again."""
     only: tuple[str, ...] = ()
-    """`namespace/name` of the routes to import, or `namespace`; empty: all. Objects that are no routes are always read."""
+    """`namespace/name` of the routes to import, or `namespace`; empty: all. Objects of other kinds are always read."""
     flags: Mapping[str, Any] = {}
-    """The systems' own options: by name, without the dashes."""
+    """The systems' own options by name, without the dashes."""
 
 
 class Flag(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class Flag(msgspec.Struct, frozen=True):
     multiple: bool = False
     """It arrives as a tuple."""
     file: bool = False
-    """The value is a path; what arrives is the content as bytes, or b""."""
+    """The value is a path; the importer receives the content as bytes, or b""."""
     default: str = ""
 
     @property
@@ -74,18 +74,18 @@ class Flag(msgspec.Struct, frozen=True):
 
 class System(msgspec.Struct, frozen=True):
     name: str
-    """As it is typed: `ingress-nginx`."""
+    """The name on the command line: `ingress-nginx`."""
     title: str
     kinds: tuple[Kind, ...]
     """The kinds that it reads besides Services, EndpointSlices, ConfigMaps, Secrets and IngressClasses."""
     read: Callable[[Inputs, ImportSettings], Imported]
     claims: Callable[[Document], bool]
-    """For `auto`: whether an object, of one of the kinds, is of this system."""
+    """For `auto`: returns whether an object of one of the kinds belongs to this system."""
     flags: tuple[Flag, ...] = ()
     gateway_controller: str = ""
-    """The controllerName of its GatewayClasses, if it serves Gateway API, which its importer does not read."""
+    """The controllerName of its GatewayClasses, if the system serves Gateway API and its importer does not read that."""
     controllers: tuple[str, ...] = ()
-    """Controllers in IngressClasses; their Ingresses are always its own."""
+    """Controllers in IngressClasses; their Ingresses always belong to the system."""
     restricting: frozenset[str] = frozenset()
     """Kinds that may restrict access. Their routes are closed if the version, or a field of the spec, is not known."""
     other_groups: tuple[str, ...] = ()
@@ -96,10 +96,10 @@ class System(msgspec.Struct, frozen=True):
     def prefixes(self, settings: ImportSettings) -> tuple[str, ...]:
         """Returns the prefixes of its annotations, with the one that an option names."""
         named = (settings.flags.get(flag.key) for flag in self.flags if flag.metavar == "PREFIX")
-        return (*self.annotations, *(f"{each}/" for each in named if each))
+        return (*self.annotations, *(f"{prefix}/" for prefix in named if prefix))
 
     @property
     def groups(self) -> frozenset[str]:
-        """API groups that are this system's alone: what is lost of them is lost configuration."""
-        own = {kind.group for kind in self.kinds} - {GATEWAY_API, "networking.k8s.io", ""}
-        return frozenset((*own, *self.other_groups))
+        """API groups of this system alone: an unread object of these groups is lost configuration."""
+        kind_groups = {kind.group for kind in self.kinds} - {GATEWAY_API, "networking.k8s.io", ""}
+        return frozenset((*kind_groups, *self.other_groups))

@@ -1,8 +1,8 @@
-"""Judges objects that no importer reads, and fields and annotations that it does not know or cannot use.
+"""Classifies objects that no importer reads, and fields and annotations that an importer does not know or cannot use.
 
-For fields there are four cases. A field that may restrict access or narrow a match closes its routes. One that may ask for
-TLS closes those without TLS. Any other field of the system is of severity high, because its loss may matter. An annotation of
-another program is a warning.
+There are four cases for fields. A field that may restrict access or narrow a match closes its routes. A field that may require
+TLS closes its routes without TLS. Any other field of the system has severity high, because its loss may matter. An annotation
+of another program is a warning.
 """
 
 from __future__ import annotations
@@ -41,9 +41,8 @@ ROUTES: Final = frozenset(
         "MultiClusterIngress",
     )
 )
-"""Kinds of all systems whose objects `--only` chooses among."""
+"""Kinds of routes in all systems: `--only` applies to their objects."""
 _POLICY_TARGETS: Final = frozenset((*RouteKind, "Gateway", "ListenerSet"))
-_GATEWAYS: Final = ("GatewayClass", "Gateway")
 _NARROWS: Final = frozenset(("match", "matches", "conditions"))
 
 
@@ -52,13 +51,13 @@ def may_restrict(name: str) -> bool:
     return _names(_RESTRICTS, name)
 
 
-def _names(wanted: re.Pattern[str], name: str) -> bool:
-    return any(wanted.match(word.lower()) for word in _WORD.findall(name.rpartition("/")[2]))
+def _names(pattern: re.Pattern[str], name: str) -> bool:
+    return any(pattern.match(word.lower()) for word in _WORD.findall(name.rpartition("/")[2]))
 
 
 def weighed(system: System, settings: ImportSettings, note: Note) -> Note:
-    """Returns the note about an unread field, or one of the wrong type, with the category and severity of what may be lost;
-    any other note as it is."""
+    """Sets the category and severity of a note about an unread field, or a field of the wrong type, by its possible effect.
+    Returns any other note unchanged."""
     source = note.source
     if note.reason not in (UNREAD, WRONG_TYPE) or source is None:
         return note
@@ -96,29 +95,35 @@ def _encrypts(path: Path) -> bool:
 
 
 def unread_objects(systems: Sequence[System], documents: Sequence[Document]) -> list[Note]:
-    """Lists the objects that no system has read: one note for each in another version, and one for each other kind."""
+    """Lists the objects that no system has read: one note for each object in another version, one for each other kind."""
     notes: list[Note] = []
-    others: dict[tuple[str, str], list[Document]] = {}
+    unread_kinds: dict[tuple[str, str], list[Document]] = {}
     for document in documents:
         if note := _other_version(systems, document):
             notes.append(note)
         elif document.kind == INGRESS.kind and class_of(document) not in WELL_KNOWN:
-            notes.append(class_unknown(document, {class_of(each) for each in documents if each.kind == INGRESS.kind}))
+            notes.append(class_unknown(document, {class_of(ingress) for ingress in documents if ingress.kind == INGRESS.kind}))
         elif document.kind not in READ_ALONG:
-            others.setdefault((document.kind, document.group), []).append(document)
+            unread_kinds.setdefault((document.kind, document.group), []).append(document)
     notes += _unread_gateways(systems, documents)
-    return [*notes, *(note for _, unread in sorted(others.items()) for note in _unread_kind(systems, unread))]
+    return [*notes, *(note for _, unread in sorted(unread_kinds.items()) for note in _unread_kind(systems, unread))]
+
+
+def _of_gateway_api(kind: str, documents: Sequence[Document]) -> list[Document]:
+    return [document for document in documents if (document.group, document.kind) == (GATEWAY_API, kind)]
 
 
 def _unread_gateways(systems: Sequence[System], documents: Sequence[Document]) -> Iterator[Note]:
     """Yields the Gateways of Gateway API that a system served and that the import does not read."""
-    of_kind = {kind: [each for each in documents if (each.group, each.kind) == (GATEWAY_API, kind)] for kind in _GATEWAYS}
-    controllers = {each.bare_name: str(each.spec.get("controllerName")) for each in of_kind["GatewayClass"]}
-    own = {system.gateway_controller: system for system in systems if system.gateway_controller}
-    by_name = {system.name: controller for controller, system in own.items()}
-    for document in of_kind["Gateway"]:
+    controllers = {
+        gateway_class.bare_name: str(gateway_class.spec.get("controllerName"))
+        for gateway_class in _of_gateway_api("GatewayClass", documents)
+    }
+    by_controller = {system.gateway_controller: system for system in systems if system.gateway_controller}
+    by_name = {system.name: controller for controller, system in by_controller.items()}
+    for document in _of_gateway_api("Gateway", documents):
         name = str(document.spec.get("gatewayClassName"))
-        if system := own.get(controllers.get(name) or by_name.get(name, "")):
+        if system := by_controller.get(controllers.get(name) or by_name.get(name, "")):
             text = f"is {system.title}'s by its class {name}; the import reads neither it nor its routes"
             remedy = "Copy them, with gatewayClassName lasthop."
             source = SourceRef(document, ("spec", "gatewayClassName"))
@@ -127,66 +132,66 @@ def _unread_gateways(systems: Sequence[System], documents: Sequence[Document]) -
 
 def _unread_kind(systems: Sequence[System], unread: Sequence[Document]) -> Iterator[Note]:
     """Yields the notes about a kind that no system reads: one for each object that may restrict access, one for all others.
-    A kind of a system's own API groups is configuration that is lost."""
+    An unread kind of a system's own API groups is lost configuration."""
     owner = _owner(systems, unread[0])
-    meant = _misspelt(systems, unread[0]) if owner else ""
+    suggestion = _misspelt(systems, unread[0]) if owner else ""
     kind = (
-        f"{unread[0].kind} of {unread[0].group} (did you mean {meant} of {_group(systems, unread[0])}?)"
-        if meant
+        f"{unread[0].kind} of {unread[0].group} (did you mean {suggestion} of {_group(systems, unread[0])}?)"
+        if suggestion
         else unread[0].kind
     )
-    restricts = owner and ({unread[0].kind, meant} & owner.restricting or may_restrict(unread[0].kind))
-    restricting = [each for each in unread if restricts or meant or _targets_gateways(each)]
-    for each in restricting:
-        hides_tls = bool(meant) and not restricts
+    restricts = owner and ({unread[0].kind, suggestion} & owner.restricting or may_restrict(unread[0].kind))
+    restricting = [document for document in unread if restricts or suggestion or _targets_gateways(document)]
+    for document in restricting:
+        hides_tls = bool(suggestion) and not restricts
         text = f"kind {kind} is not read; it may {'ask for TLS' if hides_tls else 'restrict access'}"
-        yield Note(Category.ACCESS_CONTROL, "other-kind", text, SourceRef(each), hides_tls=hides_tls)
+        yield Note(Category.ACCESS_CONTROL, "other-kind", text, SourceRef(document), hides_tls=hides_tls)
     if unread[0].kind == "BackendTLSPolicy":
-        for each in unread:
+        for document in unread:
             text = (
                 "the import does not read it, and the new gateway obeys it wherever it is applied: its targets need TLS then"
             )
             remedy = "Decide whether to keep it, and compare it with the policies that are written."
-            source = SourceRef(each)
+            source = SourceRef(document)
             yield Note(Category.CHANGED, "policy-beside", text, source, remedy=remedy, severity=NoteSeverity.HIGH)
-    elif others := [each for each in unread if each not in restricting]:
-        yield _other_kind(owner, others)
+    elif skipped := [document for document in unread if document not in restricting]:
+        yield _other_kind(owner, skipped)
 
 
 def _group(systems: Sequence[System], document: Document) -> str:
-    """Returns the API group of an object, or the one of a system that it is a misspelling of."""
-    known = {group for system in systems for group in (*system.groups, *(kind.group for kind in system.kinds)) if group}
-    return document.group if document.group in known else typo_of(document.group, sorted(known)) or document.group
+    """Returns the API group of an object, corrected if it is a misspelling of a system's group."""
+    groups = {group for system in systems for group in (*system.groups, *(kind.group for kind in system.kinds)) if group}
+    return document.group if document.group in groups else typo_of(document.group, sorted(groups)) or document.group
 
 
 def _owner(systems: Sequence[System], document: Document) -> System | None:
-    """Returns the system whose configuration an object of an unread kind is. Kinds that Gateway API does not have belong to
-    a system that reads Gateway API."""
+    """Returns the system that an object of an unread kind belongs to. Unknown kinds in the group of Gateway API belong to a
+    system that reads Gateway API."""
     group = _group(systems, document)
     unknown = group == GATEWAY_API and (document.group != group or document.kind not in KINDS)
-    groups = {each.name: {kind.group for kind in each.kinds} if unknown else each.groups for each in systems}
-    return next((each for each in systems if group in groups[each.name]), None)
+    groups = {system.name: {kind.group for kind in system.kinds} if unknown else system.groups for system in systems}
+    return next((system for system in systems if group in groups[system.name]), None)
 
 
 def _misspelt(systems: Sequence[System], document: Document) -> str:
-    """Returns the kind that an object probably is, if its kind or API group is misspelt; else nothing."""
+    """Returns the probable kind of an object with a misspelt kind or API group; else an empty text."""
     group = _group(systems, document)
-    known = {kind.kind.casefold(): kind.kind for each in systems for kind in each.kinds if kind.group == group}
+    kinds = {kind.kind.casefold(): kind.kind for system in systems for kind in system.kinds if kind.group == group}
     name = document.kind.casefold()
-    if (document.group, document.kind) == (group, known.get(name)):
+    if (document.group, document.kind) == (group, kinds.get(name)):
         return ""
-    return known.get(name) or known.get(typo_of(name, known), "")
+    return kinds.get(name) or kinds.get(typo_of(name, kinds), "")
 
 
 def _targets_gateways(document: Document) -> bool:
-    """Returns whether an object is a policy about Gateways or routes. Policies of any API group may restrict access."""
+    """Returns whether an object is a policy that targets Gateways or routes. Policies of any API group may restrict access."""
     targets = (*mappings(document.spec.get("targetRefs")), *mappings([document.spec.get("targetRef")]))
-    return any(each.get("kind") in _POLICY_TARGETS for each in targets)
+    return any(target.get("kind") in _POLICY_TARGETS for target in targets)
 
 
 def _other_kind(owner: System | None, unread: Sequence[Document]) -> Note:
-    names = sorted(each.path for each in unread)
-    document = next(each for each in unread if each.path == names[0])
+    names = sorted(document.path for document in unread)
+    document = next(document for document in unread if document.path == names[0])
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     text = f"kind {document.kind} is not read: {', '.join(names[:3])}{more}"
     if owner is None:
@@ -202,7 +207,7 @@ def is_kind(kind: Kind, document: Document) -> bool:
 def _other_version(systems: Sequence[System], document: Document) -> Note | None:
     """Returns the note about an object in a version that no system reads."""
     kinds = [kind for system in systems for kind in system.kinds]
-    versions = [each for kind in kinds if is_kind(kind, document) for each in kind.api_versions]
+    versions = [version for kind in kinds if is_kind(kind, document) for version in kind.api_versions]
     if not versions or document.api_version in versions:
         return None
     text, source = f"{document.api_version} is not read; convert it to {versions[0]}", SourceRef(document, ("apiVersion",))

@@ -22,17 +22,17 @@ class ServiceURL(NamedTuple):
 
 
 def service_url(url: str) -> ServiceURL | None:
-    """Returns where a URL leads if that is a Service of the cluster."""
+    """Returns the Service that a URL leads to; None if it leads elsewhere."""
     parts, port = _parts(url)
-    found = _SERVICE.fullmatch(parts.hostname or "")
-    if found is None:
+    match = _SERVICE.fullmatch(parts.hostname or "")
+    if match is None:
         return None
     number = port or (443 if parts.scheme == "https" else 80)
-    return ServiceURL(ServiceBackend(found["namespace"], found["name"], number), parts.scheme == "https", parts.path)
+    return ServiceURL(ServiceBackend(match["namespace"], match["name"], number), parts.scheme == "https", parts.path)
 
 
 def _parts(url: str) -> tuple[SplitResult, int]:
-    """Returns the parts of a URL and its port, 0 without one; empty parts if it is not one of HTTP."""
+    """Returns the parts of an HTTP URL and its port, which is 0 without one; empty parts for any other URL."""
     try:
         parts = urlsplit(url)
         port = parts.port or 0
@@ -42,7 +42,7 @@ def _parts(url: str) -> tuple[SplitResult, int]:
 
 
 def redirect_to(url: str, code: int) -> HTTPRequestRedirectFilter | None:
-    """Returns the redirect to a fixed address; None if it has parts that a redirect cannot have."""
+    """Returns the redirect to a fixed address; None if the URL has parts that a redirect cannot have."""
     keeps_path = url.endswith("$request_uri")
     parts, port = _parts(url.removesuffix("$request_uri"))
     if not parts.hostname or parts.query or parts.fragment or "$" in parts.path:

@@ -56,20 +56,20 @@ def milliseconds(text: str) -> int | None:
         return 0
     if not _DURATION.fullmatch(text):
         return None
-    found = sum(float(number) * _MILLISECONDS[unit] for number, unit in _PART.findall(text))
-    whole = int(found) + (found > int(found))
+    total = sum(float(number) * _MILLISECONDS[unit] for number, unit in _PART.findall(text))
+    whole = int(total) + (total > int(total))
     return whole if whole <= _LONGEST else None
 
 
-def duration(found: int) -> str:
+def duration(total: int) -> str:
     """Writes milliseconds as a duration of Gateway API (GEP-2257): up to five digits for each unit."""
-    if found == 0:
+    if total == 0:
         return "0s"
-    seconds, rest = divmod(found, 1000)
+    seconds, remainder = divmod(total, 1000)
     if seconds <= 99_999:
-        return (f"{seconds}s" if seconds else "") + (f"{rest}ms" if rest else "")
+        return (f"{seconds}s" if seconds else "") + (f"{remainder}ms" if remainder else "")
     hours, left = divmod(seconds, 3600)
-    return f"{hours}h" + (f"{left}s" if left else "") + (f"{rest}ms" if rest else "")
+    return f"{hours}h" + (f"{left}s" if left else "") + (f"{remainder}ms" if remainder else "")
 
 
 def is_host(name: str) -> bool:
@@ -114,19 +114,19 @@ class _Editable(NamedTuple):
 
     @property
     def valued(self) -> tuple[HTTPHeader, ...]:
-        return tuple(each for each in self.kept if each.value)
+        return tuple(header for header in self.kept if header.value)
 
     @property
     def empty(self) -> tuple[str, ...]:
         """Names without a value."""
-        return tuple(each.name for each in self.kept if not each.value)
+        return tuple(header.name for header in self.kept if not header.value)
 
 
-def _editable(wanted: Mapping[str, str]) -> _Editable:
+def _editable(headers: Mapping[str, str]) -> _Editable:
     """Returns the headers that one list of a filter can hold, each once."""
     kept: dict[str, HTTPHeader] = {}
     refused: list[str] = []
-    for name, value in wanted.items():
+    for name, value in headers.items():
         fits = TOKEN.fullmatch(name) and name.lower() != "host" and value.isprintable() and len(value) <= LONGEST_MATCH
         if fits and name.lower() not in kept and len(kept) < MAX_HEADERS:
             kept[name.lower()] = HTTPHeader(name, value)
@@ -155,23 +155,25 @@ def cors(
     max_age: int | None = None,
     credentials: bool = False,
 ) -> CorsEdit:
-    """Returns the CORS filter; without a valid origin no filter, so that browsers refuse."""
+    """Returns the CORS filter; None without a valid origin, so that browsers refuse the requests."""
     refused: list[str] = []
 
     def listed(values: Iterable[str], fits: re.Pattern[str] | tuple[str, ...]) -> tuple[str, ...]:
-        found = [each for each in dict.fromkeys(map(str.strip, values)) if each]
-        good = [each for each in found if (each in fits if isinstance(fits, tuple) else fits.fullmatch(each))][:MAX_CORS]
-        refused.extend(each for each in found if each not in good)
+        cors_filter = [value for value in dict.fromkeys(map(str.strip, values)) if value]
+        good = [value for value in cors_filter if (value in fits if isinstance(fits, tuple) else fits.fullmatch(value))][
+            :MAX_CORS
+        ]
+        refused.extend(value for value in cors_filter if value not in good)
         return ("*",) if "*" in good else tuple(good)
 
     allowed = listed(origins, ORIGIN)
-    verbs = listed((each.upper() for each in methods), (*METHODS, "*"))[: len(METHODS)]
+    verbs = listed((method.upper() for method in methods), (*METHODS, "*"))[: len(METHODS)]
     names, shown = listed(headers, TOKEN), listed(exposed, TOKEN)
     if not allowed:
         return CorsEdit(None, tuple(refused))
     age = {} if max_age is None else {"max_age": max(1, min(max_age, 2**31 - 1))}
-    found = HTTPCORSFilter(allowed, credentials, verbs, names, shown, **age)
-    return CorsEdit(HTTPRouteFilter("CORS", cors=found), tuple(refused))
+    cors_filter = HTTPCORSFilter(allowed, credentials, verbs, names, shown, **age)
+    return CorsEdit(HTTPRouteFilter("CORS", cors=cors_filter), tuple(refused))
 
 
 # --- redirects, rewrites and sessions ------------------------------------------------------------------------------
@@ -188,15 +190,15 @@ def prefix_path(path: str) -> HTTPPathModifier:
 def redirect(
     scheme: str = "", host: str = "", path: HTTPPathModifier | None = None, port: int = 0, code: int = 302, usual: int = 302
 ) -> HTTPRouteFilter:
-    """Returns a redirect without the parts that Gateway API refuses; `usual` replaces a code that it does not have."""
-    found = HTTPRequestRedirectFilter(
+    """Returns a redirect without the parts that Gateway API refuses; `usual` replaces a code that it does not permit."""
+    redirect_filter = HTTPRequestRedirectFilter(
         scheme=scheme if scheme in ("http", "https") else "",
         hostname=host if is_host(host) else "",
         path=path,
         port=port if is_port(port) else 0,
         status_code=code if code in REDIRECT_CODES else usual,
     )
-    return HTTPRouteFilter("RequestRedirect", request_redirect=found)
+    return HTTPRouteFilter("RequestRedirect", request_redirect=redirect_filter)
 
 
 def https_redirect(code: int = 301) -> HTTPRouteFilter:
@@ -212,20 +214,20 @@ def https_redirect_rule(
     matches: tuple[ImportedMatch, ...] = (ROOT,),
     code: int = 301,
 ) -> ImportedRule:
-    """Returns the rule that sends requests without TLS to HTTPS, beside those of `route`."""
+    """Returns the rule that redirects the plain HTTP requests of `route` to HTTPS."""
     name = f"{route}-https-redirect"
     return ImportedRule(source, namespace, name, listeners, hostnames, matches=matches, filters=(https_redirect(code),))
 
 
 def url_rewrite(host: str = "", path: HTTPPathModifier | None = None) -> tuple[HTTPRouteFilter, ...]:
-    """Returns the rewrite of Host and path; nothing if both stay."""
+    """Returns the rewrite of Host and path; no filter if neither changes."""
     if not host and path is None:
         return ()
     return (HTTPRouteFilter("URLRewrite", url_rewrite=HTTPURLRewriteFilter(host, path)),)
 
 
 def cookie_sessions(name: str, path: str = "/", lifetime: str = "") -> SessionPersistence:
-    """Returns sessions by a cookie; without a lifetime it ends with the browser."""
+    """Returns sessions by a cookie. A cookie without a lifetime ends with the browser."""
     if not lifetime:
         return SessionPersistence("Cookie", CookieConfig(name, path))
     return SessionPersistence("Cookie", CookieConfig(name, path, "Permanent"), absolute_timeout=lifetime)
@@ -238,16 +240,16 @@ class Retried(NamedTuple):
 
 
 def retried(conditions: Iterable[str]) -> Retried:
-    """Returns the status codes of Envoy's conditions for a retry; failed connections are always retried."""
+    """Returns the status codes of Envoy's retry conditions. Gateways retry failed connections always."""
     codes: list[int] = []
     refused: list[str] = []
-    for each in conditions:
-        if is_number(each) and 400 <= int(each[:4]) <= 599:
-            codes.append(int(each))
-        elif each in _RETRIED:
-            codes += _RETRIED[each]
+    for condition in conditions:
+        if is_number(condition) and 400 <= int(condition[:4]) <= 599:
+            codes.append(int(condition))
+        elif condition in _RETRIED:
+            codes += _RETRIED[condition]
         else:
-            refused.append(each)
+            refused.append(condition)
     return Retried(tuple(dict.fromkeys(codes)), tuple(refused))
 
 
@@ -255,7 +257,7 @@ def retried(conditions: Iterable[str]) -> Retried:
 
 
 def string_prefix(path: str, *, ignore_case: bool = False) -> PathMatch:
-    """Returns a prefix of characters, as most gateways before Gateway API have it."""
+    """Returns a match of a prefix of characters, as in most gateways before Gateway API."""
     if ignore_case and path != "/":
         return PathMatch(PathKind.REGEX, f"(?i){re.escape(path)}.*")
     return PathMatch(PathKind.STRING, path)
@@ -266,10 +268,10 @@ def exact_path(path: str, *, ignore_case: bool = False) -> PathMatch:
 
 
 def methods(value: str, *, regex: bool = False) -> tuple[str, ...] | None:
-    """Returns the methods that a text or an alternative of several (`GET|POST`) names; None if it is something else."""
+    """Returns the methods of a string, or of a regular expression such as `GET|POST`; None for any other value."""
     alternatives = _ALTERNATIVES.fullmatch(value) if regex else None
-    found = tuple(alternatives[1].split("|")) if alternatives else (value,)
-    return found if all(each in METHODS for each in found) else None
+    names = tuple(alternatives[1].split("|")) if alternatives else (value,)
+    return names if all(name in METHODS for name in names) else None
 
 
 def value_match(name: str, kind: str, value: str) -> ImportedValueMatch | None:

@@ -49,7 +49,7 @@ def _ingress(spec: Json) -> Json:
     if "backend" in spec:
         kept["defaultBackend"] = _backend(spec["backend"])
     if isinstance(rules := spec.get("rules"), list):
-        kept["rules"] = [_rule(each) for each in rules]
+        kept["rules"] = [_rule(rule) for rule in rules]
     return kept
 
 
@@ -57,7 +57,7 @@ def _rule(rule: Any) -> Any:
     match rule:
         case {"http": {"paths": list() as paths} as http}:
             backends = [
-                {**each, "backend": _backend(each.get("backend"))} if isinstance(each, dict) else each for each in paths
+                {**path, "backend": _backend(path.get("backend"))} if isinstance(path, dict) else path for path in paths
             ]
             return {**rule, "http": {**http, "paths": backends}}
         case _:
@@ -68,9 +68,9 @@ def _backend(backend: Any) -> Any:
     if not isinstance(backend, dict) or "serviceName" not in backend:
         return backend
     port = backend.get("servicePort")
-    text = isinstance(port, str) and not port.isdecimal()
+    named = isinstance(port, str) and not port.isdecimal()
     service: Json = {"name": backend["serviceName"]}
     if port is not None:
-        service["port"] = {"name": port} if text else {"number": int(port) if isinstance(port, str) else port}
-    rest = {key: below for key, below in backend.items() if key not in ("serviceName", "servicePort")}
-    return {**rest, "service": service}
+        service["port"] = {"name": port} if named else {"number": int(port) if isinstance(port, str) else port}
+    kept = {key: below for key, below in backend.items() if key not in ("serviceName", "servicePort")}
+    return {**kept, "service": service}

@@ -292,15 +292,15 @@ class RunSettings:
                 rules = [{"backendRefs": [self._backend(case, *served[0])]}]
                 kind = {RouteType.TLS: "TLSRoute", RouteType.TCP: "TCPRoute"}.get(case.via, "UDPRoute")
                 return self.mk(API, kind, case.slug, spec={**spec, "rules": rules})
-        rules = [_rule(CANARY_PATH, {"name": CANARY, "port": 80})]
-        for service, port in served:
-            path, backend = path_of(service.name, port.name), self._backend(case, service, port)
-            if case.via is RouteType.MIRROR:
-                mirror = {"type": "RequestMirror", "requestMirror": {"backendRef": backend}}
-                rules.append({**_rule(path, {"name": CANARY, "port": 80}), "filters": [mirror]})
-            else:
-                rules.append(_rule(path, backend))
+        rules = [_rule(CANARY_PATH, {"name": CANARY, "port": 80}), *(self._http_rule(case, *pair) for pair in served)]
         return self.mk(API, "HTTPRoute", case.slug, spec={**spec, "rules": rules})
+
+    def _http_rule(self, case: Case, service: CaseService, port: CasePort) -> Json:
+        path, backend = path_of(service.name, port.name), self._backend(case, service, port)
+        if case.via is not RouteType.MIRROR:
+            return _rule(path, backend)
+        mirror = {"type": "RequestMirror", "requestMirror": {"backendRef": backend}}
+        return {**_rule(path, {"name": CANARY, "port": 80}), "filters": [mirror]}
 
     def _backend(self, case: Case, service: CaseService, port: CasePort) -> Json:
         for policy in case.policies:

@@ -34,7 +34,7 @@ def test_the_table_of_budgets_has_the_numbers_that_hold() -> None:
         f"after {budget.REPORT_BURST / MIB:.0f} MiB at once",
         f"{budget.READING} read at a time, {budget.QUEUE} waiting",
         f"{MAX_PROXIES} proxies",
-        f"goes {EXPIRES:.0f} s after",
+        f"expire {EXPIRES:.0f} s after",
         f"{webhook.CONNECTIONS_EACH} connections, in all {webhook.CONNECTIONS}",
         f"{reviews.WAITING} waiting unread; addresses",
         f"{reviews.READ_EACH} reviews in memory, in all {reviews.READ}",

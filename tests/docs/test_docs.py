@@ -109,7 +109,7 @@ def test_every_path_of_the_admin_address_is_explained() -> None:
 
 
 def test_files_mode_documents_every_kind_and_marks_unsupported_ones() -> None:
-    text = (DOCS / "files-mode.md").read_text().partition("## What it may contain")[2].partition("\n## ")[0]
+    text = (DOCS / "files-mode.md").read_text().partition("## Contents of the folder")[2].partition("\n## ")[0]
     served, _, unserved = text.partition("is admitted and not served")[0].rpartition("\n\n")
     for kind in KINDS.values():
         assert re.search(rf"\b{kind.kind}\b", unserved if kind.struct is Unserved else served), kind.kind
@@ -123,9 +123,7 @@ def test_every_attribute_that_a_span_can_have_is_named() -> None:
 
 def test_files_mode_names_every_limit_and_no_other() -> None:
     page = DOCS / "files-mode.md"
-    numbers = {
-        number for row in table_under(page, "## How much a file may hold") for number in re.findall(r"[\d,]*\d", row[1])
-    }
+    numbers = {number for row in table_under(page, "## Size limits") for number in re.findall(r"[\d,]*\d", row[1])}
     values = {f"{value:,}" for name, value in vars(limits).items() if name.startswith("MAX_")}
     assert numbers == values
     assert f"{limits.LARGE_FILE:,} bytes" in page.read_text()

@@ -75,6 +75,10 @@ def _listens(port: int) -> bool:
     return True
 
 
+def _undated(text: str) -> str:
+    return re.sub(r"\d{4}-\d\d-\d\d(T[\d:.]+Z)?|\d+ days left", "DATE", text)
+
+
 class Forked:
     """A command of Lasthop, run without loading it again."""
 
@@ -262,14 +266,14 @@ class Walk:
 
     def _until(self, text: str, command: Command, comment: str) -> tuple[int, str]:
         """Repeats a request until an edit before it is in force."""
-        wanted = [line for line in command.shown if "…" not in line and not re.search(r"\d{4}-\d\d-\d\d", line)]
+        wanted = [line for line in command.shown if "…" not in line]
         if text.startswith("curl") and comment:
             status = re.match(r"\d{3}\b", comment)
             wanted = [f" {status[0]} " if status else comment]
         deadline = time.monotonic() + (PATIENCE if wanted else 0)
         while True:
             code, output = self._once(text)
-            missing = [line for line in wanted if line.strip() not in output]
+            missing = [line for line in wanted if _undated(line.strip()) not in _undated(output)]
             if not missing or time.monotonic() > deadline:
                 return code, output + "".join(f"\nMISSING: {line}" for line in missing)
             time.sleep(0.2)

@@ -30,9 +30,9 @@ def world(seed: int, number: int) -> list[Document]:
 
 async def fuzz(seed: int, first: int, iterations: int | None, seconds: float | None) -> int:
     began, number = time.monotonic(), first
-    async with harness() as found:
+    async with harness() as fuzzed:
         for name, documents in corpus().items():
-            if problem := await _try(found, documents):
+            if problem := await _try(fuzzed, documents):
                 print(f"corpus/{name}: {problem}")
                 return 1
         print(f"the corpus passes ({len(corpus())} worlds); seed {seed}, from iteration {first}", flush=True)
@@ -40,7 +40,7 @@ async def fuzz(seed: int, first: int, iterations: int | None, seconds: float | N
             if seconds is not None and time.monotonic() - began > seconds:
                 break
             documents = world(seed, number)
-            if problem := await _try(found, documents):
+            if problem := await _try(fuzzed, documents):
                 _report(seed, number, problem, await _smaller(documents))
                 return 1
             number += 1
@@ -50,9 +50,9 @@ async def fuzz(seed: int, first: int, iterations: int | None, seconds: float | N
     return 0
 
 
-async def _try(found: Harness, documents: list[Document]) -> str:
+async def _try(fuzzed: Harness, documents: list[Document]) -> str:
     try:
-        await found.show(documents)
+        await fuzzed.show(documents)
     except Failed as failed:
         return str(failed)
     return ""
@@ -62,8 +62,8 @@ async def _smaller(documents: list[Document]) -> list[Document]:
     """Removes every object that the failure does not need, each time with a new Envoy."""
     for candidate in list(documents):
         fewer = [document for document in documents if document is not candidate]
-        async with harness() as found:
-            if await _try(found, fewer):
+        async with harness() as fuzzed:
+            if await _try(fuzzed, fewer):
                 documents = fewer
     return documents
 

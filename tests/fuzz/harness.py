@@ -157,22 +157,22 @@ class Harness:
                 raise Failed(f"the neighbour's {what} is another")
 
     def _neighbours_share(self) -> dict[str, Any]:
-        """Everything that belongs to the neighbour alone, and its part of what it shares."""
+        """Returns the configuration that belongs to the neighbour alone, and its part of shared resources."""
         cache = self.controller.fleet.gateways[GATEWAY].cache
-        found: dict[str, Any] = {}
+        parts: dict[str, Any] = {}
         for type_url in (CLUSTER, SECRET, LISTENER, ROUTES):
             for name in cache.names(type_url):
                 resource = cache.get(type_url, name)
                 if not isinstance(resource, Resource):
                     continue
                 if type_url in (CLUSTER, SECRET) and "/team/" not in f"/{name}":
-                    found[f"{type_url.rsplit('.')[-1]} {name}"] = resource.body
+                    parts[f"{type_url.rsplit('.')[-1]} {name}"] = resource.body
                 elif type_url == LISTENER:
-                    found |= _own_chains(name, resource.body)
+                    parts |= _own_chains(name, resource.body)
                 elif type_url == ROUTES:
-                    found |= _own_hosts(name, resource.body)
-        found["status"] = self._statuses()
-        return found
+                    parts |= _own_hosts(name, resource.body)
+        parts["status"] = self._statuses()
+        return parts
 
     def _statuses(self) -> list[Any]:
         keys = (Key("HTTPRoute", "shop", "own"), Key("TLSRoute", "shop", "pass"), Key("BackendTLSPolicy", "shop", "api"))
@@ -199,26 +199,26 @@ def _own_chains(name: str, body: bytes) -> dict[str, Any]:
 
 def _own_hosts(name: str, body: bytes) -> dict[str, Any]:
     table = route_pb2.RouteConfiguration.FromString(body)
-    found: dict[str, Any] = {}
+    hosts: dict[str, Any] = {}
     for host in table.virtual_hosts:
         content = host.SerializeToString(deterministic=True)
         if host.name == OWN:
-            found[f"host {name} {OWN}"] = content
+            hosts[f"host {name} {OWN}"] = content
         elif host.name == SHARED:
-            found[f"host {name} {SHARED}"] = b"HTTPRoute shop/own" in content
-    return found
+            hosts[f"host {name} {SHARED}"] = b"HTTPRoute shop/own" in content
+    return hosts
 
 
 @contextlib.asynccontextmanager
 async def harness() -> AsyncIterator[Harness]:
     with tempfile.TemporaryDirectory(prefix="lf-") as folder:
-        found = Harness(Path(folder))
+        fuzzed = Harness(Path(folder))
         async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(found.runtime.run())
+            running = tasks.create_task(fuzzed.runtime.run())
             try:
-                await found.start()
-                yield found
+                await fuzzed.start()
+                yield fuzzed
             finally:
-                found.runtime.stop()
-                found.runtime.stop()
+                fuzzed.runtime.stop()
+                fuzzed.runtime.stop()
                 await running

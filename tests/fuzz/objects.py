@@ -1,6 +1,6 @@
 """Random objects of one tenant, as an API server without any Gateway API schema would admit them.
 
-Names of objects and everything about core kinds (Services, EndpointSlices) are valid: no API server takes anything else.
+Names of objects and everything about core kinds (Services, EndpointSlices) are valid: no API server accepts anything else.
 """
 
 from __future__ import annotations
@@ -73,17 +73,17 @@ class Tenant:
         self.r = r
 
     def objects(self) -> list[Document]:
-        """One world of the tenant's: what its routes may need, and some of everything else."""
-        found = [*self._services(), *self._secrets()]
+        """Returns one world of the tenant: the objects that its routes may need, and some of every other kind."""
+        documents = [*self._services(), *self._secrets()]
         makers = self.r.choices(_MAKERS, k=self.r.randint(2, 8))
         for number, make in enumerate(makers):
-            found.append(make(self, f"o{number}"))
-        return found
+            documents.append(make(self, f"o{number}"))
+        return documents
 
     # --- small values ------------------------------------------------------------------------------------------------
 
     def sane(self) -> bool:
-        """Most of what is written makes sense; otherwise nothing would ever reach Envoy."""
+        """Decides whether to write a valid value. Most values are valid; otherwise nothing would ever reach Envoy."""
         return self.r.random() < 0.8
 
     def text(self, *good: str) -> str:
@@ -115,10 +115,10 @@ class Tenant:
     def maybe(self, **fields: Callable[[], Any]) -> Document:
         return {name: make() for name, make in fields.items() if self.r.random() < 0.35}
 
-    # --- what is there -----------------------------------------------------------------------------------------------
+    # --- existing objects --------------------------------------------------------------------------------------------
 
     def _services(self) -> list[Document]:
-        found = []
+        documents = []
         for name in NAMES:
             ports = [
                 {"name": "p", "port": 443},
@@ -128,21 +128,21 @@ class Tenant:
                     "appProtocol": self.r.choice(("", "", "kubernetes.io/h2c", "HTTPS", "x.example/tls")),
                 },
             ]
-            found.append(_obj("Service", name, spec={"ports": ports}))
-            found.append(_obj("ServiceImport", name, spec={"type": self.text("ClusterSetIP", "Headless"), "ports": ports}))
+            documents.append(_obj("Service", name, spec={"ports": ports}))
+            documents.append(_obj("ServiceImport", name, spec={"type": self.text("ClusterSetIP", "Headless"), "ports": ports}))
             addresses = self.r.choice((["10.0.0.1"], ["::1"], ["10.0.0.1", "10.0.0.2"], []))
             kind = "IPv6" if addresses == ["::1"] else "IPv4"
             endpoints = [{"addresses": [address], "conditions": {"ready": self.r.random() < 0.9}} for address in addresses]
             slice_ports = [{"name": "p", "port": self.r.choice((1, 8443, 65_535))}, {"name": "q", "port": 8080}]
             for label in ("kubernetes.io/service-name", "multicluster.kubernetes.io/service-name"):
                 slice_name, labels = f"{name}-{label.partition('.')[0]}", {label: name}
-                found.append(
+                documents.append(
                     _obj("EndpointSlice", slice_name, labels, addressType=kind, endpoints=endpoints, ports=slice_ports)
                 )
-        return found
+        return documents
 
     def _secrets(self) -> list[Document]:
-        found = []
+        documents = []
         for name in NAMES:
             good = self.sane()
             der, private = certificates.pair()
@@ -150,11 +150,11 @@ class Tenant:
                 "tls.crt": certificates.pem(der) if good else certificates.certificate(self.r),
                 "tls.key": certificates.pem(private, "PRIVATE KEY") if good else certificates.key(self.r),
             }
-            found.append(_obj("Secret", name, data={k: base64.b64encode(v.encode()).decode() for k, v in content.items()}))
+            documents.append(_obj("Secret", name, data={k: base64.b64encode(v.encode()).decode() for k, v in content.items()}))
             ca = certificates.pem(der) if self.sane() else certificates.certificate(self.r)
             crl = {"ca.crl": certificates.revocations(self.r)} if self.r.random() < 0.3 else {}
-            found.append(_obj("ConfigMap", name, data={"ca.crt": ca, **crl}))
-        return found
+            documents.append(_obj("ConfigMap", name, data={"ca.crt": ca, **crl}))
+        return documents
 
     # --- routes ------------------------------------------------------------------------------------------------------
 
@@ -330,8 +330,8 @@ class Tenant:
                 mode = self.text("Terminate", "Terminate", "Passthrough") if protocol == "TLS" else "Terminate"
                 listener["tls"] = {"mode": mode, "certificateRefs": [{"name": self.r.choice(NAMES)}]}
             if protocol in ("HTTP", "HTTPS") and self.r.random() < 0.3:
-                asked = [{"type": "ExternalAuth", "externalAuth": self.external_auth()} for _ in range(self.r.randint(1, 5))]
-                listener["filters"] = {"requests": asked}
+                filters = [{"type": "ExternalAuth", "externalAuth": self.external_auth()} for _ in range(self.r.randint(1, 5))]
+                listener["filters"] = {"requests": filters}
             listeners.append(listener)
         return _obj("ListenerSet", "set", spec={"parentRef": {"name": "web", "namespace": "edge"}, "listeners": listeners})
 

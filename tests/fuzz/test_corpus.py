@@ -13,10 +13,10 @@ from tests.fuzz.harness import Failed, harness
 
 async def test_every_world_of_the_corpus_passes() -> None:
     assert corpus()
-    async with harness() as found:
+    async with harness() as fuzzed:
         for name, documents in corpus().items():
             try:
-                await found.show(documents)
+                await fuzzed.show(documents)
             except Failed as failed:
                 pytest.fail(f"{name}: {failed}")
 
@@ -34,15 +34,15 @@ def route(**rule: Any) -> dict[str, Any]:
 
 async def test_unchecked_configuration_that_envoy_refuses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_syntax, "PATH", http_syntax.HEADER_VALUE)
-    async with harness() as found:
+    async with harness() as fuzzed:
         with pytest.raises(Failed, match="refused by Envoy"):
-            await found.show([route(matches=[{"path": {"value": "/a?b"}}], backendRefs=[{"name": "a", "port": 443}])])
+            await fuzzed.show([route(matches=[{"path": {"value": "/a?b"}}], backendRefs=[{"name": "a", "port": 443}])])
 
 
 async def test_an_exception_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_syntax, "MAX_WEIGHT", 1 << 40)
     monkeypatch.setattr(http_syntax, "MAX_WEIGHTS", 1 << 50)
     refs = [{"name": "a", "port": 443, "weight": 1 << 35}, {"name": "b", "port": 443}]
-    async with harness() as found:
+    async with harness() as fuzzed:
         with pytest.raises(Failed, match=r"raised|found"):
-            await found.show([route(backendRefs=refs)])
+            await fuzzed.show([route(backendRefs=refs)])

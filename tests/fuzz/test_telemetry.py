@@ -38,10 +38,10 @@ def traced(seed: int) -> TracingPlan | None:
 
 
 def test_envoy_takes_every_policy_that_is_not_refused(tmp_path: Path) -> None:
-    found = [wanted for wanted in map(traced, range(POLICIES)) if wanted]
-    assert POLICIES / 10 < len(found) < POLICIES
+    accepted = [wanted for wanted in map(traced, range(POLICIES)) if wanted]
+    assert POLICIES / 10 < len(accepted) < POLICIES
     bootstrap = bootstrap_pb2.Bootstrap()
-    for number, wanted in enumerate(found):
+    for number, wanted in enumerate(accepted):
         router = hcm_pb2.HttpFilter(name="envoy.filters.http.router", typed_config=packed(router_pb2.Router()))
         routes = route_pb2.RouteConfiguration(name="none")
         manager = hcm_pb2.HttpConnectionManager(stat_prefix="http", route_config=routes, http_filters=[router])
@@ -52,5 +52,5 @@ def test_envoy_takes_every_policy_that_is_not_refused(tmp_path: Path) -> None:
     path = tmp_path / "bootstrap.pb"
     path.write_bytes(encode(bootstrap))
     command = [str(find_envoy().path), "--mode", "validate", "-c", str(path), "--log-level", "error"]
-    said = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert said.returncode == 0, said.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr

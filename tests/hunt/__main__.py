@@ -26,10 +26,10 @@ def hunt(seed: int, steps: int | None, seconds: float | None, out: Path) -> int:
     first = next(coming)
     played = [first]
     print(f"seed {seed}; the folder is {'a link' if generator.linked else 'a plain folder'}", flush=True)
-    with site(generator.linked) as found:
+    with site(generator.linked) as gateway:
         while True:
             try:
-                found.play(played[-1])
+                gateway.play(played[-1])
             except Violation as violation:
                 kind = str(violation)
                 print(f"seed {seed}, step {len(played)} ({played[-1].why}): {violation}\n", flush=True)
@@ -37,13 +37,13 @@ def hunt(seed: int, steps: int | None, seconds: float | None, out: Path) -> int:
             spent = time.monotonic() - began
             if (steps is not None and len(played) >= steps) or (seconds is not None and spent >= seconds):
                 print(
-                    f"nothing found: {len(played)} steps of seed {seed}, {found.probes} requests, {spent:.0f} s; "
-                    f"at most {found.slowest:.1f} s until all was as after a fresh start"
+                    f"nothing found: {len(played)} steps of seed {seed}, {gateway.probes} requests, {spent:.0f} s; "
+                    f"at most {gateway.slowest:.1f} s until all was as after a fresh start"
                 )
                 return 0
             if time.monotonic() - printed > EVERY:
                 printed = time.monotonic()
-                print(f"{len(played)} steps, {found.probes} requests, {spent:.0f} s", flush=True)
+                print(f"{len(played)} steps, {gateway.probes} requests, {spent:.0f} s", flush=True)
             played.append(next(coming))
     history, why = shrink(History(tuple(played), generator.linked), kind, SHRINKING)
     out.write_text(dump(history))

@@ -66,8 +66,8 @@ def expanded(text: str, tokens: Mapping[str, str]) -> str:
     """Returns the text with the objects and numbers that its tokens stand for: `@GATEWAY@`, `@CAS@`, `@HOP shop/alpha:443@`,
     `@POLICY shop/alpha@`."""
     text = text.replace("@GATEWAY@\n", GATEWAY).replace("@CAS@\n", CAS)
-    text = re.sub(r"@HOP ([a-z/]+):([0-9]+)@\n", lambda found: hop_text(found[1], int(found[2])), text)
-    text = re.sub(r"@POLICY ([a-z]+)/([a-z]+)@\n", lambda found: Policy(f"p-{found[2]}", found[1], (found[2],)).text, text)
+    text = re.sub(r"@HOP ([a-z/]+):([0-9]+)@\n", lambda match: hop_text(match[1], int(match[2])), text)
+    text = re.sub(r"@POLICY ([a-z]+)/([a-z]+)@\n", lambda match: Policy(f"p-{match[2]}", match[1], (match[2],)).text, text)
     for token, real in tokens.items():
         text = text.replace(f"@{token}@", real)
     return text

@@ -33,9 +33,9 @@ LOST = {"all": ("",), "memory": ("**/verification.json",), "contents": ("**/file
 NOT_COMPARED = {
     *("lastTransitionTime", "creationTimestamp", "observed", "generation", "observedGeneration", "resourceVersion"),
     *("since", "written", "seen", "traffic", "uid", "changes", "last_handshake", "certificates", "standing"),
-    # When a report was made and of which folder, and what the record of that folder has.
+    # The time and folder of a report, and the record of that folder.
     *("madeAt", "where", "origin", "inputs", "record", "changedBy", "changedObjects", "observedTlsVersions"),
-    "ready",  # It follows from the conditions, those of traffic included.
+    "ready",  # It follows from the conditions, including conditions of traffic.
 }
 REMEMBERED = "NoLongerVerified"
 OBSERVED = {"HandshakesSucceed", "HandshakeFailed", "ConnectionsSucceed", "ConnectionFailed", "RequestsFailed", "NotTried"}
@@ -48,7 +48,7 @@ class Violation(Exception):
 
 class Site:
     def __init__(self, root: Path, linked: bool, backends: dict[str, Backend], patience: float) -> None:
-        tokens = {service.partition("/")[2].upper(): str(each.port) for service, each in backends.items()}
+        tokens = {service.partition("/")[2].upper(): str(server.port) for service, server in backends.items()}
         tokens["CA"] = "".join(f"    {line}\n" for line in CA.pem.splitlines())
         self._root, self._backends, self._patience = root, backends, patience
         self._folder = Folder(root, linked, tokens)
@@ -142,16 +142,16 @@ class Site:
         """Every text is good: each hop answers, over TLS where a policy names it."""
         verified, reachable = self.oracle.verified, self.oracle.reachable
         wanted = {s: "tls" if s in verified else "plaintext" if s in reachable else "none" for s in SERVICES}
-        found: dict[str, str] = {}
+        outcomes: dict[str, str] = {}
 
         def answers() -> bool:
-            found.update({service: self._probe(service) for service in SERVICES})
-            return found == wanted
+            outcomes.update({service: self._probe(service) for service in SERVICES})
+            return outcomes == wanted
 
         try:
             self._until(answers, "answers")
         except Violation as violation:
-            raise Violation(f"{violation}: every text is good; wanted {wanted}, found {found}") from None
+            raise Violation(f"{violation}: every text is good; wanted {wanted}, found {outcomes}") from None
 
     # --- traffic ------------------------------------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ class Site:
 
 
 def _said(lasthop: Lasthop, *command: str) -> set[str]:
-    """Returns what a command prints, line by line, without what only time and traffic decide."""
+    """Returns the output of a command by line, without the parts that only time and traffic decide."""
     done = lasthop.command(*command, "--dir" if command[0] == "status" else "--admin", *_place(lasthop, command[0]))
     if done.returncode:
         return {f"exit code {done.returncode}: {done.stderr}"}
@@ -268,14 +268,14 @@ def site(linked: bool, patience: float = PATIENCE) -> Iterator[Site]:
 
 def replay(history: History, patience: float = PATIENCE) -> tuple[int, str]:
     """Plays a history on a new folder. Returns the step that fails and why; without a violation, the number of steps."""
-    with site(history.linked, patience) as found:
-        return replay_on(found, history)
+    with site(history.linked, patience) as gateway:
+        return replay_on(gateway, history)
 
 
-def replay_on(found: Site, history: History) -> tuple[int, str]:
+def replay_on(gateway: Site, history: History) -> tuple[int, str]:
     for number, step in enumerate(history.steps):
         try:
-            found.play(step) if number else found.begin(step)
+            gateway.play(step) if number else gateway.begin(step)
         except Violation as violation:
             return number, str(violation)
     return len(history.steps), ""

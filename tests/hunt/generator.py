@@ -74,7 +74,7 @@ class Generator:
     def _arranged(self, everything: bool) -> list[Edit]:
         """Good texts of all files, with policies for some Services. Files below `mounted/` stay as they are."""
         r, edits = self._r, []
-        keep = {path: found for path, found in self._files.items() if path.startswith(MOUNTED)}
+        keep = {path: policies for path, policies in self._files.items() if path.startswith(MOUNTED)}
         self._files = dict(keep)
         taken = {service for policies in keep.values() for policy in policies for service in policy.services}
         for service in SERVICES:
@@ -156,7 +156,7 @@ class Generator:
         if r.random() < 0.1:
             hidden = r.random() < 0.5
             whole = WHOLE_HIDDEN if hidden else WHOLE_NAMED
-            name = r.choice([each for each in whole if each != "huge" or self._huge])
+            name = r.choice([breakage for breakage in whole if breakage != "huge" or self._huge])
             made: Text = whole[name](documents(*texts, *own))
             return Edit(path, made.text, made.encoding, made.pad, unknown=ALL if hidden else services, how=name)
         hidden = r.random() < 0.25

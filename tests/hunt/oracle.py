@@ -50,8 +50,8 @@ class State(NamedTuple):
 
 
 def meant(edit: Edit, before: Edit | None) -> Edit:
-    """Returns the edit with the words of the raw text as a net under what it claims to mean; and with the hops that an older
-    text keeps in force."""
+    """Returns the edit with every Service that its raw text mentions, in case its stated meaning omits one, and with the hops
+    that an older text keeps in force."""
     if edit.unknown and before:
         edit = replace(edit, hops=edit.hops or before.hops, gateway=edit.gateway or before.gateway)
     if edit.text is None or edit.names or edit.unknown:
@@ -59,7 +59,7 @@ def meant(edit: Edit, before: Edit | None) -> Edit:
     words = set(re.findall(r"[\w-]+", "\n".join(line.partition("#")[0] for line in edit.text.splitlines())))
     if not any("backendtls" in word.casefold() for word in words):
         return edit
-    return replace(edit, unknown=tuple(each for each in SERVICES if each.partition("/")[2] in words))
+    return replace(edit, unknown=tuple(service for service in SERVICES if service.partition("/")[2] in words))
 
 
 class Oracle:
@@ -74,7 +74,7 @@ class Oracle:
     def forbidden(self) -> frozenset[str]:
         """Services that must not be connected to in plaintext."""
         by_right = {hop.partition(":")[0] for hop in self._plaintext}
-        return frozenset(each for each in SERVICES if not self.state.absent(each) and each not in by_right)
+        return frozenset(service for service in SERVICES if not self.state.absent(service) and service not in by_right)
 
     @property
     def verified(self) -> frozenset[str]:

@@ -35,7 +35,7 @@ def shrink(history: History, kind: str, seconds: float) -> tuple[History, str]:
 
 
 def _shorter(history: History) -> Iterator[History]:
-    """Yields a start on what was in the folder shortly before the end; then histories without a step; then without an edit;
+    """Yields a start on the folder's content shortly before the end; then histories without a step; then without an edit;
     then the simplest delivery."""
     steps = history.steps
     for kept in (1, 2, 3, 5, 8, 12, 20):
@@ -49,7 +49,7 @@ def _shorter(history: History) -> Iterator[History]:
         for edit in step.edits if len(step.edits) > 1 else ():
             if edit.path in KEPT:
                 continue
-            fewer = replace(step, edits=tuple(each for each in step.edits if each is not edit))
+            fewer = replace(step, edits=tuple(kept_edit for kept_edit in step.edits if kept_edit is not edit))
             yield replace(history, steps=(*steps[:n], fewer, *steps[n + 1 :]))
         if n and (step.process or step.lose) and step.edits:
             yield replace(history, steps=(*steps[:n], replace(step, process="", lose=""), *steps[n + 1 :]))
@@ -60,7 +60,7 @@ def _shorter(history: History) -> Iterator[History]:
 
 
 def _snapshot(steps: tuple[Step, ...]) -> Step | None:
-    """Returns one step that writes what these have left behind; None if they did what a write cannot."""
+    """Returns one step that writes the folder that these steps leave; None if a write cannot reproduce it."""
     texts: dict[str, Edit] = {}
     for step in steps:
         if step.via == "data" or step.folder == "away":

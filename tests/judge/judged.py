@@ -43,7 +43,7 @@ class LasthopTestbed(FilesTestbed):
         return (await asyncio.to_thread(self._policies)).get(f"{self.settings.namespace}/{name}", {})
 
     def _policies(self) -> dict[str, Json]:
-        with self._reading:  # every case asks, and one answer serves them all
+        with self._reading:  # every case sends this query, and one result serves them all
             read_at, policies = self._told
             if time.monotonic() - read_at > 0.2:
                 policies = self._lasthop.objects("BackendTLSPolicy")
@@ -56,7 +56,7 @@ def make_settings(cases: Sequence[Case], backend: BackendProcess, issuer: Issuer
         "judge", "lasthop", ADAPTERS["lasthop"], issuer, backend.ports, {}, LOOPBACK, bind="127.0.0.1", dated=True
     )
     wanted = wanted_listeners(cases, gateways(settings, cases))
-    return dataclasses.replace(settings, listeners={each: free_port() for each in wanted})
+    return dataclasses.replace(settings, listeners={listener: free_port() for listener in wanted})
 
 
 def judged(cases: Sequence[Case], patience: Patience = PATIENCE, executable: Sequence[str | Path] = ()) -> list[CaseVerdict]:

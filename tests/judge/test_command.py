@@ -55,10 +55,10 @@ def test_a_gateway_that_starts_on_the_folder_is_judged_by_traffic(lasthop: Lasth
     judge = judging(lasthop, "-o", "json", "--report", str(page))
     until(lambda: (lasthop.folder / "names-exact.yaml").exists())
     lasthop.start(ready=False)
-    output, told = judge.communicate(timeout=110)
-    found = json.loads(output)
-    assert judge.returncode == 0, told
-    assert (found["summary"]["pass"], found["summary"]["not run"]) == (5, 1)  # status/accepted has nothing to read
+    output, stderr = judge.communicate(timeout=110)
+    report = json.loads(output)
+    assert judge.returncode == 0, stderr
+    assert (report["summary"]["pass"], report["summary"]["not run"]) == (5, 1)  # status/accepted has nothing to read
     assert "names/exact" in page.read_text()
 
 
@@ -70,16 +70,16 @@ def judge_at(port: int, folder: Path, *more: str) -> Result:
 def test_a_gateway_that_serves_nothing_passes_nothing_and_fails_nothing(tmp_path: Path) -> None:
     with server(None, read_and_hang_up) as port:
         cases = "^(names/exact|protocols/(grpc|tls|tcp)(-ca)?|status/accepted)$"
-        found = judge_at(port, tmp_path, "--cases", cases, "-o", "json")
-    assert found.exit_code == 1, found.stderr
-    assert json.loads(found.stdout)["summary"]["not run"] == 8
+        result = judge_at(port, tmp_path, "--cases", cases, "-o", "json")
+    assert result.exit_code == 1, result.stderr
+    assert json.loads(result.stdout)["summary"]["not run"] == 8
 
 
 def test_a_gateway_that_is_never_started_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "START_WITHIN", 0.1)
     port = free_port()
-    found = judge_at(port, tmp_path, "--cases", "^names/exact$")
-    assert found.exit_code == 1 and f"nothing has listened at 127.0.0.1:{port}" in found.stderr
+    result = judge_at(port, tmp_path, "--cases", "^names/exact$")
+    assert result.exit_code == 1 and f"nothing has listened at 127.0.0.1:{port}" in result.stderr
 
 
 def test_a_second_run_removes_the_cases_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,9 @@ def test_a_gateway_that_refuses_until_it_knows_the_endpoints_has_verified_nothin
             return
         objects = yaml.safe_load_all((tmp_path / f"{name}.yaml").read_text())
         slices = (document for document in objects if document["kind"] == "EndpointSlice")
-        backend = next((each["endpoints"][0]["addresses"][0], each["ports"][0]["port"]) for each in slices)
+        backend = next(
+            (endpoint_slice["endpoints"][0]["addresses"][0], endpoint_slice["ports"][0]["port"]) for endpoint_slice in slices
+        )
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         with context.wrap_socket(socket.create_connection(backend)) as forwarded:
@@ -123,8 +125,8 @@ def test_a_gateway_that_refuses_until_it_knows_the_endpoints_has_verified_nothin
             connection.sendall(forwarded.recv(65536))
 
     with server(None, careless) as port:
-        found = judge_at(port, tmp_path, "--cases", "^names/(exact|other)$", "-o", "json")
-    assert {case["id"]: case["severity"] for case in json.loads(found.stdout)["cases"]} == {
+        result = judge_at(port, tmp_path, "--cases", "^names/(exact|other)$", "-o", "json")
+    assert {case["id"]: case["severity"] for case in json.loads(result.stdout)["cases"]} == {
         "names/exact": None,
         "names/other": "open",
     }
@@ -134,7 +136,7 @@ def test_a_gateway_that_refuses_until_it_knows_the_endpoints_has_verified_nothin
 @pytest.mark.program("curl")
 def test_the_commands_of_a_failing_case_repeat_it_while_the_backend_is_kept(tmp_path: Path) -> None:
     """This gateway fails every case, so there are commands for each; the backend decides what openssl finds."""
-    found = {
+    statuses = {
         "names/exact": 0,
         "names/san-hostname-not-listed": 1,
         "chains/other-ca": 1,
@@ -151,7 +153,7 @@ def test_the_commands_of_a_failing_case_repeat_it_while_the_backend_is_kept(tmp_
             "--report",
             report,
             "--cases",
-            f"^({'|'.join(found)})$",
+            f"^({'|'.join(statuses)})$",
         )
         address = ("--address", f"127.0.0.1:{port}", "--write", tmp_path / "objects")
         command: list[str | Path] = [EXECUTABLE, "judge", *address, *options]
@@ -162,10 +164,10 @@ def test_the_commands_of_a_failing_case_repeat_it_while_the_backend_is_kept(tmp_
                 if "Ctrl-C" in line:
                     break
             cases = {case["id"]: case["repeat"] for case in json.loads(report.read_text())["cases"]}
-            for id, expected in found.items():
-                hint, asked, *rest = cases[id]
+            for id, expected in statuses.items():
+                hint, request, *rest = cases[id]
                 assert f"--keep --cases '^{id}$'" in hint
-                assert "302 Found" in run(tmp_path, asked).stderr
+                assert "302 Found" in run(tmp_path, request).stderr
                 verified = run(tmp_path, *rest)
                 assert (verified.returncode, id) == (expected, id), verified.stderr
                 assert "BEGIN CERTIFICATE" in verified.stdout or expected

@@ -103,8 +103,8 @@ FAULTS = {
         f"""
         def make(old):
             def winner(g, service, name):
-                found = importlib.import_module("{POLICIES}.targets").claims(g, service)
-                named = [claim for claim in found for section in (name, "") if section in claim.sections]
+                claims = importlib.import_module("{POLICIES}.targets").claims(g, service)
+                named = [claim for claim in claims for section in (name, "") if section in claim.sections]
                 return named[-1] if named else None
             return winner
         patch("{POLICIES}.targets", "port_winner", make)
@@ -146,7 +146,7 @@ FAULTS = {
         f"""
         def make(old):
             return lambda g, policy, gateway: tuple(
-                each for each in old(g, policy, gateway) if each.type != "ResolvedRefs"
+                condition for condition in old(g, policy, gateway) if condition.type != "ResolvedRefs"
             )
         patch("{POLICIES}.conditions", "conditions", make)
         """,
@@ -211,10 +211,10 @@ FAULTS = {
         f"""
         from lasthop.engine.plan.tls import Plaintext, Refused
         def make(old):
-            def found(*args):
+            def port_tls(*args):
                 tls = old(*args)
                 return Plaintext() if isinstance(tls, Refused) else tls
-            return found
+            return port_tls
         patch("{HOPS}", "_port_tls", make)
         """,
         ("invalid/missing", "protocols/mirror-invalid", "changes/ca-removed"),
@@ -225,9 +225,9 @@ FAULTS = {
         from lasthop.engine.plan.tls import Plaintext
         from lasthop.engine.plan.upstream import Protocol
         def make(old):
-            def found(g, hop):
+            def requested_tls(g, hop):
                 return Plaintext() if hop.protocol is Protocol.TCP else old(g, hop)
-            return found
+            return requested_tls
         patch("{HOPS}", "_requested_tls", make)
         """,
         ("protocols/tcp", "protocols/tls"),
@@ -253,8 +253,8 @@ FAULTS = {
         def make(old):
             def said(g, policy, gateway):
                 return tuple(
-                    msgspec.structs.replace(each, status=True) if each.type == "Accepted" else each
-                    for each in old(g, policy, gateway)
+                    msgspec.structs.replace(condition, status=True) if condition.type == "Accepted" else condition
+                    for condition in old(g, policy, gateway)
                 )
             return said
         patch("{POLICIES}.conditions", "conditions", make)
@@ -269,8 +269,8 @@ FAULTS = {
             return msgspec.structs.replace(entry, ancestor_ref=msgspec.structs.replace(entry.ancestor_ref, kind="HTTPRoute"))
         def make(old):
             def status(entries):
-                found = old(entries)
-                return found and msgspec.structs.replace(found, ancestors=tuple(map(of_route, found.ancestors)))
+                reported = old(entries)
+                return reported and msgspec.structs.replace(reported, ancestors=tuple(map(of_route, reported.ancestors)))
             return status
         patch("lasthop.engine.outputs.status.policies", "_status", make)
         """,
@@ -284,7 +284,9 @@ FAULTS = {
         def make(old):
             def stated(conditions, obj):
                 generation = first.setdefault((type(obj), obj.metadata.name), obj.metadata.generation)
-                return tuple(msgspec.structs.replace(each, observed_generation=generation) for each in old(conditions, obj))
+                return tuple(
+                    msgspec.structs.replace(condition, observed_generation=generation) for condition in old(conditions, obj)
+                )
             return stated
         patch("lasthop.engine.outputs.status.conditions", "stated", make)
         """,
@@ -309,9 +311,9 @@ FAULTS = {
         tls.VERSIONS["1.2"] = tls.VERSIONS["1.0"]
         def make(old):
             def common(options, alpn):
-                found = old(options, alpn)
-                found.common_tls_context.tls_params.cipher_suites[:] = ["ECDHE-ECDSA-AES128-SHA"]
-                return found
+                context = old(options, alpn)
+                context.common_tls_context.tls_params.cipher_suites[:] = ["ECDHE-ECDSA-AES128-SHA"]
+                return context
             return common
         patch("{TLS}", "_common", make)
         """,
@@ -334,12 +336,12 @@ HEAD = """
 import importlib, sys
 
 def patch(module, name, make):
-    found = importlib.import_module(module)
-    old = getattr(found, name)
+    patched = importlib.import_module(module)
+    old = getattr(patched, name)
     new = make(old)
-    for each in list(sys.modules.values()):
-        if getattr(each, "__name__", "").startswith("lasthop") and getattr(each, name, None) is old:
-            setattr(each, name, new)
+    for loaded in list(sys.modules.values()):
+        if getattr(loaded, "__name__", "").startswith("lasthop") and getattr(loaded, name, None) is old:
+            setattr(loaded, name, new)
 """
 TAIL = """
 from lasthop.cli.main import run
@@ -348,7 +350,7 @@ run()
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, CaseVerdict]]:
+def verdicts_by_fault(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, CaseVerdict]]:
     """By fault and case; several faulty gateways at once, because each mostly waits."""
 
     folder = tmp_path_factory.mktemp("planted")
@@ -368,8 +370,10 @@ def test_faults_are_planted_in_every_area() -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_found_by_the_case_that_guards_it(found: dict[str, dict[str, CaseVerdict]], name: str) -> None:
-    planted, verdicts = FAULTS[name], found[name]
+def test_a_planted_fault_is_found_by_the_case_that_guards_it(
+    verdicts_by_fault: dict[str, dict[str, CaseVerdict]], name: str
+) -> None:
+    planted, verdicts = FAULTS[name], verdicts_by_fault[name]
     assert verdicts[CONTROL].outcome is Outcome.PASS, verdicts[CONTROL].faults
     for id in planted.guards:
         assert (verdicts[id].outcome, verdicts[id].severity) == (Outcome.FAIL, planted.severity), (id, verdicts[id].faults)

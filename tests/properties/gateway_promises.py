@@ -1,6 +1,6 @@
 """Checks the promises about a Gateway itself: admitted clients, contacted servers, and the keys it holds.
 
-Like `promises.py` it reads the objects by itself and naively.
+Like `promises.py` it reads the objects with naive code of its own.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ def check_clients(objects: Objects, snapshot: Snapshot) -> None:
         if type_url != LISTENER or obj is None:
             continue
         listener = listener_pb2.Listener.FromString(resource.body)
-        asked = obj.spec.tls.frontend if obj.spec.tls else None
-        for_port = {each.port: each.tls for each in asked.per_port} if asked else {}
-        tls = for_port.get(listener.address.socket_address.port_value, asked.default if asked else None)
+        frontend = obj.spec.tls.frontend if obj.spec.tls else None
+        for_port = {entry.port: entry.tls for entry in frontend.per_port} if frontend else {}
+        tls = for_port.get(listener.address.socket_address.port_value, frontend.default if frontend else None)
         for chain in listener.filter_chains:
             context = tls_pb2.DownstreamTlsContext()
             https = chain.transport_socket.typed_config.Unpack(context) and "http_connection_manager" in chain.filters[0].name
             if not https or not tls or not tls.validation:
                 continue
-            found = context.common_tls_context.validation_context
+            validation = context.common_tls_context.validation_context
             strict = tls.validation.mode == "AllowValidOnly"
             assert context.require_client_certificate.value == strict
-            assert (found.trust_chain_verification == found.VERIFY_TRUST_CHAIN) == strict
+            assert (validation.trust_chain_verification == validation.VERIFY_TRUST_CHAIN) == strict
             allowed = "".join(_client_ca(objects, gateway, ref) for ref in tls.validation.ca_certificate_refs)
-            pem = found.trusted_ca.inline_bytes.decode()
+            pem = validation.trusted_ca.inline_bytes.decode()
             assert pem.strip(), "no trust anchor"
             assert all(block in allowed for block in pem.split("-----END CERTIFICATE-----\n") if block)
             assert not any(ref.kind == "PinSet" for ref in tls.validation.ca_certificate_refs)
             trusted = [_client_ca_object(objects, gateway, ref) for ref in tls.validation.ca_certificate_refs]
-            check_revocation(found, trusted)
+            check_revocation(validation, trusted)
 
 
 def _client_ca(objects: Objects, gateway: Key, ref: Any) -> str:
@@ -65,7 +65,7 @@ def _client_ca_object(objects: Objects, gateway: Key, ref: Any) -> Any:
 
 
 def granted(objects: Objects, kind: str, source: str, into: str, to: str) -> bool:
-    """Whether objects of a namespace may refer to those of another, of a kind."""
+    """Reports whether objects of a namespace may refer to objects of a kind in another namespace."""
     grants = [obj for obj in objects.values() if isinstance(obj, ReferenceGrant) and obj.metadata.namespace == into]
     froms = {(f.kind, f.namespace, t.kind) for grant in grants for f in grant.spec.from_ for t in grant.spec.to}
     return (kind, source, to) in froms
@@ -73,8 +73,8 @@ def granted(objects: Objects, kind: str, source: str, into: str, to: str) -> boo
 
 def _text(obj: Any, name: str) -> str | None:
     """Returns the value of a key in a Secret or ConfigMap."""
-    found = dict(obj.data).get(name) if obj is not None else None
-    return found.decode() if isinstance(found, bytes) else found
+    value = dict(obj.data).get(name) if obj is not None else None
+    return value.decode() if isinstance(value, bytes) else value
 
 
 UNSENT = {"connect-failure", "refused-stream", "reset-before-request"}
@@ -82,7 +82,7 @@ UNSENT = {"connect-failure", "refused-stream", "reset-before-request"}
 
 def check_retries(objects: Objects, snapshot: Snapshot) -> None:
     """By default, only unsent requests are retried, and only to the same backend."""
-    asked = [
+    attempts = [
         rule.retry.attempts
         for obj in objects.values()
         if isinstance(obj, HTTPRoute)
@@ -92,11 +92,11 @@ def check_retries(objects: Objects, snapshot: Snapshot) -> None:
     for (_, type_url, _), resource in snapshot.xds.items():
         if type_url == ROUTES:
             for host in route_pb2.RouteConfiguration.FromString(resource.body).virtual_hosts:
-                found = host.retry_policy
-                assert set(filter(None, found.retry_on.split(","))) <= UNSENT
-                assert not found.retriable_status_codes and not found.HasField("retry_priority")
+                retry = host.retry_policy
+                assert set(filter(None, retry.retry_on.split(","))) <= UNSENT
+                assert not retry.retriable_status_codes and not retry.HasField("retry_priority")
                 own = [route.route.retry_policy for route in host.routes if route.route.HasField("retry_policy")]
-                assert all(policy.num_retries.value in asked for policy in own)
+                assert all(policy.num_retries.value in attempts for policy in own)
     for cluster in snapshot.clusters().values():
         assert cluster.outlier_detection.max_ejection_percent.value <= 50
         assert len(cluster.circuit_breakers.thresholds) == 1 and cluster.circuit_breakers.thresholds[0].HasField(
@@ -119,8 +119,10 @@ def check_tracing(objects: Objects, snapshot: Snapshot) -> None:
             namespace = ref.namespace or gateway.namespace
             kind = "" if ref.kind == "Service" else f"{ref.kind}/"
             named = f"{gateway.path}/{kind}{namespace}/{ref.name}/"
-            told = otel.grpc_service.envoy_grpc.cluster_name
-            assert told.startswith(named) and told.endswith("/h2"), f"{told} is told, and {named} was meant"
+            cluster_name = otel.grpc_service.envoy_grpc.cluster_name
+            assert cluster_name.startswith(named) and cluster_name.endswith("/h2"), (
+                f"{cluster_name} is told, and {named} was meant"
+            )
             assert namespace == gateway.namespace or granted(
                 objects, "XTelemetryPolicy", gateway.namespace, namespace, ref.kind
             )
@@ -145,7 +147,7 @@ def check_keys(objects: Objects, snapshot: Snapshot) -> None:
 
 
 def _served_keys(objects: Objects, gateway: Key) -> set[str]:
-    """Secrets that listeners of a Gateway name, its own or those of a ListenerSet, and may."""
+    """Returns the Secrets that the Gateway's listeners and its ListenerSets name with permission."""
     own: Any = objects[gateway]
     sets = [
         obj
@@ -172,14 +174,15 @@ def secrets_of(context: Any) -> set[str]:
     return {secret.name for secret in context.common_tls_context.tls_certificate_sds_secret_configs}
 
 
-def check_revocation(found: Any, trusted: list[Any], waives: str = "") -> None:
-    """Every list that is there is enforced; what has an unusable one, or one beside an unusable CA, is not served."""
+def check_revocation(validation: Any, trusted: list[Any], waives: str = "") -> None:
+    """Checks that every revocation list is enforced, and that nothing with an unusable list or a list beside an unusable CA is
+    served."""
     usable = ("good", "other", "weak", CLIENTS, *(("expired", "early") if waives == "Expiry" else ()))
-    revoking = [each for each in trusted if _text(each, "ca.crl") is not None]
-    assert {_text(each, "ca.crt") for each in revoking} <= {*map(ca_content, usable)}, "a list is left out with its CA"
-    lists = {_text(each, "ca.crl") or "" for each in revoking}
+    revoking = [ca for ca in trusted if _text(ca, "ca.crl") is not None]
+    assert {_text(ca, "ca.crt") for ca in revoking} <= {*map(ca_content, usable)}, "a list is left out with its CA"
+    lists = {_text(ca, "ca.crl") or "" for ca in revoking}
     assert lists <= {crl_pem("good")}, "served, though a revocation list cannot be used"
-    assert found.crl.inline_bytes.decode() == "".join(sorted(lists)), "a revocation list is not enforced"
+    assert validation.crl.inline_bytes.decode() == "".join(sorted(lists)), "a revocation list is not enforced"
 
 
 def check_upgrades(snapshot: Snapshot) -> None:
@@ -194,5 +197,7 @@ def check_upgrades(snapshot: Snapshot) -> None:
             first, *rest = upgrade.filters
             assert rest == list(manager.http_filters)
             assert first.typed_config.Unpack(states)
-            told = {each.object_key: each.format_string.text_format_source.inline_string for each in states.on_request_headers}
-            assert told == {"envoy.network.application_protocols": "http/1.1", "lasthop.upgrade": "true"}
+            filter_states = {
+                state.object_key: state.format_string.text_format_source.inline_string for state in states.on_request_headers
+            }
+            assert filter_states == {"envoy.network.application_protocols": "http/1.1", "lasthop.upgrade": "true"}

@@ -1,6 +1,6 @@
 """Checks the promises about the final xDS, derived from the objects.
 
-The oracle reads the objects by itself and naively; it shares no code with `resolve`.
+The oracle reads the objects with naive code of its own, and shares no code with `resolve`.
 """
 
 from __future__ import annotations
@@ -102,11 +102,11 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         port_name = service_port.name
         policies = named_by_policy(objects, service, port_name)
         context = tls_context(cluster)
-        said = profiles_of(objects, gateway)
+        profiles = profiles_of(objects, gateway)
         assert not cluster.transport_socket_matches
         means_plaintext = service_port.app_protocol in APP_PROTOCOLS["plaintext"]
         denying = {"Deny"} if means_plaintext else {"Deny", "Declared"}
-        denied = [p for p in said if p.plaintext_backends in denying]
+        denied = [p for p in profiles if p.plaintext_backends in denying]
         if protocol in EXEMPT:
             assert context is None, f"{name} speaks TLS, which is not ours to speak there"
             assert protocol == "passthrough" or not denied, f"{name} cannot be encrypted, and that is denied"
@@ -121,12 +121,12 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         assert policies, f"{name} speaks TLS and no policy asked for it"
         policy = winner(policies, service, port_name)
         assert isinstance(policy, BackendTLSPolicy), "a rejected policy was served"
-        check_weakened(snapshot, gateway, name, check_verification(objects, policy, context), said, now)
-        check_pinned(context, said)
-        check_strong(context, said)
-        check_client_certificate(objects, snapshot, gateway, policy, context, said)
+        check_weakened(snapshot, gateway, name, check_verification(objects, policy, context), profiles, now)
+        check_pinned(context, profiles)
+        check_strong(context, profiles)
+        check_client_certificate(objects, snapshot, gateway, policy, context, profiles)
         lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
-        assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
+        assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in profiles)
 
 
 def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str, now: datetime) -> None:
@@ -135,7 +135,7 @@ def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str
     cluster = snapshot.clusters()[gateway, name]
     backend = objects.get(Key("XBackend", namespace, own_name))
     assert isinstance(backend, XBackend), f"{name} leads to an XBackend that does not exist"
-    spec, context, said = backend.spec, tls_context(cluster), profiles_of(objects, gateway)
+    spec, context, profiles = backend.spec, tls_context(cluster), profiles_of(objects, gateway)
     assert int(port) == spec.port.number and protocol != "udp"
     if spec.type == "ExternalHostname":
         address = cluster.load_assignment.endpoints[0].lb_endpoints[0].endpoint.address.socket_address
@@ -143,14 +143,14 @@ def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str
         assert "Deny" not in [spec.external_hostnames for spec in profile_specs(objects, gateway) if spec]
     if context is None:
         assert protocol == "passthrough" or spec.tls.mode == "None", f"{name} is plaintext although it asks for TLS"
-        assert protocol == "passthrough" or not [p for p in said if p.plaintext_backends in ("Deny", "Declared")]
+        assert protocol == "passthrough" or not [p for p in profiles if p.plaintext_backends in ("Deny", "Declared")]
         return
     assert spec.tls.mode in ("ServerOnly", "ClientAndServer") and protocol != "passthrough"
-    check_weakened(snapshot, gateway, name, check_verification(objects, backend, context), said, now)
-    check_pinned(context, said)
-    check_strong(context, said)
+    check_weakened(snapshot, gateway, name, check_verification(objects, backend, context), profiles, now)
+    check_pinned(context, profiles)
+    check_strong(context, profiles)
     lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
-    assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
+    assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in profiles)
     shown = [secret.name.partition("@")[0] for secret in context.common_tls_context.tls_certificate_sds_secret_configs]
     ref = spec.tls.client_certificate_ref
     holder = ref.namespace or namespace if ref else ""
@@ -161,46 +161,51 @@ def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str
 
 
 def check_client_certificate(
-    objects: Objects, snapshot: Snapshot, gateway: Key, policy: BackendTLSPolicy, context: Any, said: list[BackendTLSProfile]
+    objects: Objects,
+    snapshot: Snapshot,
+    gateway: Key,
+    policy: BackendTLSPolicy,
+    context: Any,
+    profiles: list[BackendTLSProfile],
 ) -> None:
-    """A policy's backends are shown the Gateway's certificate, or one of the policy's own namespace; never another."""
+    """Envoy presents the Gateway's certificate to a policy's backends, or one of the policy's namespace; never another."""
     obj: Any = objects[gateway]
     ref = obj.spec.tls.backend.client_certificate_ref if obj.spec.tls and obj.spec.tls.backend else None
     own = f"{ref.namespace or gateway.namespace}/{ref.name}" if ref else ""
     name = dict(policy.spec.options).get("lasthop.dev/client-certificate", "")
     named = f"{policy.metadata.namespace}/{name}" if name else ""
-    first = "GatewayFirst" in [p.client_certificate for p in said]
+    first = "GatewayFirst" in [p.client_certificate for p in profiles]
     wanted = (own or named) if first else (named or own)
-    assert [each.partition("@")[0] for each in secrets_of(context)] == ([wanted] if wanted else [])
+    assert [secret.partition("@")[0] for secret in secrets_of(context)] == ([wanted] if wanted else [])
     if ref and wanted == own and ref.namespace not in ("", gateway.namespace):
         assert granted(objects, "Gateway", gateway.namespace, ref.namespace, "Secret"), f"{own} is another namespace's"
     assert secrets_of(context) <= {name for at, type_url, name in snapshot.xds if (at, type_url) == (gateway, SECRET)}
 
 
-def check_pinned(context: Any, said: list[BackendTLSProfile]) -> None:
+def check_pinned(context: Any, profiles: list[BackendTLSProfile]) -> None:
     """Pins alone have effect only where the operator does not deny them."""
-    found = context.common_tls_context.validation_context
-    pinned = found.verify_certificate_spki or found.verify_certificate_hash
-    assert not pinned or found.HasField("trusted_ca") or "Deny" not in [p.pinned_only for p in said]
+    validation = context.common_tls_context.validation_context
+    pinned = validation.verify_certificate_spki or validation.verify_certificate_hash
+    assert not pinned or validation.HasField("trusted_ca") or "Deny" not in [p.pinned_only for p in profiles]
 
 
-def check_strong(context: Any, said: list[BackendTLSProfile]) -> None:
+def check_strong(context: Any, profiles: list[BackendTLSProfile]) -> None:
     """A CA whose key is below today's floor is trusted only where the operator does not deny it."""
     pem = context.common_tls_context.validation_context.trusted_ca.inline_bytes.decode()
-    assert WEAK_CA not in pem or "Deny" not in [p.weak_certificates for p in said]
+    assert WEAK_CA not in pem or "Deny" not in [p.weak_certificates for p in profiles]
 
 
 def check_weakened(
-    snapshot: Snapshot, gateway: Key, name: str, waiver: Any, said: list[BackendTLSProfile], now: datetime
+    snapshot: Snapshot, gateway: Key, name: str, waiver: Any, profiles: list[BackendTLSProfile], now: datetime
 ) -> None:
     """A waiver has effect only where the operator allows it, and only until its end."""
     expires = None
     if waiver is not None:
-        assert [p for p in said if p.waivers == "Allow"], f"{name} is weakened and nobody allowed it"
-        assert not [p for p in said if p.waivers == "Deny"], f"{name} is weakened although it is denied"
+        assert [p for p in profiles if p.waivers == "Allow"], f"{name} is weakened and nobody allowed it"
+        assert not [p for p in profiles if p.waivers == "Deny"], f"{name} is weakened although it is denied"
         expires = datetime.fromisoformat(waiver.spec.expires) if waiver.spec.expires else None
         assert expires is None or expires > now, f"{name} is weakened by a waiver that is over"
-        for limit in [p.max_waiver_days for p in said if p.max_waiver_days]:
+        for limit in [p.max_waiver_days for p in profiles if p.max_waiver_days]:
             created = datetime.fromisoformat(waiver.metadata.creation_timestamp)
             assert expires and created <= now and expires <= created + timedelta(days=limit)
     assert snapshot.xds[gateway, CLUSTER, name].expires == (expires.timestamp() if expires else None)
@@ -222,18 +227,19 @@ def profiles_of(objects: Objects, gateway: Key) -> list[BackendTLSProfile]:
 
 
 def profile_specs(objects: Objects, gateway: Key) -> list[Any]:
-    """None for one that is named and not there."""
+    """Returns the specs of the named GatewayProfiles; None for each that does not exist."""
     obj: Any = objects[gateway]
     gateway_class: Any = objects[Key("GatewayClass", "", obj.spec.gateway_class_name)]
     of_class, own = gateway_class.spec.parameters_ref, obj.spec.infrastructure and obj.spec.infrastructure.parameters_ref
     keys = [Key("GatewayProfile", of_class.namespace, of_class.name)] if of_class else []
     keys += [Key("GatewayProfile", gateway.namespace, own.name)] if own else []
-    found: list[Any] = [objects.get(key) for key in keys]
-    return [profile.spec if profile else None for profile in found]
+    profiles: list[Any] = [objects.get(key) for key in keys]
+    return [profile.spec if profile else None for profile in profiles]
 
 
 def check_verification(objects: Objects, policy: Any, context: Any) -> Any:
-    """The checks are those of the policy or XBackend; only a waiver, which is returned, may reduce them."""
+    """Checks that the context verifies everything that the policy or XBackend requires. Only a waiver, which is returned, may
+    reduce it."""
     validation: Any = (policy.spec.tls if isinstance(policy, XBackend) else policy.spec).validation
     refs = validation.ca_certificate_refs
     ours: dict[str, list[Any]] = {"PinSet": [], "VerificationWaiver": [], "WellKnownCACertificates": []}
@@ -254,34 +260,34 @@ def check_verification(objects: Objects, policy: Any, context: Any) -> Any:
         assert waives == "All" and len(refs) == 1 and not validation.subject_alt_names
         return waivers[0]
     assert waives != "All"
-    found = context.common_tls_context.validation_context
-    assert found.trust_chain_verification == common_pb2.CertificateValidationContext.VERIFY_TRUST_CHAIN
-    assert not found.HasField("system_root_certs")
-    assert found.allow_expired_certificate == (waives == "Expiry")
+    validation_context = context.common_tls_context.validation_context
+    assert validation_context.trust_chain_verification == common_pb2.CertificateValidationContext.VERIFY_TRUST_CHAIN
+    assert not validation_context.HasField("system_root_certs")
+    assert validation_context.allow_expired_certificate == (waives == "Expiry")
     spec = pins[0].spec if pins else PinSetSpec()
     pins_only = bool(pins) and not (spec.certificates or spec.ca_certificate_refs or spec.well_known_ca_certificates)
     names = 0 if waives == "Names" or pins_only else max(1, len(validation.subject_alt_names))
-    assert len(found.match_typed_subject_alt_names) == names
+    assert len(validation_context.match_typed_subject_alt_names) == names
     assert names or not validation.subject_alt_names
-    shown = {base64.b64decode(pin).hex() for pin in found.verify_certificate_spki}
+    shown = {base64.b64decode(pin).hex() for pin in validation_context.verify_certificate_spki}
     assert shown == {_hex(pin.value) for pin in spec.pins}
-    assert set(found.verify_certificate_hash) == {_fingerprint(pem) for pem in spec.certificates}
+    assert set(validation_context.verify_certificate_hash) == {_fingerprint(pem) for pem in spec.certificates}
     if pins:
-        assert shown or found.verify_certificate_hash
+        assert shown or validation_context.verify_certificate_hash
         assert {ref.kind for ref in refs} <= {"PinSet", "VerificationWaiver"}
     if pins_only:
-        assert not found.HasField("trusted_ca") and not waivers
+        assert not validation_context.HasField("trusted_ca") and not waivers
     elif ours["WellKnownCACertificates"] or spec.well_known_ca_certificates or validation.well_known_ca_certificates:
-        assert found.trusted_ca.filename == STORE.path
+        assert validation_context.trusted_ca.filename == STORE.path
     else:
         cas = spec.ca_certificate_refs if pins else [ref for ref in refs if ref.kind not in ours]
         allowed = "".join(_ca_of(objects, policy, ref) for ref in cas) if cas else "".join(spec.certificates)
-        pem = found.trusted_ca.inline_bytes.decode()
+        pem = validation_context.trusted_ca.inline_bytes.decode()
         assert pem.strip(), "no trust anchor"
         assert all(block in allowed for block in pem.split("-----END CERTIFICATE-----\n") if block)
         assert "PRIVATE KEY" not in pem
         trusted = [objects.get(Key(ref.kind, policy.metadata.namespace, ref.name)) for ref in cas]
-        check_revocation(found, trusted, waives)
+        check_revocation(validation_context, trusted, waives)
     return waivers[0] if waivers else None
 
 

@@ -56,7 +56,7 @@ def world(size: int) -> Engine:
                 mk_service(f"a/{name}"),
                 mk_slice(f"a/{name}", name, ["10.0.0.1"]),
                 mk_route(f"a/{name}", "a/gw", [{"name": name, "port": 443}], [f"{name}.example"]),
-                # One CA of its own and one that all share: the edits below touch only the first.
+                # One private CA and one shared CA: the edits below touch only the first.
                 mk_config_map(f"a/{name}", ca_pem("own")),
                 mk_policy(f"a/{name}", name, "api.example", [name, "shared"]),
             )
@@ -99,7 +99,7 @@ def test_an_edit_costs_the_same_in_a_world_ten_times_as_large(edit: str) -> None
 
 
 def test_a_policy_with_its_route_service_and_slice_is_kept_in_36_nodes() -> None:
-    """Each node takes about 0.3 KiB (docs/performance.md#start). The CA of its own is two more."""
+    """Each node takes about 0.3 KiB (docs/performance.md#start). Its private CA adds two."""
     small, large = world(SMALL).graph, world(LARGE).graph
     assert len(large.nodes) - len(small.nodes) == (LARGE - SMALL) * (36 + 2)
 
@@ -184,7 +184,7 @@ def test_a_route_that_comes_costs_the_same_in_a_world_ten_times_as_large() -> No
 
 
 def stream_world(size: int) -> Engine:
-    """As many TLSRoutes on one listener, each with a policy of its own."""
+    """Makes as many TLSRoutes on one listener, each with its own policy."""
     engine = Engine(now=NOW.timestamp())
     engine.apply(keyed(mk_class(), mk_gateway("a/gw", STREAMS[1:2]), mk_secret("a/k0", *key_pair("k0"))))
     for number in range(size):
@@ -304,7 +304,7 @@ def steps(controller: Controller, edit: dict[Key, Object | None]) -> int:
         nonlocal count
         count += event == "call" and frame.f_code is not cached
 
-    gc.disable()  # what other tests have left, and who is told of a collection, would be counted
+    gc.disable()  # garbage of other tests and callbacks of collections would be counted
     sys.setprofile(entered)
     try:
         controller.take(Batch(edit))

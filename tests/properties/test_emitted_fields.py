@@ -32,8 +32,8 @@ KEPT = {"envoy.config.cluster.v3.Cluster.respect_dns_ttl"}
 def test_no_deprecated_or_unknown_field_is_sent(edits: list[Edit]) -> None:
     _, _, snapshot = walk(edits)
     for (_, type_url, name), resource in snapshot.xds.items():
-        found = set(odd_fields(decoded(type_url, resource.body)))
-        assert not found, f"{name} has {found}"
+        odd = set(odd_fields(decoded(type_url, resource.body)))
+        assert not odd, f"{name} has {odd}"
 
 
 def test_odd_fields_are_found_wherever_they_are() -> None:
@@ -63,7 +63,7 @@ def odd_fields(message: Message) -> Iterator[str]:
     for field, value in message.ListFields():
         if field.GetOptions().deprecated and field.full_name not in KEPT:
             yield field.full_name
-        yield from (inner for each in _messages(value) for inner in odd_fields(each))
+        yield from (inner for held in _messages(value) for inner in odd_fields(held))
 
 
 def _messages(value: Any) -> Iterator[Message]:
@@ -71,4 +71,4 @@ def _messages(value: Any) -> Iterator[Message]:
     if isinstance(value, Message):
         yield value
     elif not isinstance(value, str | bytes | int | float):
-        yield from (each for each in (value.values() if hasattr(value, "values") else value) if isinstance(each, Message))
+        yield from (item for item in (value.values() if hasattr(value, "values") else value) if isinstance(item, Message))

@@ -92,11 +92,11 @@ WORLD: dict[str, Any] = {"below": -1, "list": [1, 2], "text": "ab", "yes": True}
 
 
 def all_rules() -> list[str]:
-    found: dict[str, None] = {}
+    rules: dict[str, None] = {}
     for name, kind in KINDS.items():
         for version in kind.versions:
-            found |= dict.fromkeys(_rules(schema_of(name, version).root))
-    return list(found)
+            rules |= dict.fromkeys(_rules(schema_of(name, version).root))
+    return list(rules)
 
 
 def _rules(node: SchemaNode) -> Iterator[str]:
@@ -124,21 +124,21 @@ def _theirs(rule: str) -> Any:
 
 
 def theirs(rule: str, value: Any) -> bool | None:
-    """None: it cannot be evaluated."""
-    found = _theirs(rule).eval(data={"self": value}).value()
-    return found if isinstance(found, bool) else None
+    """Returns None if it cannot be evaluated."""
+    result = _theirs(rule).eval(data={"self": value}).value()
+    return result if isinstance(result, bool) else None
 
 
 def ours(rule: str, value: Any) -> bool | None:
     try:
-        found = program(rule)({"self": value})
+        result = program(rule)({"self": value})
     except ERRORS:
         return None
-    return found if isinstance(found, bool) else None
+    return result if isinstance(result, bool) else None
 
 
 def drawn(chance: random.Random, names: list[str], texts: list[str], depth: int = 0) -> Any:
-    """Draws what a document may hold where the rule looks: with its fields and the texts that it compares with."""
+    """Draws content for the part of a document that the rule reads: its fields and the texts that it compares with."""
     kind = chance.choice("tttnbld" if depth else "tnllldddd")
     match kind if depth < 4 else "t":
         case "d":
@@ -153,7 +153,7 @@ def drawn(chance: random.Random, names: list[str], texts: list[str], depth: int 
     return chance.choice(texts)
 
 
-def test_every_rule_says_what_googles_cel_says() -> None:
+def test_every_rule_evaluates_as_in_googles_cel() -> None:
     """Whether it holds: an object is refused likewise where it does not and where it cannot be evaluated."""
     rules, decided = all_rules(), 0
     assert len(rules) > 120

@@ -123,23 +123,24 @@ class Living:
     def look(self) -> None:
         if (batch := self._loader.apply(self._loader.look())) is not None:
             self.last = batch
-            for key, found in batch.changes.items():
-                if found is None:
+            for key, obj in batch.changes.items():
+                if obj is None:
                     del self.objects[key]
                 else:
-                    self.objects[key] = found
+                    self.objects[key] = obj
         self._loader.save()
 
     @property
     def rejected(self) -> set[Key]:
-        return {key for key, found in self.objects.items() if isinstance(found, RejectedPolicy)}
+        return {key for key, obj in self.objects.items() if isinstance(obj, RejectedPolicy)}
 
     @property
     def contested(self) -> set[Key]:
-        return {each.object for each in self.last.findings if each.reason == "DuplicateObject" and each.object}
+        return {finding.object for finding in self.last.findings if finding.reason == "DuplicateObject" and finding.object}
 
     def settled(self, without: set[Key]) -> dict[Key, Object]:
-        """Without what counts edits, and what is known to depend on who came first: an object that two files hold."""
+        """Returns the state without edit counters and without objects that two files contain, which depend on the order of the
+        files."""
         paths = {key.path for key in without}
         return {
             key: uncounted(replace(obj, last_good=uncounted(obj.last_good)) if isinstance(obj, RejectedPolicy) else obj)
@@ -173,14 +174,14 @@ def place() -> Iterator[Path]:
 def played(root: Path, edits: list[Write | Delete | Rename | str]) -> Living:
     state = root / "state"
     living = Living(root, state)
-    for each in edits:
-        match each:
+    for step in edits:
+        match step:
             case "look":
                 living.look()
             case "restart":
                 living = Living(root, state)
             case Write() | Delete() | Rename():
-                edit(root, each)
+                edit(root, step)
     living.look()
     return living
 
@@ -207,8 +208,8 @@ def test_a_start_without_state_differs_only_where_a_last_good_content_is_in_forc
     with place() as root:
         living = played(root, edits)
         cold = Living(root, None)
-        older = {key for each in living.last.not_applied for key in each.objects}
-        local = {each.object for each in living.last.findings if each.reason == "LocalFile" and each.object}
+        older = {key for file in living.last.not_applied for key in file.objects}
+        local = {finding.object for finding in living.last.findings if finding.reason == "LocalFile" and finding.object}
         apart = living.contested | cold.contested | older | local
         # A cold start refuses targets that a broken file names; with a last good content, only targets that this did not name.
         refused = living.rejected | cold.rejected
@@ -229,8 +230,8 @@ def test_histories_are_rich_enough_to_mean_something() -> None:
     def look(edits: list[Write | Delete | Rename | str]) -> None:
         with place() as root:
             living = played(root, edits)
-            seen.update(each.reason for each in living.last.findings)
-            seen.update(type(found).__name__ for found in living.objects.values())
+            seen.update(finding.reason for finding in living.last.findings)
+            seen.update(type(obj).__name__ for obj in living.objects.values())
             seen.add(f"policies known: {living.last.policies_known}")
 
     look()

@@ -117,11 +117,11 @@ def others(snapshot: Snapshot) -> tuple[dict[Any, Resource], dict[Key, Any]]:
         for key, resource in snapshot.xds.items()
         if key[0].namespace != TENANT and f"{TENANT}/" not in key[2] and str(PORT) not in key[2]
     }
-    said = {key: status for key, status in snapshot.status.items() if TENANT not in (key.namespace, key.name)}
-    # How many ListenerSets are attached is what the spec wants to be told there.
+    statuses = {key: status for key, status in snapshot.status.items() if TENANT not in (key.namespace, key.name)}
+    # The spec requires the number of attached ListenerSets there.
     return served, {
         key: msgspec.structs.replace(status, attached_listener_sets=0) if isinstance(status, GatewayStatus) else status
-        for key, status in said.items()
+        for key, status in statuses.items()
     }
 
 
@@ -146,7 +146,7 @@ def test_an_odd_certificate_harms_nobody_else(odd: str) -> None:
 
 @slow(60)
 @given(ODD_PEMS, odd_keys(), st.booleans())
-def test_odd_bytes_harm_nobody_else(certificate: bytes, key: bytes, edited: bool) -> None:
+def test_odd_bytes_harm_no_other_tenant(certificate: bytes, key: bytes, edited: bool) -> None:
     check(certificate, key, edited=edited)
 
 
@@ -159,5 +159,5 @@ def check(certificate: bytes, key: bytes, *, edited: bool) -> None:
     engine.hops()
     engine.certificates()
     for kind in ("Gateway", "Secret", "ConfigMap", "ClusterTrustBundle", "BackendTLSPolicy", "ListenerSet", "PinSet"):
-        for each in engine.store.keys(kind):
-            explain(engine.graph, each)
+        for obj_key in engine.store.keys(kind):
+            explain(engine.graph, obj_key)

@@ -199,8 +199,7 @@ class Site(Sink):
 
 
 class Proxy:
-    """Takes what it is given, one resource after the other, but for what it cannot abide; and listens on no port of its own
-    choice."""
+    """Accepts its resources one after the other, except those that it rejects, and listens only on the given ports."""
 
     def __init__(self, controller: Controller, gateway: Key) -> None:
         self._controller, self._gateway = controller, gateway
@@ -287,15 +286,15 @@ def test_a_controller_with_a_history_ends_as_a_fresh_one(events: list[tuple[str,
     site.controller.take(Batch({}, crd_versions=versions))
     other = Site()
     other.controller.take(Batch({key: obj for key, obj in objects.items() if obj is not None}, crd_versions=versions))
-    for each in (site, other):
-        each.rest()
+    for controlled in (site, other):
+        controlled.rest()
         for name in GATEWAYS:
-            each.connect(name)
-        each.rest()
-        each.controller.do(each.controller.fleet.expire(math.inf))
-        each.rest()
-    for found, expected in zip(site.state(), other.state(), strict=True):
-        assert found == expected
+            controlled.connect(name)
+        controlled.rest()
+        controlled.controller.do(controlled.controller.fleet.expire(math.inf))
+        controlled.rest()
+    for actual, expected in zip(site.state(), other.state(), strict=True):
+        assert actual == expected
     withheld = (part for proxies in site.controller.fleet.gateways.values() for part in proxies.withheld)
     assert [part for part in withheld if part.type_url == ROUTES and part.owner and not guilty(objects[part.owner])] == []
 

@@ -24,7 +24,7 @@ MEANT = {pattern: _meant(pattern) for pattern in PATTERNS}
 PAIRS = list(itertools.product(PATTERNS, repeat=2))
 
 
-def test_a_pattern_covers_what_it_contains() -> None:
+def test_a_pattern_covers_exactly_its_names() -> None:
     assert [(a, b) for a, b in PAIRS if covers(a, b) != (MEANT[b] <= MEANT[a])] == []
 
 
@@ -32,11 +32,11 @@ def test_the_fitting_patterns_are_those_that_cover_it() -> None:
     assert [(a, b) for a, b in PAIRS if (a in fitting(b)) != (MEANT[b] <= MEANT[a])] == []
 
 
-def test_an_intersection_stands_for_what_both_stand_for() -> None:
+def test_an_intersection_matches_exactly_the_names_of_both() -> None:
     for one, other in PAIRS:
-        found = intersection(one, other)
-        assert (MEANT[found] if found is not None else frozenset()) == MEANT[one] & MEANT[other], (one, other)
-        assert found == intersection(other, one)
+        common = intersection(one, other)
+        assert (MEANT[common] if common is not None else frozenset()) == MEANT[one] & MEANT[other], (one, other)
+        assert common == intersection(other, one)
 
 
 def test_the_most_specific_pattern_is_the_one_with_the_fewest_names() -> None:
@@ -45,10 +45,13 @@ def test_the_most_specific_pattern_is_the_one_with_the_fewest_names() -> None:
     for patterns in itertools.permutations(short, 3):
         for name in ("a", "a.b", "b.a.b"):
             matching = [pattern for pattern in patterns if name in MEANT[pattern]]
-            found = most_specific(patterns, name)
-            assert (found is None) == (not matching), (patterns, name)
-            assert found is None or (found in matching and all(MEANT[found] <= MEANT[p] for p in matching)), (patterns, name)
+            winner = most_specific(patterns, name)
+            assert (winner is None) == (not matching), (patterns, name)
+            assert winner is None or (winner in matching and all(MEANT[winner] <= MEANT[p] for p in matching)), (
+                patterns,
+                name,
+            )
 
 
-def test_what_is_contained_comes_first() -> None:
+def test_contained_patterns_come_first() -> None:
     assert [(a, b) for a, b in PAIRS if MEANT[a] < MEANT[b] and not specificity(a) < specificity(b)] == []

@@ -33,7 +33,7 @@ OWN = sorted(key for key in WORLD if key.namespace == TENANT)
 fresh = Prepared(WORLD, STORE)
 
 
-# --- what can be written ----------------------------------------------------------------------------------------------
+# --- possible edits ---------------------------------------------------------------------------------------------------
 
 STRINGS = (
     *("", " ", "a", "-", "_", ".", "..", "/", "//", "*", "*.", "**", "%", "%2f", "\\", "'", '"', "#", "?", "{}", "${x}"),
@@ -101,17 +101,17 @@ def bundles(draw: random.Random) -> str:
 
 
 def spots(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in a document where something else could be written."""
-    found = [path] if path else []
+    """Returns every path in a document whose value can be replaced."""
+    places = [path] if path else []
     if isinstance(value, dict):
-        found += [spot for name, held in value.items() for spot in spots(held, (*path, name))]
+        places += [spot for name, held in value.items() for spot in spots(held, (*path, name))]
     elif isinstance(value, list):
-        found += [spot for number, held in enumerate(value) for spot in spots(held, (*path, number))]
-    return found
+        places += [spot for number, held in enumerate(value) for spot in spots(held, (*path, number))]
+    return places
 
 
 def odd(value: Any, draw: random.Random) -> Any:
-    """Something else of the same type; what has another would not be admitted."""
+    """Returns another value of the same type, because admission rejects other types."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -154,14 +154,14 @@ def _secret(obj: Object, draw: random.Random) -> Object:
 
 
 def attack_of(draw: random.Random) -> dict[Key, Object | None]:
-    """One to three of the tenant's objects, with something odd in them or gone."""
+    """Returns one to three of the tenant's objects, malformed or deleted."""
     attack: dict[Key, Object | None] = {}
     for key in draw.sample(OWN, draw.randint(1, 3)):
         obj = WORLD[key]
         assert obj is not None
-        found = written(obj, draw) if draw.random() < 0.95 else None
-        if found is not None or draw.random() < 0.05:
-            attack[key] = found
+        edited = written(obj, draw) if draw.random() < 0.95 else None
+        if edited is not None or draw.random() < 0.05:
+            attack[key] = edited
     return attack
 
 
@@ -191,7 +191,7 @@ class Arena:
 
 def differing(before: dict[Any, Any], after: dict[Any, Any]) -> dict[Any, Any]:
     """Returns the parts of others that are missing or different now. The tenant may take an unused name."""
-    return {key: (found, after.get(key)) for key, found in before.items() if found != after.get(key)}
+    return {key: (part, after.get(key)) for key, part in before.items() if part != after.get(key)}
 
 
 _arena: list[Arena] = []
@@ -201,8 +201,8 @@ def attempt(attack: dict[Key, Object | None], *, crashes: bool = False) -> None:
     arena = _arena.pop() if _arena else Arena()
     arena.attempt(attack)
     if crashes:
-        told = [finding.object for finding in arena.engine.findings() if finding.reason == INTERNAL_ERROR]
-        assert bool(told) == bool(arena.engine.graph.crashes)
+        reported = [finding.object for finding in arena.engine.findings() if finding.reason == INTERNAL_ERROR]
+        assert bool(reported) == bool(arena.engine.graph.crashes)
     else:
         assert arena.engine.graph.crashes == {}
     arena.take_back(attack)
@@ -233,15 +233,15 @@ class Bomb:
 
 
 def fields(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in an object where a bomb can be put. Not in place of texts and numbers: these become keys."""
+    """Returns every path in an object where a bomb can be put. Texts and numbers are excluded, because they become keys."""
     if isinstance(value, msgspec.Struct):
         inner = [(field.name, getattr(value, field.name)) for field in msgspec.structs.fields(value)]
-        found = [spot for name, held in inner for spot in fields(held, (*path, name)) if name != "metadata"]
+        places = [spot for name, held in inner for spot in fields(held, (*path, name)) if name != "metadata"]
     elif isinstance(value, tuple) and not isinstance(value, StringMap | BytesMap):
-        found = [spot for number, held in enumerate(value) for spot in fields(held, (*path, number))]
+        places = [spot for number, held in enumerate(value) for spot in fields(held, (*path, number))]
     else:
-        found = []
-    return [*([path] if path and not isinstance(value, str | int) else []), *found]
+        places = []
+    return [*([path] if path and not isinstance(value, str | int) else []), *places]
 
 
 def planted(value: Any, path: tuple[Any, ...]) -> Any:
@@ -254,17 +254,17 @@ def planted(value: Any, path: tuple[Any, ...]) -> Any:
 
 
 def bombs() -> list[tuple[Key, tuple[Any, ...]]]:
-    """But for persistence of sessions, which is read when it is decoded."""
-    found = [(key, path) for key in OWN for path in fields(WORLD[key])]
-    return [(key, path) for key, path in found if "session_persistence" not in path[:-1]]
+    """Returns all places for bombs except session persistence, which is read when it is decoded."""
+    places = [(key, path) for key in OWN for path in fields(WORLD[key])]
+    return [(key, path) for key, path in places if "session_persistence" not in path[:-1]]
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_crash_on_a_tenants_object_affects_that_tenant_alone(chunk: int) -> None:
     """The object is closed, and its own status and a finding report that; other objects have neither."""
-    found = bombs()
-    random.Random(1).shuffle(found)
-    for key, path in found[chunk:SEEDS:CHUNKS]:
+    places = bombs()
+    random.Random(1).shuffle(places)
+    for key, path in places[chunk:SEEDS:CHUNKS]:
         attempt({key: planted(WORLD[key], path)}, crashes=True)
 
 
@@ -299,8 +299,8 @@ def test_a_younger_route_under_a_shared_hostname_changes_nothing_of_the_others_t
         engine.apply({key: replace(odd, spec=replace(odd.spec, hostnames=(HOST,)))})
         settle(engine, snapshot)
         assert engine.graph.crashes == {}
-        found = routes_of_others(snapshot)
+        after = routes_of_others(snapshot)
         seen += 1
-        lists += found is not None
-        assert found is None or found == before
+        lists += after is not None
+        assert after is None or after == before
     assert lists > seen / 2 > SEEDS / 4

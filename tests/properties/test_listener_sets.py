@@ -1,6 +1,6 @@
 """ListenerSets in random worlds: they add to a Gateway only permitted listeners, and take nothing from other owners.
 
-The oracle reads the objects by itself and naively; it shares no code with `resolve`.
+The oracle reads the objects with naive code of its own, and shares no code with `resolve`.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def sets(objects: Objects) -> dict[Key, ListenerSet]:
 def test_a_denied_listener_set_does_not_change_envoys_configuration(edits: list[Edit]) -> None:
     objects = world_after(edits)
     shut_out = {k for k, v in sets(objects).items() if not allowed(objects, v)}
-    _, found = PREPARED.edited(objects)
+    _, snapshot = PREPARED.edited(objects)
     _, without = PREPARED.edited({k: v for k, v in objects.items() if k not in shut_out})
-    assert found.xds == without.xds
-    for each in shut_out & found.status.keys():
-        status = found.status[each]
+    assert snapshot.xds == without.xds
+    for set_key in shut_out & snapshot.status.keys():
+        status = snapshot.status[set_key]
         assert isinstance(status, ListenerSetStatus)
         assert {(c.status, c.reason) for c in status.conditions} == {("False", "NotAllowed")}
         assert status.listeners == ()
@@ -77,18 +77,18 @@ def test_a_denied_listener_set_does_not_change_envoys_configuration(edits: list[
 @given(EDITS)
 def test_listener_sets_take_nothing_from_the_gateway_they_join(edits: list[Edit]) -> None:
     objects = world_after(edits)
-    _, found = PREPARED.edited(objects)
+    _, snapshot = PREPARED.edited(objects)
     _, without = PREPARED.edited({k: v for k, v in objects.items() if not isinstance(v, ListenerSet)})
-    for each, status in without.status.items():
+    for gateway_key, status in without.status.items():
         if isinstance(status, GatewayStatus):
-            now = found.status[each]
+            now = snapshot.status[gateway_key]
             assert isinstance(now, GatewayStatus)
             assert [_judged(x) for x in now.listeners] == [_judged(x) for x in status.listeners]
 
 
 def _judged(listener: object) -> object:
-    """All but Programmed, because on a shared host the sets of another Gateway may have a port first, and the note that names
-    are shared with another listener, which takes nothing away."""
+    """Returns all conditions except two. On a shared host the sets of another Gateway may take a port first, which changes
+    Programmed. The note about names shared with another listener removes nothing."""
     other = ("Programmed", "OverlappingTLSConfig")
     conditions = [c for c in listener.conditions if c.type not in other]  # type: ignore[attr-defined]
     return (listener.name, listener.attached_routes, conditions)  # type: ignore[attr-defined]
@@ -98,21 +98,21 @@ def _judged(listener: object) -> object:
 @given(EDITS)
 def test_only_the_first_of_conflicting_listeners_is_accepted(edits: list[Edit]) -> None:
     objects = world_after(edits)
-    _, found = PREPARED.edited(objects)
+    _, snapshot = PREPARED.edited(objects)
     for gateway_key, gateway in objects.items():
-        if not isinstance(gateway, Gateway) or gateway_key not in found.status:
+        if not isinstance(gateway, Gateway) or gateway_key not in snapshot.status:
             continue
         own = [v for v in sets(objects).values() if gateway_of(v) == gateway_key and allowed(objects, v)]
         own.sort(key=lambda v: (v.metadata.creation_timestamp, f"{v.metadata.namespace}/{v.metadata.name}"))
         earlier: list[Listener] = list(gateway.spec.listeners)
-        for each in own:
-            status = found.status[key(each)]
+        for listener_set in own:
+            status = snapshot.status[key(listener_set)]
             assert isinstance(status, ListenerSetStatus)
             conflicted = {x.name: any(c.type == "Conflicted" for c in x.conditions) for x in status.listeners}
-            late = [x for x in each.spec.listeners if any(clash(x, other) for other in earlier)]
-            first = [x for x in each.spec.listeners if x not in late]
+            late = [x for x in listener_set.spec.listeners if any(clash(x, other) for other in earlier)]
+            first = [x for x in listener_set.spec.listeners if x not in late]
             inside = [x for x in first if any(clash(x, other) for other in first if other is not x)]
-            assert conflicted == {x.name: x in late or x in inside for x in each.spec.listeners}
+            assert conflicted == {x.name: x in late or x in inside for x in listener_set.spec.listeners}
             earlier += first
 
 
@@ -121,12 +121,12 @@ def clash(a: Listener, b: Listener) -> bool:
 
 
 def test_the_world_has_a_set_that_is_served() -> None:
-    _, found = PREPARED()
-    status = found.status[Key("ListenerSet", "a", "l0")]
+    _, snapshot = PREPARED()
+    status = snapshot.status[Key("ListenerSet", "a", "l0")]
     assert isinstance(status, ListenerSetStatus)
     assert [(x.name, x.attached_routes) for x in status.listeners] == [("one", 1)]
     assert {c.status for c in status.conditions} == {"True"}
-    gateway = found.status[Key("Gateway", "b", "g1")]
+    gateway = snapshot.status[Key("Gateway", "b", "g1")]
     assert isinstance(gateway, GatewayStatus)
     assert gateway.attached_listener_sets == 1
 
@@ -136,8 +136,8 @@ _NAMES = st.sampled_from(["", "*.example", "x.example", "*.x.example", "a.x.exam
 
 @st.composite
 def _listeners(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Some with a certificate that is missing, some with filters, which are not served."""
-    found = []
+    """Draws listeners; some have a missing certificate, some have filters, which are not served."""
+    listeners = []
     for number in range(draw(st.integers(1, 3))):
         protocol, port = draw(st.sampled_from([("HTTP", 80), ("HTTPS", 443), ("HTTPS", 443), ("TLS", 443)]))
         listener: dict[str, Any] = {"name": f"n{number}", "port": port, "protocol": protocol, "hostname": draw(_NAMES)}
@@ -148,8 +148,8 @@ def _listeners(draw: st.DrawFn) -> list[dict[str, Any]]:
             listener["tls"] = {"mode": mode, **refs}
         elif draw(st.booleans()):
             listener["filters"] = {"requests": [{"type": "RequestHeaderModifier"}]}
-        found.append(listener)
-    return found
+        listeners.append(listener)
+    return listeners
 
 
 _FRONTENDS = st.sampled_from([{}, {}, {"tls": {"frontend": FRONTEND}}])
@@ -178,19 +178,19 @@ def test_a_name_never_falls_to_a_wider_listener_whether_its_own_serves_or_not(
         plan = resolved_gateway(engine.graph, gateway)
         for listener in plan.listeners if plan else ():
             name = f"{gateway.path}/{listener.port}"
-            found = snapshot.xds.get((gateway, LISTENER, name))
-            if found is None or listener.transport == "UDP" or not listener.hostname or listener.conflicted:
+            resource = snapshot.xds.get((gateway, LISTENER, name))
+            if resource is None or listener.transport == "UDP" or not listener.hostname or listener.conflicted:
                 continue
             host = listener.hostname.replace("*", "any-other-label")
             if listener.protocol == "HTTP":
                 table = route_pb2.RouteConfiguration.FromString(snapshot.xds[gateway, ROUTES, name].body)
-                answers = {domain: each for each in table.virtual_hosts for domain in each.domains}
+                answers = {domain: served for served in table.virtual_hosts for domain in served.domains}
                 chosen = answers[_longest(list(answers), host)]
                 assert listener.served or (list(chosen.domains), len(chosen.routes)) == ([listener.hostname], 0)
                 continue
             chains = {
                 server_name: chain
-                for chain in listener_pb2.Listener.FromString(found.body).filter_chains
+                for chain in listener_pb2.Listener.FromString(resource.body).filter_chains
                 for server_name in chain.filter_chain_match.server_names or ["*"]
             }
             chain = chains[_longest(list(chains), host)]

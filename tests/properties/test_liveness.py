@@ -1,5 +1,5 @@
-"""Valid and permitted objects are served. The other promises forbid; without this one, a Lasthop that refuses everything would
-keep all of them.
+"""Valid and permitted objects are served. The other promises are prohibitions, which a Lasthop that refuses everything would
+keep.
 
 The oracle is naive and knows only the plain cases: a hop that some route or chain names, to a port that no policy of its
 Service concerns, or that one plainly good policy rules.
@@ -32,15 +32,15 @@ GOOD_CA = ca_pem("good")
 
 
 def named_hops(snapshot: Snapshot) -> set[tuple[Key, str]]:
-    """Every hop to a Service that a route table or a filter chain sends requests or connections to."""
-    found: set[tuple[Key, str]] = set()
+    """Returns the hops to Services that route tables or filter chains use."""
+    hops: set[tuple[Key, str]] = set()
     for (gateway, type_url, _), resource in snapshot.xds.items():
         if type_url == ROUTES:
             for host in route_pb2.RouteConfiguration.FromString(resource.body).virtual_hosts:
                 for route in host.routes:
                     action = route.route
                     names = [action.cluster, *(c.name for c in action.weighted_clusters.clusters)]
-                    found |= {(gateway, name) for name in names}
+                    hops |= {(gateway, name) for name in names}
         elif type_url == LISTENER:
             for chain in listener_pb2.Listener.FromString(resource.body).filter_chains:
                 for filter in chain.filters:
@@ -48,8 +48,8 @@ def named_hops(snapshot: Snapshot) -> set[tuple[Key, str]]:
                     if filter.typed_config.Is(proxy.DESCRIPTOR):
                         filter.typed_config.Unpack(proxy)
                         names = [proxy.cluster, *(c.name for c in proxy.weighted_clusters.clusters)]
-                        found |= {(gateway, name) for name in names}
-    return {(gw, name) for gw, name in found if name.rpartition("/")[2] in OF_POLICIES and "/XBackend/" not in name}
+                        hops |= {(gateway, name) for name in names}
+    return {(gw, name) for gw, name in hops if name.rpartition("/")[2] in OF_POLICIES and "/XBackend/" not in name}
 
 
 def expected(objects: Objects, gateway: Key, name: str) -> str | None:
@@ -93,7 +93,7 @@ def expected(objects: Objects, gateway: Key, name: str) -> str | None:
 
 
 def can_show_a_certificate(objects: Objects, gateway: Any) -> bool:
-    """Whether the Gateway names no client certificate, or a good one of its own namespace."""
+    """Reports whether the Gateway names no client certificate, or a good one of its own namespace."""
     backend = gateway.spec.tls.backend if gateway.spec.tls else None
     ref = backend.client_certificate_ref if backend else None
     if ref is None:
@@ -152,7 +152,7 @@ def test_valid_and_permitted_objects_are_served(edits: list[Edit]) -> None:
     assert unserved(objects, snapshot)[1] == []
 
 
-def test_the_oracle_knows_what_to_expect() -> None:
+def test_the_oracle_finds_served_hops() -> None:
     objects, _, snapshot = walk([])
     known, missing = unserved(objects, snapshot)
     assert (known >= 10, missing) == (True, [])

@@ -61,7 +61,7 @@ def test_stats_of_other_clusters_are_not_connections() -> None:
 
 
 @given(HOPS, st.from_regex("[0-9a-f]{24}", fullmatch=True))
-def test_the_name_of_endpoints_tells_their_cluster(hop: Hop, version: str) -> None:
+def test_the_name_of_endpoints_contains_their_cluster(hop: Hop, version: str) -> None:
     assert cluster_of(endpoints_name(hop.name, version)) == hop.name
 
 

@@ -36,16 +36,16 @@ def play(events: list[tuple[object, ...]]) -> World:
 
 
 @given(st.lists(EVENTS, max_size=40))
-def test_a_history_that_has_settled_is_judged_as_by_one_who_was_not_there(events: list[tuple[object, ...]]) -> None:
-    """But for single failures beside successes: who was there knows which came first."""
+def test_a_settled_history_is_judged_as_by_a_later_observer(events: list[tuple[object, ...]]) -> None:
+    """Except for single failures beside successes, whose order only the observer of the whole history knows."""
     world = play([*events, ("wait", LONGEST_RECOVERY + 10.0)])
     fresh = Observations()
     for tally in world.tallies.values():
         fresh.heard(tally.report(world.now), world.now)
     fresh.step(world.now)
-    seen = [each for tally in world.tallies.values() for each in tally.report(world.now).hops[HOP].endpoints]
-    of_now = [each for each in seen if each.config == world.config]
-    if all(each.in_a_row != 1 for each in of_now) or not any(each.last_success for each in of_now):
+    seen = [endpoint for tally in world.tallies.values() for endpoint in tally.report(world.now).hops[HOP].endpoints]
+    of_now = [endpoint for endpoint in seen if endpoint.config == world.config]
+    if all(endpoint.in_a_row != 1 for endpoint in of_now) or not any(endpoint.last_success for endpoint in of_now):
         ours, theirs = world.state, fresh.state(HOP, world.config)
         assert (ours.health, ours.failures, ours.working) == (theirs.health, theirs.failures, theirs.working)
 

@@ -33,14 +33,14 @@ def xbackend(labels: dict[str, str]) -> Object:
 
 
 def oracle(pods: dict[Key, Object], selector: dict[str, str]) -> list[EndpointAddress]:
-    found = set()
+    addresses = set()
     for pod in pods.values():
         assert isinstance(pod, Pod)
-        ready = [each for each in pod.status.conditions if each.type == "Ready" and each.status == "True"]
+        ready = [condition for condition in pod.status.conditions if condition.type == "Ready" and condition.status == "True"]
         gone = pod.metadata.deletion_timestamp or pod.status.phase == "Failed" or pod.metadata.namespace != "a"
         if ready and not gone and pod.status.pod_ips and selector.items() <= dict(pod.metadata.labels).items():
-            found.add(EndpointAddress(pod.status.pod_ips[0].ip, 8443))
-    return sorted(found)
+            addresses.add(EndpointAddress(pod.status.pod_ips[0].ip, 8443))
+    return sorted(addresses)
 
 
 @given(st.lists(st.tuples(PODS, st.booleans(), SELECTORS), max_size=12))

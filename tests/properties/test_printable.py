@@ -94,9 +94,9 @@ def test_nothing_that_others_have_written_reaches_the_terminal_raw(text: str) ->
     with tempfile.TemporaryDirectory() as name:
         folder = _folder(Path(name), text)
         for args in COMMANDS:
-            found = CliRunner().invoke(main, [arg.replace("{}", name) for arg in args], color=True)
-            assert found.exception is None or isinstance(found.exception, SystemExit), (args, found.exception)
-            _assert_fit(found.output, args)
+            result = CliRunner().invoke(main, [arg.replace("{}", name) for arg in args], color=True)
+            assert result.exception is None or isinstance(result.exception, SystemExit), (args, result.exception)
+            _assert_fit(result.output, args)
         _assert_fit(CliRunner().invoke(main, ["explain", "gateway", text, "--dir", name], color=True).output, "a name")
         looked = FolderView(folder)
         for finding in [*looked.source_findings, *looked.engine.findings()]:
@@ -106,8 +106,8 @@ def test_nothing_that_others_have_written_reaches_the_terminal_raw(text: str) ->
             documents = filter(None, map(book.document, looked.engine.store.keys(kind)))
             rejected = [{**document, "rejected": text} for document in documents]
             rows = [row({**document, "ready": summary(document)._asdict()}) for document in rejected]
-            for each in rows:
-                _assert_fit(Columns.of(rows).line(each), "status")
+            for line in rows:
+                _assert_fit(Columns.of(rows).line(line), "status")
 
 
 def _logged(event: str) -> str:
@@ -116,7 +116,7 @@ def _logged(event: str) -> str:
 
 
 @given(st.text(st.characters(codec="utf-8")))
-def test_what_is_printable_has_only_glyphs_and_what_already_was_is_left_alone(text: str) -> None:
+def test_printable_text_has_only_glyphs_and_printable_input_is_unchanged(text: str) -> None:
     assert printable(text).isprintable()
     assert printable(text) == text or not text.isprintable() or len(text) > LIMIT
     assert len(printable(text)) <= 12 * LIMIT

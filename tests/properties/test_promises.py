@@ -126,7 +126,7 @@ def test_collectors_and_servers_that_listeners_ask_are_verified_like_every_backe
     check(objects, snapshot)
 
 
-def test_the_world_without_routes_has_a_collector_and_a_server_that_a_listener_asks() -> None:
+def test_the_world_without_routes_has_a_collector_and_an_authorization_server_of_a_listener() -> None:
     _, _, snapshot = walk([], _BESIDE_ROUTES)
     assert {(name, tls_context(cluster) is not None) for (_, name), cluster in snapshot.clusters().items()} == {
         ("b/g1/a/s0/443/h2", True),
@@ -275,17 +275,17 @@ def _plaintext(snapshot: Snapshot) -> set[tuple[tuple[str, ...], str]]:
 
 
 def _routes_and_listeners(snapshot: Snapshot) -> dict[Any, bytes]:
-    """Without the hash in the names of chains for connections, which says only what TLS is spoken behind them."""
-    found = {}
+    """Returns routes and listeners without the hash in chain names, which only identifies the TLS settings behind them."""
+    configs = {}
     for name, resource in snapshot.xds.items():
         if name[1] == ROUTES:
-            found[name] = resource.body
+            configs[name] = resource.body
         elif name[1] == LISTENER:
             listener = listener_pb2.Listener.FromString(resource.body)
             for chain in listener.filter_chains:
                 chain.name = chain.name.partition("@")[0]
-            found[name] = listener.SerializeToString(deterministic=True)
-    return found
+            configs[name] = listener.SerializeToString(deterministic=True)
+    return configs
 
 
 BEHIND_THE_NAME = frozenset(
@@ -339,9 +339,9 @@ def no_request_goes_around_the_server_that_its_rule_asks(objects: Objects, snaps
             if wanted is None or route.HasField("direct_response"):
                 assert wanted is None or route.direct_response.status == 500
                 continue
-            found = _asked(route)
-            assert _wanted(gateway, obj, wanted) in _named(found)
-            assert not found.failure_mode_allow and not found.clear_route_cache
+            auth = _asked(route)
+            assert _wanted(gateway, obj, wanted) in _named(auth)
+            assert not auth.failure_mode_allow and not auth.clear_route_cache
             asking += 1
     return asking
 
@@ -360,8 +360,8 @@ def _wanted(gateway: Key, owner: Any, auth: Any) -> str:
     return f"{gateway.path}/{kind}{ref.namespace or owner.metadata.namespace}/{ref.name}/{ref.port}/{protocol}"
 
 
-def _named(found: Any) -> tuple[str, str]:
-    return found.http_service.server_uri.cluster, found.grpc_service.envoy_grpc.cluster_name
+def _named(filter: Any) -> tuple[str, str]:
+    return filter.http_service.server_uri.cluster, filter.grpc_service.envoy_grpc.cluster_name
 
 
 def no_request_goes_around_the_servers_that_its_listener_asks(objects: Objects, snapshot: Snapshot) -> None:
@@ -371,24 +371,25 @@ def no_request_goes_around_the_servers_that_its_listener_asks(objects: Objects, 
         table = name.removeprefix(f"{gateway.path}/").split("/")
         for host in route_pb2.RouteConfiguration.FromString(resource.body).virtual_hosts if type_url == ROUTES else ():
             possible = _possible_servers(objects, gateway, table, host.domains[0])
-            filters = sorted(each for each in host.typed_per_filter_config if each.startswith("lasthop.listener_auth"))
-            asked = [_asked(host, each) for each in filters]
-            assert all(not each.failure_mode_allow and each.clear_route_cache for each in asked)
-            found = tuple(next(filter(None, _named(each))) for each in asked)
+            filters = sorted(filter for filter in host.typed_per_filter_config if filter.startswith("lasthop.listener_auth"))
+            auths = [_asked(host, filter) for filter in filters]
+            assert all(not server.failure_mode_allow and server.clear_route_cache for server in auths)
+            servers = tuple(next(filter(None, _named(server))) for server in auths)
             forwards = any(route.HasField("route") for route in host.routes)
-            assert found in possible or (not found and not forwards), (name, host.name)
+            assert servers in possible or (not servers and not forwards), (name, host.name)
             routes_on = {"envoy.filters.http.cors", "lasthop.external_auth", "envoy.filters.http.stateful_session"}
-            assert not found or routes_on <= {*host.typed_per_filter_config}
-            assert not found or host.routes[-1].match.prefix == "/", "requests without a route are authorized too"
+            assert not servers or routes_on <= {*host.typed_per_filter_config}
+            assert not servers or host.routes[-1].match.prefix == "/", "requests without a route are authorized too"
 
 
 def _possible_servers(objects: Objects, gateway: Key, table: list[str], domain: str) -> list[tuple[str, ...]]:
-    """What the listeners of a table ask that have the most specific hostname for a domain; several where they conflict."""
+    """Returns the authorization servers of the listeners with the most specific hostname for a domain; several sets if
+    listeners conflict."""
     hostname = "" if domain == "*" else domain
     sets = [obj for key, obj in sorted(objects.items()) if key.kind == "ListenerSet"]
     owners: list[Any] = [objects[gateway], *sets]
     port, *named = table
-    there = [
+    candidates = [
         (listener, owner)
         for owner in owners
         for listener in owner.spec.listeners
@@ -396,18 +397,18 @@ def _possible_servers(objects: Objects, gateway: Key, table: list[str], domain: 
         if not named or listener.name == named[-1]
         if listener.hostname in ("", hostname) or hostname.endswith(listener.hostname.removeprefix("*"))
     ]
-    longest = max((len(listener.hostname) for listener, _ in there), default=0)
-    fitting = [(listener, owner) for listener, owner in there if named or len(listener.hostname) == longest]
+    longest = max((len(listener.hostname) for listener, _ in candidates), default=0)
+    fitting = [(listener, owner) for listener, owner in candidates if named or len(listener.hostname) == longest]
     return [
-        tuple(_wanted(gateway, owner, each.external_auth) for each in listener.filters.requests if each.external_auth)
+        tuple(_wanted(gateway, owner, filter.external_auth) for filter in listener.filters.requests if filter.external_auth)
         for listener, owner in fitting
     ]
 
 
 def _clusters(chain: Any) -> list[str]:
     proxy = tcp_proxy_pb2.TcpProxy()
-    found = [filter.typed_config for filter in chain.filters if filter.typed_config.Is(proxy.DESCRIPTOR)]
-    for config in found:
+    configs = [filter.typed_config for filter in chain.filters if filter.typed_config.Is(proxy.DESCRIPTOR)]
+    for config in configs:
         assert config.Unpack(proxy)
         return [proxy.cluster] if proxy.cluster else [c.name for c in proxy.weighted_clusters.clusters]
     return []
@@ -417,8 +418,8 @@ def _clusters(chain: Any) -> list[str]:
 @given(EDITS)
 def test_every_object_can_be_explained(edits: list[Edit]) -> None:
     objects, engine, _ = walk(edits)
-    for each in objects:
-        assert explain(engine.graph, each) is not None
+    for obj_key in objects:
+        assert explain(engine.graph, obj_key) is not None
 
 
 MANNERS = {"Plaintext": "plaintext", "Passthrough": "passthrough", "Udp": "udp", "FailingClosed": "nothing"}
@@ -437,9 +438,9 @@ def test_the_audit_matches_envoys_configuration(edits: list[Edit]) -> None:
     has = set()
     for hop in (Hop(*member) for member in engine.stages.members(CLUSTERS)):
         # No client reaches the backends of a Gateway that serves nothing.
-        found = clusters.get(hop.name) if hop.gateway.path in programmed else None
+        hop_cluster = clusters.get(hop.name) if hop.gateway.path in programmed else None
         spoken = hop.protocol.value if hop.protocol.value in EXEMPT else "plaintext"
-        manner = "nothing" if found is None else "TLS" if tls_context(found) else spoken
+        manner = "nothing" if hop_cluster is None else "TLS" if tls_context(hop_cluster) else spoken
         has.add((hop.gateway.path, hop.backend.path, hop.port, manner))
     # References without a ReferenceGrant have no cluster.
     has |= {(gateway.path, to.path, port, "nothing") for gateway, to, port in engine.stages.members(REFUSALS)}

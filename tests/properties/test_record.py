@@ -39,9 +39,15 @@ def present(engine: Engine) -> States:
     }
 
 
-def connection(found: HopVerification) -> object:
-    """What an auditor asks about a hop: whether it connects, and if so, what is checked against what."""
-    return found.refused == "" and (found.strength, found.source, found.names, found.waiver, found.basis)
+def connection(verification: HopVerification) -> object:
+    """Returns what an audit compares of a hop: whether it connects, and how the backend is verified."""
+    return verification.refused == "" and (
+        verification.strength,
+        verification.source,
+        verification.names,
+        verification.waiver,
+        verification.basis,
+    )
 
 
 def started(objects: dict[Key, Object | None], now: float, memory: Memory | None) -> tuple[Engine, Snapshot]:
@@ -49,15 +55,15 @@ def started(objects: dict[Key, Object | None], now: float, memory: Memory | None
     SYSTEM_STORE.set(engine.graph, STORE)
     if memory:
         engine.verifications.recall(memory.ports, complete=True)
-    engine.apply({each: obj for each, obj in objects.items() if obj is not None})
+    engine.apply({obj_key: obj for obj_key, obj in objects.items() if obj is not None})
     settle(engine, snapshot)
     engine.verifications.started()
     return engine, snapshot
 
 
 def check(entries: tuple[Entry, ...], before: States, after: States, causes: set[str] | None) -> None:
-    """Compares the entries of one step with what really changed. `causes`: the objects that were edited; None if nobody saw
-    an edit."""
+    """Compares the entries of one step with what really changed. `causes`: the edited objects; None if no edit was
+    observed."""
     recorded = {(gateway, entry.kind, entry.backend, entry.port): entry for entry in entries for gateway in entry.gateways}
     assert sum(len(entry.gateways) for entry in entries) == len(recorded), "a hop changes once in a step"
     for place in before.keys() | after.keys():

@@ -38,10 +38,12 @@ def resolved(documents: list[Document], hostname: str) -> tuple[Route, ...]:
 
 @query
 def listed_routes(g: Graph, hostname: str) -> tuple[Route, ...]:
-    """As the virtual host is made of them, before they are encoded."""
-    members = [each.route for each in VIRTUAL_HOSTS.of(g, GATEWAY, "80", hostname) if isinstance(each, RouteCost)]
+    """Returns the routes of a virtual host in order, before they are encoded."""
+    members = [cost.route for cost in VIRTUAL_HOSTS.of(g, GATEWAY, "80", hostname) if isinstance(cost, RouteCost)]
     ranked = ((rank(g, key, hostname), routes(g, key, GATEWAY)) for key in members)
-    return tuple(in_order((own, [(route.match.precedence, route) for route in found]) for own, found in ranked if own))
+    return tuple(
+        in_order((own, [(route.match.precedence, route) for route in own_routes]) for own, own_routes in ranked if own)
+    )
 
 
 def _route(document: Document) -> Any:
@@ -67,11 +69,11 @@ def fits(match: Match, request: Request) -> bool:
 
 
 def as_document(match: Match) -> Document:
-    """A call's match by its path, too: that is what Envoy is told."""
-    found: Document = {"path": {"type": str(match.path_type), "value": match.path}}
-    found["headers"] = [_value(v) for v in match.headers]
-    found["queryParams"] = [_value(v) for v in match.query]
-    return {**found, "method": match.method} if match.method else found
+    """Converts a match to a document. A gRPC call is matched by its path too, as in Envoy's configuration."""
+    document: Document = {"path": {"type": str(match.path_type), "value": match.path}}
+    document["headers"] = [_value(v) for v in match.headers]
+    document["queryParams"] = [_value(v) for v in match.query]
+    return {**document, "method": match.method} if match.method else document
 
 
 def _value(value: ValueMatch) -> Document:
@@ -93,14 +95,14 @@ def by_the_tree(listed: list[Match], request: Request) -> int | None:
 @slow(60)
 @given(route_documents(), st.sampled_from(sorted(LISTENERS)), st.lists(requests(), min_size=15, max_size=15))
 def test_the_list_and_the_tree_choose_the_route_that_the_spec_chooses(
-    documents: list[Document], hostname: str, asked: list[Request]
+    documents: list[Document], hostname: str, sent: list[Request]
 ) -> None:
-    found = resolved(documents, hostname)
-    listed = [route.match for route in found]
-    for request in asked:
+    resolved_routes = resolved(documents, hostname)
+    listed = [route.match for route in resolved_routes]
+    for request in sent:
         by_the_list = scan(listed, list(range(len(listed))), request)
         expected = chosen(documents, request, LISTENERS[hostname])
-        assert (None if by_the_list is None else rule_name(found[by_the_list])) == expected
+        assert (None if by_the_list is None else rule_name(resolved_routes[by_the_list])) == expected
         assert by_the_tree(listed, request) == by_the_list
 
 
@@ -131,9 +133,9 @@ def plain(document: Document) -> Match:
 
 @slow(100)
 @given(st.lists(match_documents(), max_size=60), st.lists(requests(), min_size=10, max_size=10))
-def test_the_tree_chooses_as_the_list_does_in_whatever_order_it_is(documents: list[Document], asked: list[Request]) -> None:
+def test_the_tree_chooses_as_the_list_does_in_any_order(documents: list[Document], sent: list[Request]) -> None:
     listed = [plain(document) for document in documents]
-    for request in asked:
+    for request in sent:
         assert by_the_tree(listed, request) == scan(listed, list(range(len(listed))), request)
 
 

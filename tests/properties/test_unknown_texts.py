@@ -112,10 +112,10 @@ class Running(Sink):
         """Returns the Services that are connected to, by the port of their endpoint, and whether by TLS."""
         ports = {}
         for (_, name), body in self.resources(ENDPOINTS).items():
-            found = endpoint_pb2.ClusterLoadAssignment.FromString(body)
-            for locality in found.endpoints:
-                for each in locality.lb_endpoints:
-                    ports[name] = each.endpoint.address.socket_address.port_value
+            assignment = endpoint_pb2.ClusterLoadAssignment.FromString(body)
+            for locality in assignment.endpoints:
+                for endpoint in locality.lb_endpoints:
+                    ports[name] = endpoint.endpoint.address.socket_address.port_value
         services = {port: service for service, port in PORTS.items()}
         connected: dict[str, bool] = {}
         for body in self.resources(CLUSTER).values():

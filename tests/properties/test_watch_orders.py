@@ -116,9 +116,9 @@ class World:
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    found = World()
-    yield found
-    found.close()
+    running = World()
+    yield running
+    running.close()
 
 
 @slow(40)

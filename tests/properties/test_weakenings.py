@@ -25,7 +25,7 @@ def address(hop: HopReport) -> Address:
 
 
 class History:
-    """By the audit alone: what each backend was since routes lead there."""
+    """Records from the audit only how each backend was verified since routes refer to it."""
 
     def __init__(self) -> None:
         self.verified: set[Address] = set()
@@ -34,17 +34,17 @@ class History:
 
     def look(self, engine: Engine) -> None:
         hops = [hop for hop in engine.hops() if not hop.outside]
-        there = {address(hop) for hop in hops}
-        self.verified = (self.verified & there) | {
+        addresses = {address(hop) for hop in hops}
+        self.verified = (self.verified & addresses) | {
             address(hop) for hop in hops if hop.in_effect not in (None, Strength.PLAINTEXT)
         }
-        self.asked = (self.asked & there) | {address(hop) for hop in hops if hop.in_effect is not Strength.PLAINTEXT}
+        self.asked = (self.asked & addresses) | {address(hop) for hop in hops if hop.in_effect is not Strength.PLAINTEXT}
         errors = {(f.object, f.message) for f in engine.findings() if f.reason == "NoLongerVerified"}
         for hop in hops:
             if hop.in_effect is Strength.PLAINTEXT and address(hop) in self.verified and not acknowledged(engine, hop):
                 for route in hop.routes:
-                    said = f"backend {hop.address} is plaintext now, because "
-                    assert any(obj == route and message.startswith(said) for obj, message in errors), hop
+                    prefix = f"backend {hop.address} is plaintext now, because "
+                    assert any(obj == route and message.startswith(prefix) for obj, message in errors), hop
         for _, message in errors:
             about = message.removeprefix("backend ").partition(" is ")[0]
             assert about in {hop.address for hop in hops if address(hop) in self.asked}, message

@@ -20,7 +20,7 @@ PERMISSION_DENIED = 7
 
 
 class Asked(NamedTuple):
-    """What the server was told of a request."""
+    """The request as the server received it."""
 
     method: str
     path: str
@@ -60,7 +60,7 @@ class AuthServer(NamedTuple):
 
 @contextlib.contextmanager
 def auth_server(certificate: Certificate) -> Iterator[AuthServer]:
-    """Lets in whoever has `x-token: good`, as anna; 402 for everybody else."""
+    """Admits requests with `x-token: good`, as anna; answers 402 to all others."""
     asked: list[Asked] = []
     running = grpc.server(ThreadPoolExecutor(2))
     add_AuthorizationServicer_to_server(_Server(asked), running)

@@ -36,7 +36,7 @@ def with_alpn(context: ssl.SSLContext, *protocols: str) -> ssl.SSLContext:
 
 
 def asking(mode: ssl.VerifyMode, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> ssl.SSLContext:
-    """A server's context that asks for a client certificate of OTHER_CA."""
+    """Makes a server's context that requests a client certificate of OTHER_CA."""
     context = issued()
     context.verify_mode = mode
     context.maximum_version = version

@@ -12,7 +12,7 @@ from tests.certificates import Certificate
 
 
 def shown(own: Certificate | None) -> ssl.SSLContext:
-    """A client that verifies nothing, and shows this certificate if it is asked."""
+    """Makes a client that verifies nothing, and presents this certificate on request."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if own:

@@ -33,7 +33,7 @@ def _makers() -> Iterator[Callable[..., Lasthop]]:
 
 @pytest.fixture(scope="package")
 def gateway() -> Iterator[Lasthop]:
-    """Shared: a test writes files with names of its own and leaves other tests' hosts alone. It ends with the last of them."""
+    """Shared: each test writes files with its own names and leaves other tests' hosts alone. It ends with the last of them."""
     with _root() as root:
         bundle = root / "system-store.pem"
         bundle.write_text(certs.CA.pem)
@@ -58,7 +58,7 @@ def module_own() -> Iterator[Callable[..., Lasthop]]:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Backend]]:
-    """Makes a backend. None of those that speak only TLS may ever see anything but TLS, whatever the test does."""
+    """Makes a backend. Backends that accept only TLS must never receive anything but TLS, in any test."""
     made: list[Backend] = []
     with contextlib.ExitStack() as stack:
 

@@ -60,10 +60,10 @@ def https(port: int, secret: str, hostname: str = "") -> Document:
 
 def listener(name: str, protocol: str, port: int, hostname: str = "", secret: str = "") -> Document:
     """For connections or datagrams; one of protocol TLS ends it if it has a Secret, and lets it through otherwise."""
-    found: Document = {"name": name, "protocol": protocol, "port": port, **({"hostname": hostname} if hostname else {})}
+    document: Document = {"name": name, "protocol": protocol, "port": port, **({"hostname": hostname} if hostname else {})}
     if protocol == "TLS":
-        found["tls"] = {"certificateRefs": [{"name": secret}]} if secret else {"mode": "Passthrough"}
-    return found
+        document["tls"] = {"certificateRefs": [{"name": secret}]} if secret else {"mode": "Passthrough"}
+    return document
 
 
 def stream_route(
@@ -86,7 +86,7 @@ def service(path: str, *ports: Document) -> Document:
 
 def endpoints(path: str, *ports: int, port_name: str = "https", service: str = "") -> list[Document]:
     """A slice for each port of this machine on which the Service is found."""
-    found = []
+    documents = []
     for number, port in enumerate(ports):
         document = obj(
             "discovery.k8s.io/v1",
@@ -97,8 +97,8 @@ def endpoints(path: str, *ports: int, port_name: str = "https", service: str = "
             ports=[{"name": port_name, "port": port}],
         )
         document["metadata"]["labels"] = {"kubernetes.io/service-name": service or path.rpartition("/")[2]}
-        found.append(document)
-    return found
+        documents.append(document)
+    return documents
 
 
 MULTICLUSTER = "multicluster.x-k8s.io"
@@ -111,10 +111,10 @@ def service_import(path: str, **port: str) -> Document:
 
 def imported_endpoints(path: str, *ports: int) -> list[Document]:
     """The same for a ServiceImport."""
-    found = endpoints(f"{path}-import", *ports, service=path)
-    for document in found:
+    slices = endpoints(f"{path}-import", *ports, service=path)
+    for document in slices:
         document["metadata"]["labels"] = {"multicluster.kubernetes.io/service-name": path}
-    return found
+    return slices
 
 
 def to_import(name: str, port: int = 443) -> Document:
@@ -124,7 +124,7 @@ def to_import(name: str, port: int = 443) -> Document:
 def route(
     path: str, *backends: Document, gateway: str = "web", gateway_namespace: str = NAMESPACE, host: str = ""
 ) -> Document:
-    """For the host NAME.test, unless told otherwise."""
+    """Makes a route for the host NAME.test, unless `host` is given."""
     spec = {
         "parentRefs": [{"name": gateway, "namespace": gateway_namespace}],
         "hostnames": [host or f"{path.rpartition('/')[2]}.test"],
@@ -134,7 +134,7 @@ def route(
 
 
 def traffic_policy(path: str, *services: str, created: str = "", **spec: Any) -> Document:
-    """For these Services, or that of the same name."""
+    """Makes a policy for these Services, or for the Service of the same name."""
     targets = [ref(service, "Service") for service in services or (path.rpartition("/")[2],)]
     return obj(EXPERIMENTAL_API, "XBackendTrafficPolicy", path, created=created, spec={"targetRefs": targets, **spec})
 

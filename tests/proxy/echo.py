@@ -27,10 +27,11 @@ class Said(NamedTuple):
 
     @property
     def seen(self) -> dict[str, Any]:
-        """What the backend saw: its name, method, path, host, headers (lower case, several of a name joined by commas)."""
+        """Returns the request as the backend received it: its name, method, path, host, headers (lower case, several of a name
+        joined by commas)."""
         assert self.status == 200, self
-        found: dict[str, Any] = json.loads(self.body)
-        return found
+        document: dict[str, Any] = json.loads(self.body)
+        return document
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -162,7 +163,7 @@ def to(name: str, **more: Any) -> Document:
 
 
 def rules(path: str, *rules: Document, host: str = "", created: str = "", **spec: Any) -> Document:
-    """An HTTPRoute with these rules, for the host NAME.test unless told otherwise."""
+    """Makes an HTTPRoute with these rules, for the host NAME.test unless another is given."""
     document = docs.route(path, host=host)
     document["spec"] |= {"rules": list(rules), **spec}
     if created:
@@ -176,12 +177,12 @@ def prefix(value: str) -> Document:
 
 def rule(match: str | Document, *filters: Document, to: list[Document] | None = None, **more: Any) -> Document:
     """A match is a prefix, or a whole match."""
-    found: Document = {"matches": [prefix(match) if isinstance(match, str) else match], **more}
+    document: Document = {"matches": [prefix(match) if isinstance(match, str) else match], **more}
     if filters:
-        found["filters"] = list(filters)
+        document["filters"] = list(filters)
     if to is not None:
-        found["backendRefs"] = to
-    return found
+        document["backendRefs"] = to
+    return document
 
 
 def redirect(**wanted: Any) -> Document:
@@ -224,11 +225,11 @@ def cors(**wanted: Any) -> Document:
 
 
 def external_auth(protocol: str, name: str, *, namespace: str = "", body: int = 0, **config: Any) -> Document:
-    """Asks a Service's port 443; `config` is that of the protocol."""
+    """Makes a filter that queries a Service's port 443; `config` is the configuration of the protocol."""
     where: Document = {"namespace": namespace} if namespace else {}
     to = docs.to(name, **where)
-    asked = {"protocol": protocol, "backendRef": to, protocol.lower(): config}
-    return {"type": "ExternalAuth", "externalAuth": {**asked, **({"forwardBody": {"maxSize": body}} if body else {})}}
+    fields = {"protocol": protocol, "backendRef": to, protocol.lower(): config}
+    return {"type": "ExternalAuth", "externalAuth": {**fields, **({"forwardBody": {"maxSize": body}} if body else {})}}
 
 
 # request path, matched prefix, replacement, what comes of it: the table of HTTPPathModifier, and its edges
@@ -252,7 +253,7 @@ PREFIX_TABLE = [
 
 
 def replacing(kind: Callable[..., Document], *refs: Document) -> list[Document]:
-    """A route for each row of PREFIX_TABLE, each with a host of its own."""
+    """Makes a route for each row of PREFIX_TABLE, each with its own host."""
     return [
         rules(f"table-{n}", rule(prefix, kind(path=prefix_path(value)), **({"to": list(refs)} if refs else {})))
         for n, (_, prefix, value, _) in enumerate(PREFIX_TABLE)

@@ -22,10 +22,10 @@ class Server(NamedTuple):
 
 
 def _joined(metadata: Iterable[tuple[str, Any]]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for name, value in metadata:
-        found[name] = f"{found[name]},{value}" if name in found else str(value)
-    return found
+        headers[name] = f"{headers[name]},{value}" if name in headers else str(value)
+    return headers
 
 
 class _Echo(grpc.GenericRpcHandler):
@@ -87,7 +87,7 @@ def channel(
 def call(
     gateway: Lasthop, host: str, method: str = "/echo.Echo/Say", *, headers: dict[str, str] | None = None, **to: Any
 ) -> Said:
-    """One call on a connection of its own."""
+    """Makes one call on a new connection."""
     with channel(gateway, host, **to) as opened:
         asked: grpc.UnaryUnaryMultiCallable[bytes, bytes] = opened.unary_unary(method)
         metadata = tuple((headers or {}).items())

@@ -32,7 +32,7 @@ NO_ANSWER = "The gateway got no answer from the backend.\n"
 
 
 def intended(tree: str) -> list[str]:
-    """The lines of an explanation but for what has happened, which only a running gateway knows."""
+    """Returns the lines of an explanation without observations, which only a running gateway has."""
     return [line.lstrip("│├└─ ") for line in tree.splitlines() if "observed: " not in line]
 
 
@@ -89,7 +89,7 @@ class Lasthop:
         return self.ask("/readyz")[0] == 200
 
     def settled(self) -> bool:
-        """Owners take turns, so what is served first need not be what was written first."""
+        """Owners take turns, so the first served object need not be the first written one."""
         answer = json.loads(self.ask("/api/readiness")[1])
         return bool(answer["settled"] and answer["ready"])
 
@@ -105,7 +105,7 @@ class Lasthop:
         self.process.wait(10)
 
     def close(self) -> None:
-        """Leaves nothing behind, whatever the test has done."""
+        """Stops everything that the test started, in any state."""
         if self.process and self.process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.terminate()
@@ -117,10 +117,10 @@ class Lasthop:
                 os.kill(pid, signal.SIGKILL)
 
     def envoys(self) -> list[int]:
-        found = find_envoys(self.root / "r")
-        for running in found:
+        envoys = find_envoys(self.root / "r")
+        for running in envoys:
             running.close()
-        return [running.pid for running in found]
+        return [running.pid for running in envoys]
 
     # --- the folder --------------------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class Lasthop:
     def get(
         self, name: str, *, port: int = 0, headers: dict[str, str] | None = None, tls: ssl.SSLContext | None = None
     ) -> Answer:
-        """A request for the host NAME.test on a connection of its own."""
+        """Sends a request for the host NAME.test on a new connection."""
         connection: http.client.HTTPConnection
         if tls:
             connection = http.client.HTTPSConnection("127.0.0.1", port or self.port, timeout=15, context=tls)
@@ -172,8 +172,8 @@ class Lasthop:
             assert answer.status == status, f"{name}: {answer}"
             return answer
 
-        found: Answer = until(asked)
-        return found
+        answered: Answer = until(asked)
+        return answered
 
     # --- what it says ------------------------------------------------------------------------------------------------
 
@@ -187,29 +187,29 @@ class Lasthop:
 
     def objects(self, kind: str) -> dict[str, Document]:
         """By namespace/name."""
-        found = json.loads(self.ask(f"/api/objects?kind={kind}")[1])
-        return {f"{d['metadata'].get('namespace', '')}/{d['metadata']['name']}": d for d in found}
+        listed = json.loads(self.ask(f"/api/objects?kind={kind}")[1])
+        return {f"{d['metadata'].get('namespace', '')}/{d['metadata']['name']}": d for d in listed}
 
     def object(self, kind: str, path: str) -> Document:
         path = path if "/" in path else f"{documents.NAMESPACE}/{path}"
-        found = self.objects(kind)
-        assert path in found, f"no {kind} {path}"
-        return found[path]
+        objects = self.objects(kind)
+        assert path in objects, f"no {kind} {path}"
+        return objects[path]
 
     def conditions(self, kind: str, path: str, gateway: str = "web") -> Conditions:
         return conditions(self.object(kind, path), gateway)
 
     def explained(self, method: str, url: str, *headers: str, sni: str = "") -> Document:
-        """What `lasthop explain request` says of a request at the only Gateway."""
-        asked = msgspec.json.encode(read_request(method, url, headers, sni)).decode()
-        status, body = self.ask(f"/api/explain-request?{urlencode({'request': asked})}")
+        """Returns the output of `lasthop explain request` for a request at the only Gateway."""
+        request = msgspec.json.encode(read_request(method, url, headers, sni)).decode()
+        status, body = self.ask(f"/api/explain-request?{urlencode({'request': request})}")
         assert status == 200, body
-        (found,) = json.loads(body)
-        return dict(found)
+        (document,) = json.loads(body)
+        return dict(document)
 
     def findings(self) -> list[Document]:
-        found: list[Document] = json.loads(self.ask("/api/findings")[1])
-        return found
+        findings: list[Document] = json.loads(self.ask("/api/findings")[1])
+        return findings
 
     @property
     def log(self) -> str:
@@ -221,7 +221,7 @@ class Lasthop:
         return [entry for entry in map(json.loads, lines) if entry.get("authority") == f"{name}.test"]
 
     def cli(self, *args: str) -> subprocess.CompletedProcess[str]:
-        """What a command says, as a process of its own."""
+        """Runs a command as a separate process, and returns its result."""
         return subprocess.run([EXECUTABLE, *args], env=self.env, capture_output=True, text=True, timeout=30, check=False)
 
     def command(self, *args: str) -> subprocess.CompletedProcess[str]:

@@ -24,7 +24,7 @@ class Taken(NamedTuple):
 
 
 class Load:
-    """Two clients, each asking for the host NAME.test again and again, on a keep-alive connection or on new ones."""
+    """Two clients that send requests for the host NAME.test continuously, on a keep-alive connection or on new ones."""
 
     def __init__(self, gateway: Lasthop, name: str, clients: int = 2, *, keep_alive: bool = True) -> None:
         self._gateway, self._name, self._keep_alive = gateway, name, keep_alive
@@ -77,7 +77,7 @@ class Load:
     def change(self, edit: Callable[[], object], after: tuple[int, str]) -> float:
         """Makes an edit that turns every answer into `after`, and nothing else on the way. Returns the seconds it took.
 
-        Until the effect is first seen: what was there before, or the effect. From then on: only the effect.
+        Before the effect is first seen, responses are the earlier ones or the effect. Afterwards, only the effect.
         """
         before = self.now()
         began = time.monotonic()

@@ -61,7 +61,7 @@ def _spans(resource: Any, metadata: dict[str, str]) -> Iterator[Span]:
 
 
 def _values(attributes: Any) -> dict[str, str]:
-    return {each.key: each.value.string_value for each in attributes}
+    return {attribute.key: attribute.value.string_value for attribute in attributes}
 
 
 @contextlib.contextmanager

@@ -64,9 +64,9 @@ def write(lasthop: Lasthop, good: Backend, other: Backend, plain: Backend) -> No
 
 
 def complete(lasthop: Lasthop) -> Scrape | None:
-    found = Scrape(lasthop.ask("/metrics")[1].decode())
-    failed = found.value("lasthop_backend_requests_total", **BACKEND, service="wrong", code="5xx") >= 4
-    working = found.value("lasthop_backend_health", **BACKEND, service="good", health="working")
-    failing = found.value("lasthop_backend_health", **BACKEND, service="wrong", health="failing")
-    counted = found.value("lasthop_backend_connect_failures_total", **BACKEND, service="wrong") >= 4
-    return found if failed and working and failing and counted else None
+    scrape = Scrape(lasthop.ask("/metrics")[1].decode())
+    failed = scrape.value("lasthop_backend_requests_total", **BACKEND, service="wrong", code="5xx") >= 4
+    working = scrape.value("lasthop_backend_health", **BACKEND, service="good", health="working")
+    failing = scrape.value("lasthop_backend_health", **BACKEND, service="wrong", health="failing")
+    counted = scrape.value("lasthop_backend_connect_failures_total", **BACKEND, service="wrong") >= 4
+    return scrape if failed and working and failing and counted else None

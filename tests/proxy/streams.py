@@ -15,7 +15,7 @@ REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
 def spoken(connection: socket.socket) -> str:
-    """What a backend has to say on an open connection; empty if it was closed before a word."""
+    """Returns the response of a backend on an open connection; empty if the connection closes first."""
     connection.sendall(REQUEST)
     answer = b""
     while not answer.partition(b"\r\n\r\n")[2]:
@@ -42,7 +42,7 @@ def asked(port: int, name: str = "") -> str:
 
 
 def datagram(port: int, text: bytes = b"hello", within: float = 1.0) -> str:
-    """The answer to a datagram from a port of its own; empty if there is none."""
+    """Returns the response to a datagram from a new port; empty if there is none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.settimeout(within)
         client.connect(("127.0.0.1", port))

@@ -15,8 +15,8 @@ from tests.proxy.lasthop import BACKEND_FAILURE, NO_ANSWER, Lasthop
 
 def entry(gateway: Lasthop, name: str) -> dict[str, Any]:
     """The first line for a host, which comes within a second of its request."""
-    (found, *_) = until(lambda: gateway.entries(name), f"a line for {name}")
-    return found
+    (line, *_) = until(lambda: gateway.entries(name), f"a line for {name}")
+    return line
 
 
 def test_a_wrong_name_is_logged_with_both_names_and_hidden_from_the_client(
@@ -28,10 +28,10 @@ def test_a_wrong_name_is_logged_with_both_names_and_hidden_from_the_client(
         "log-name.yaml", ca, *docs.hop("log-name", served.port, docs.policy("log-name", "new.example", "log-name-ca"))
     )
     assert gateway.get("log-name") == (503, BACKEND_FAILURE)
-    said = entry(gateway, "log-name")
-    assert said["why"] == "certificate is for old.example, policy shop/log-name wants new.example"
-    assert (said["status"], said["gateway"], said["route"]) == (503, "shop/web", "HTTPRoute shop/log-name")
-    assert said["method"] == "GET" and said["path"] == "/"
+    line = entry(gateway, "log-name")
+    assert line["why"] == "certificate is for old.example, policy shop/log-name wants new.example"
+    assert (line["status"], line["gateway"], line["route"]) == (503, "shop/web", "HTTPRoute shop/log-name")
+    assert line["method"] == "GET" and line["path"] == "/"
 
 
 def test_an_unknown_ca_is_logged_with_the_policy(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
@@ -47,9 +47,9 @@ def test_an_unknown_ca_is_logged_with_the_policy(gateway: Lasthop, serve: Callab
 def test_an_invalid_policy_is_logged_with_what_is_wrong_with_it(gateway: Lasthop) -> None:
     gateway.load("log-invalid.yaml", *docs.hop("log-invalid", 9, docs.policy("log-invalid", "api.example", "not-there")))
     assert gateway.get("log-invalid").status == 500
-    said = entry(gateway, "log-invalid")
-    assert "BackendTLSPolicy shop/log-invalid is invalid" in said["why"]
-    assert "ConfigMap shop/not-there does not exist" in said["why"]
+    line = entry(gateway, "log-invalid")
+    assert "BackendTLSPolicy shop/log-invalid is invalid" in line["why"]
+    assert "ConfigMap shop/not-there does not exist" in line["why"]
 
 
 def test_a_reference_without_a_grant_is_logged_with_the_remedy(gateway: Lasthop) -> None:
@@ -105,8 +105,12 @@ def test_a_silent_backend_gets_a_fixed_sentence_and_a_readable_log_line(
         "log-reset": serve(with_alpn(issued(), "h2"), resets=True).port,
         "log-late": serve(issued(), name="late", delay=30.0).port,
     }
-    hops = [each for name, port in names.items() for each in docs.hop(name, port, docs.policy(name, "api.example", "log-ca"))]
-    (late,) = (each for each in hops if each["kind"] == "HTTPRoute" and each["metadata"]["name"] == "log-late")
+    hops = [
+        document
+        for name, port in names.items()
+        for document in docs.hop(name, port, docs.policy(name, "api.example", "log-ca"))
+    ]
+    (late,) = (hop for hop in hops if hop["kind"] == "HTTPRoute" and hop["metadata"]["name"] == "log-late")
     late["spec"]["rules"][0]["timeouts"] = {"request": "100ms"}
     nobody = [docs.service("log-nobody"), docs.route("log-nobody", docs.to("log-nobody"))]
     gateway.load("log-silent.yaml", docs.config_map("log-ca", CA.pem), *hops, *nobody)

@@ -61,7 +61,7 @@ def world(module_own: Callable[..., Lasthop]) -> Iterator[World]:
     ports = {name: free_port() for name in names}
     own = Certificate("gateway", CA, sans=dns("*.ends.test", "*.tcp.test"))
     with contextlib.ExitStack() as stack:
-        # Each takes whatever comes, and remembers it.
+        # Each accepts any connection, and records it.
         contexts = {name: with_alpn(issued("api.example", "*.pass.test"), "h2", "http/1.1") for name in POLICIES}
         backends = {
             name: stack.enter_context(backend(context, name=name, plaintext_too=True)) for name, context in contexts.items()
@@ -158,7 +158,7 @@ def ask(world: World, row: Row, policy: str) -> str:
 
 
 def called(connection: http.client.HTTPConnection, name: str) -> str:
-    """What a client of gRPC makes of the answer, as far as it matters here: the body or the code."""
+    """Returns the result for a gRPC client: the body or the code."""
     with contextlib.closing(connection):
         connection.request("POST", "/any.Service/Say", headers={"Host": f"{name}.test", "Content-Type": "application/grpc"})
         response = connection.getresponse()
@@ -224,8 +224,8 @@ def test_the_statuses_agree(world: World) -> None:
         ("TCPRoute", "valid", "ResolvedRefs"),
         ("TLSRoute", "valid", "ResolvedRefs"),
     ):
-        found = lasthop.conditions(kind, path)
-        assert (found["Accepted"][0], found["ResolvedRefs"][1]) == ("True", reason), (kind, path)
+        conditions = lasthop.conditions(kind, path)
+        assert (conditions["Accepted"][0], conditions["ResolvedRefs"][1]) == ("True", reason), (kind, path)
     assert lasthop.conditions("BackendTLSPolicy", "valid")["Accepted"][0] == "True"
     assert lasthop.conditions("BackendTLSPolicy", "invalid")["Accepted"][0] == "False"
 

@@ -29,7 +29,7 @@ def three(gateway: Lasthop) -> Iterator[list[Echo]]:
 
 
 def tries(gateway: Lasthop, backend: Echo, host: str) -> tuple[int, set[int]]:
-    """How often a backend is tried by clients that come at once, and what they hear, where each first try fails."""
+    """Returns the number of tries at a backend for simultaneous clients, and their responses, if each first try fails."""
     before = len(backend.seen)
 
     def one(number: int) -> int:
@@ -48,7 +48,7 @@ def test_a_budget_bounds_the_retries_of_all_clients_together_and_can_be_taken_ba
         gateway.load("budget-policy.yaml", docs.traffic_policy("budget", retryConstraint=NONE_BUT_ONE))
         assert gateway.conditions("XBackendTrafficPolicy", "budget")["Accepted"][0] == "True"
         tried, statuses = tries(gateway, backend, "budget.test")
-        # Who may not retry hears what the backend has said.
+        # Without a retry the client gets the backend's response.
         assert CLIENTS < tried <= CLIENTS + 2 and statuses == {200, 500}
         (gateway.folder / "budget-policy.yaml").unlink()
         gateway.settle()
@@ -88,7 +88,7 @@ def test_sessions_of_a_policy_are_kept_for_every_rule_by_itself(gateway: Lasthop
         assert again == {first.seen["backend"]}
     names = {cookie.partition("=")[0] for cookie in cookies.values()}
     assert len(names) == 2
-    # A cookie of one rule means nothing to the other: that begins a session of its own.
+    # A cookie of one rule means nothing to the other, which begins a new session.
     assert "set-cookie" in ask(gateway, "traffic.test", "/b", headers={"cookie": cookies["/a"]}).headers
     of_rule = ask(gateway, "traffic.test", "/own").headers
     assert "x-own" in of_rule and "set-cookie" not in of_rule

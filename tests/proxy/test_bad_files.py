@@ -65,7 +65,7 @@ def test_an_unreadable_file_withholds_new_plaintext_until_it_is_mended(
     assert "not known whether a BackendTLSPolicy names it" in message and "unknown.yaml:" in message
     lasthop.write("unknown.yaml", docs.config_map("harmless", ""))
     lasthop.until_status("plain", 200)
-    # What is plaintext by now stays so: a typo elsewhere is no reason to take it down.
+    # Hops that are plaintext by now stay plaintext: a typo elsewhere must not close them.
     (lasthop.folder / "another.yaml").write_text("apiVersion: [\n")
     until(lambda: "another.yaml:" in lasthop.log)
     lasthop.settle()

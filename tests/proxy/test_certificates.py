@@ -46,7 +46,7 @@ CASES = {
     "ca-in-the-system-store": good(issued(), cas=()),
     "ca-not-in-the-system-store": bad(issued(issuer=OTHER_CA), cas=()),
     "dns-san-that-is-an-ip": bad(issued("127.0.0.1")),
-    # wildcards in subjectAltNames, of which the specification says nothing
+    # wildcards in subjectAltNames, which the specification does not mention
     "policy-wildcard-and-one-label": good(issued("a.x.example"), "api.example", WILD),
     "policy-wildcard-and-two-labels": bad(issued("a.b.x.example"), "api.example", WILD),
     "policy-wildcard-and-partial-wildcard": bad(issued("f*.x.example"), "api.example", WILD),

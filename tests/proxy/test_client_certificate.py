@@ -29,7 +29,7 @@ def second_port() -> int:
 
 @pytest.fixture
 def two(own: Callable[..., Lasthop], second_port: int) -> Lasthop:
-    """Two Gateways, of which `web` has a client certificate."""
+    """Two Gateways; only `web` has a client certificate."""
     lasthop = own()
     lasthop.standard(tls=shown())
     lasthop.write("second.yaml", docs.gateway("second", docs.http(second_port)))
@@ -80,8 +80,8 @@ def test_a_backend_sees_the_client_certificate_of_the_gateway_that_has_one_and_o
     engine = FolderView(two.folder).engine
     for name, without in (("required", False), ("optional", True), ("older", False)):
         policy = Key("BackendTLSPolicy", "shop", name)
-        found = {target.gateway: target.passes for target in probe(policy, targets(engine, policy, None)).targets}
-        assert found == {"shop/web": True, "shop/second": without}, name
+        passes = {target.gateway: target.passes for target in probe(policy, targets(engine, policy, None)).targets}
+        assert passes == {"shop/web": True, "shop/second": without}, name
 
     # Renewed: the next connection has it.
     two.write("client.yaml", docs.key_pair("client", SECOND_CLIENT))

@@ -62,15 +62,15 @@ def site(module_own: Callable[..., Lasthop]) -> Iterator[Site]:
         yield lasthop, ports
 
 
-# The route has no backend, so that whoever is let in gets 500.
+# The route has no backend, so admitted clients get 500.
 @pytest.mark.parametrize(
     "port, let_in",
     [("default", {"alice"}), ("partners", {"bob"}), ("missing", set()), ("insecure", "all"), ("silent", "all")],
 )
 def test_the_admitted_clients(site: Site, port: str, let_in: set[str] | str) -> None:
     clients = {"alice": ALICE, "bob": BOB, "expired": OLD, "self-signed": SELF_SIGNED, "nothing": None}
-    found = {name for name, own in clients.items() if visit(site[1][port], own) == 500}
-    assert found == (set(clients) if let_in == "all" else let_in)
+    refused = {name for name, own in clients.items() if visit(site[1][port], own) == 500}
+    assert refused == (set(clients) if let_in == "all" else let_in)
 
 
 def test_the_status_says_what_is_closed_and_what_is_insecure(site: Site) -> None:

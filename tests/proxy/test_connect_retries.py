@@ -178,7 +178,7 @@ def test_nor_does_one_of_many_at_once(
 def test_where_all_are_bad_the_answer_comes_at_once(gateways: Gateways, serve: Callable[..., Backend], way: str) -> None:
     bad = [serve(issued("old.example")) for _ in range(4)]
     name, most = ("all-bad", 2) if way == "http/1.1" else ("tcp-all-bad", 4)
-    documents = backend(name, *(each.port for each in bad))
+    documents = backend(name, *(failing.port for failing in bad))
     began = 0.0
     if way == "http/1.1":
         gateways.lasthop.load(f"{name}.yaml", *documents, docs.route(name, docs.to(name)))
@@ -190,11 +190,11 @@ def test_where_all_are_bad_the_answer_comes_at_once(gateways: Gateways, serve: C
         began = time.monotonic()
         assert [asked(gateways.tcp[name]) for _ in range(10)] == [""] * 10
     assert time.monotonic() - began < 10
-    assert 10 < sum(len(each.connections) for each in bad) <= 10 * most
+    assert 10 < sum(len(failing.connections) for failing in bad) <= 10 * most
 
 
 def test_a_request_that_was_sent_is_not_sent_again(gateways: Gateways) -> None:
-    """Whatever its method, and although another endpoint would take it."""
+    """For any method, and although another endpoint would accept it."""
     with taker() as first, taker() as second:
         name = "sent-once"
         gateways.lasthop.load(f"{name}.yaml", *backend(name, first.port, second.port), docs.route(name, docs.to(name)))
@@ -220,7 +220,7 @@ def test_a_client_cannot_request_retries(gateways: Gateways) -> None:
 
 @pytest.mark.parametrize("size", [100, 60_000, 1_000_000])
 def test_a_body_is_sent_whole_or_not_at_all(gateways: Gateways, bad_ports: dict[str, int], size: int) -> None:
-    """What has outgrown Envoy's buffer by the time that a connection fails cannot be tried again."""
+    """A request that exceeds Envoy's buffer before the connection fails cannot be retried."""
     name = f"body-{size}"
     with echo(name, issued()) as good:
         documents = backend(name, good.port, bad_ports["nothing listens"])
@@ -236,7 +236,7 @@ def test_a_body_is_sent_whole_or_not_at_all(gateways: Gateways, bad_ports: dict[
 
 @pytest.mark.parametrize("way", ["http/1.1", "TCPRoute"])
 def test_a_backend_that_is_bad_as_a_whole_keeps_its_share(gateways: Gateways, serve: Callable[..., Backend], way: str) -> None:
-    """A retry stays with the backend that the weights have chosen: the other one is not asked for what is not its own."""
+    """A retry stays with the backend that the weights have chosen: the other one never gets requests of the first."""
     name = "weights" if way == "http/1.1" else "tcp-weights"
     good, bad = serve(issued(), name="good"), serve(issued("old.example"))
     documents = [*backend(f"{name}-good", good.port), *backend(f"{name}-bad", bad.port)]
@@ -253,17 +253,19 @@ def test_a_backend_that_is_bad_as_a_whole_keeps_its_share(gateways: Gateways, se
 
 def test_a_session_whose_endpoint_is_gone_goes_on_elsewhere(gateways: Gateways, serve: Callable[..., Backend]) -> None:
     name = "session-moves"
-    running = {each: serve(issued(), name=each) for each in ("one", "two")}
+    running = {name: serve(issued(), name=name) for name in ("one", "two")}
     kept = rule("/", to=[docs.to(name)], sessionPersistence={"type": "Header", "header": {"name": "at"}})
-    gateways.lasthop.load(f"{name}.yaml", *backend(name, *(each.port for each in running.values())), rules(name, kept))
+    gateways.lasthop.load(
+        f"{name}.yaml", *backend(name, *(backend_server.port for backend_server in running.values())), rules(name, kept)
+    )
     first = ask(gateways.lasthop, f"{name}.test")
     session = {"at": first.headers["at"]}
     assert {ask(gateways.lasthop, f"{name}.test", headers=session).body for _ in range(20)} == {first.body}
     running[first.body].close()
     moved = [ask(gateways.lasthop, f"{name}.test", headers=session) for _ in range(20)]
     (other,) = running.keys() - {first.body}
-    assert {(each.status, each.body) for each in moved} == {(200, other)}
-    assert {each.headers["at"] for each in moved} != {session["at"]}
+    assert {(answer.status, answer.body) for answer in moved} == {(200, other)}
+    assert {answer.headers["at"] for answer in moved} != {session["at"]}
 
 
 def test_a_profile_turns_it_off(own: Callable[..., Lasthop], serve: Callable[..., Backend]) -> None:
@@ -277,14 +279,14 @@ def test_a_profile_turns_it_off(own: Callable[..., Lasthop], serve: Callable[...
     assert statuses.keys() == {200, 503}
 
 
-def test_retries_do_not_multiply_what_a_failing_backend_is_asked(gateways: Gateways, serve: Callable[..., Backend]) -> None:
+def test_retries_do_not_multiply_the_requests_to_a_failing_backend(gateways: Gateways, serve: Callable[..., Backend]) -> None:
     """Two connections for a request at most, and beyond the budget one."""
     bad = [serve(issued("old.example")) for _ in range(2)]
     name = "budget"
-    gateways.lasthop.load(f"{name}.yaml", *backend(name, *(each.port for each in bad)), docs.route(name, docs.to(name)))
+    gateways.lasthop.load(f"{name}.yaml", *backend(name, *(failing.port for failing in bad)), docs.route(name, docs.to(name)))
     with ThreadPoolExecutor(50) as clients:
         assert Counter(clients.map(lambda _: gateways.lasthop.get(name).status, range(300))) == {503: 300}
-    assert sum(len(each.connections) for each in bad) <= 600
+    assert sum(len(failing.connections) for failing in bad) <= 600
 
 
 @pytest.mark.parametrize("way", ["http/1.1", "TCPRoute"])
@@ -309,14 +311,16 @@ def test_an_endpoint_that_keeps_failing_gets_no_requests_for_a_while(
 
 
 def test_an_endpoint_that_resets_requests_is_not_ejected(gateways: Gateways, serve: Callable[..., Backend]) -> None:
-    """Clients can ask for what a backend resets, and would have half of its endpoints ejected."""
+    """Clients can send requests that a backend resets, and would have half of its endpoints ejected."""
     name = "resetting"
     running = [serve(with_alpn(issued(), "h2"), resets=True) for _ in range(2)]
-    gateways.lasthop.load(f"{name}.yaml", *backend(name, *(each.port for each in running)), docs.route(name, docs.to(name)))
+    gateways.lasthop.load(
+        f"{name}.yaml", *backend(name, *(backend_server.port for backend_server in running)), docs.route(name, docs.to(name))
+    )
     end = time.monotonic() + 2 * INTERVAL
     with ThreadPoolExecutor(20) as clients:
         while time.monotonic() < end:
             assert set(clients.map(lambda _: gateways.lasthop.get(name).status, range(40))) == {503}
-        before = [len(each.requests) for each in running]
+        before = [len(backend_server.requests) for backend_server in running]
         assert set(clients.map(lambda _: gateways.lasthop.get(name).status, range(40))) == {503}
-    assert all(len(each.requests) > seen for each, seen in zip(running, before, strict=True))
+    assert all(len(backend_server.requests) > seen for backend_server, seen in zip(running, before, strict=True))

@@ -39,16 +39,16 @@ def raw(port: int, path: str, *headers: str, patience: float = 10) -> tuple[int,
 
 @pytest.fixture(scope="module")
 def backend() -> Iterator[Echo]:
-    with echo("edge") as found:
-        yield found
+    with echo("edge") as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def guard() -> Iterator[Echo]:
     """Refuses everybody."""
-    with echo("guard") as found:
-        found.plan = "403"
-        yield found
+    with echo("guard") as server:
+        server.plan = "403"
+        yield server
 
 
 def objects(backend: Echo, guard: Echo) -> list[docs.Document]:
@@ -96,7 +96,7 @@ def test_no_spelling_of_a_guarded_path_reaches_the_backend_unasked(strict: Lasth
     assert raw(strict.port, "/admin")[0] == 403
     status, headers, body = raw(strict.port, spelling)
     if status == 307:
-        # What the client is sent to is what is matched next.
+        # The next request is matched by the target of the redirect.
         status, headers, body = raw(strict.port, headers["location"])
     assert status == 403, body
 
@@ -156,7 +156,7 @@ def client_hello() -> bytes:
 
 
 def test_the_heap_is_watched(strict: Lasthop) -> None:
-    """Envoy tells the pressure of a resource once it has looked at it."""
+    """Envoy reports the pressure of a resource after its first check."""
     (admin,) = strict.root.glob(f"r/**/{folder_name('shop/web')}/admin.sock")
 
     def pressure() -> bool:

@@ -23,7 +23,7 @@ ALPNS = pytest.mark.parametrize("alpn", ["h2", "http/1.1"])
 
 @pytest.fixture(scope="module")
 def running(module_own: Callable[..., Lasthop]) -> Iterator[Lasthop]:
-    """With two worker threads: each has connections and clusters of its own."""
+    """With two worker threads: each has its own connections and clusters."""
     lasthop = module_own("--concurrency", "2")
     lasthop.standard()
     lasthop.start()
@@ -99,7 +99,7 @@ def test_a_ca_is_rotated_without_a_failed_request(edited: Lasthop, serve: Callab
 
 
 def test_a_deleted_policy_means_plaintext_and_a_new_one_tls_again(edited: Lasthop, serve: Callable[..., Backend]) -> None:
-    """The one case in which plaintext is right: nobody asks for anything else any more."""
+    """The one case in which plaintext is right: no policy requires anything else any more."""
     served = serve(issued(), plaintext_too=True)
     policy(edited)
     hop(edited, served.port)
@@ -119,8 +119,8 @@ def test_a_deleted_policy_means_plaintext_and_a_new_one_tls_again(edited: Lastho
 
 def reported(lasthop: Lasthop, words: str) -> bool:
     """In the findings with file and line, and on the log."""
-    found = [f for f in lasthop.findings() if f["file"].endswith("policy.yaml") and f["line"] and words in str(f)]
-    return bool(found) and f"policy.yaml:{found[0]['line']}: " in lasthop.log and words in lasthop.log
+    findings = [f for f in lasthop.findings() if f["file"].endswith("policy.yaml") and f["line"] and words in str(f)]
+    return bool(findings) and f"policy.yaml:{findings[0]['line']}: " in lasthop.log and words in lasthop.log
 
 
 def test_a_broken_file_changes_nothing_and_says_where_it_is_broken(edited: Lasthop, serve: Callable[..., Backend]) -> None:

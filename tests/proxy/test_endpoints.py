@@ -19,8 +19,8 @@ def external_name(name: str, port: int) -> list[Document]:
 
 
 def fqdn_slice(name: str, port: int) -> list[Document]:
-    (found,) = docs.endpoints(name, port)
-    return [docs.service(name), {**found, "addressType": "FQDN", "endpoints": [{"addresses": ["localhost"]}]}]
+    (endpoint_slice,) = docs.endpoints(name, port)
+    return [docs.service(name), {**endpoint_slice, "addressType": "FQDN", "endpoints": [{"addresses": ["localhost"]}]}]
 
 
 @pytest.mark.parametrize("found_by", [external_name, fqdn_slice])
@@ -50,7 +50,7 @@ def test_a_backend_found_by_dns_is_verified_by_the_policys_name(
 
 
 def test_a_hop_that_comes_with_its_policy_is_never_plaintext(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
-    """In whatever order its parts reach Envoy: the backend would take plaintext if it were offered any."""
+    """For any order in which its parts reach Envoy: the backend would accept plaintext."""
     for number in range(5):
         served = serve(issued(), plaintext_too=True, name=f"newborn-{number}")
         name = served.name

@@ -25,7 +25,7 @@ TRUSTING.check_hostname = False
 
 
 class Got(NamedTuple):
-    """What a client saw, and which backend answered, if one did."""
+    """The status that a client got, and the backend that answered, if one did."""
 
     status: int
     backend: str = ""
@@ -132,7 +132,7 @@ def world(module_own: Callable[..., Lasthop]) -> Iterator[World]:
 
 
 def sent(port: int, method: str, target: str, host: str, headers: list[str], tls: str | None = None) -> Got | str:
-    """What a client gets that sends the target as it is; "closed" if there is no answer."""
+    """Sends the target unchanged, and returns the response; "closed" if there is none."""
     with contextlib.ExitStack() as stack:
         connection: socket.socket = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
         try:

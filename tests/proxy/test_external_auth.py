@@ -38,7 +38,7 @@ def backend(gateway: Lasthop) -> Iterator[Echo]:
 
 @pytest.fixture(scope="module")
 def http_server(gateway: Lasthop, backend: Echo) -> Iterator[Echo]:
-    """Answers as `x-plan` asks, and says what it was told."""
+    """Answers as `x-plan` requests, with the received request in the body."""
     with echo("auth", issued()) as server:
         server.response_headers = ANSWER
         gateway.load("auth-http.yaml", *secured("auth-http", server.port))
@@ -56,7 +56,7 @@ def guarded(gateway: Lasthop, name: str, *filters: Document, **more: Any) -> Non
     gateway.load(f"auth-route-{name}.yaml", rules(name, rule("/", *filters, to=[to("auth-main")], **more)))
 
 
-def test_http_who_is_let_in_takes_along_the_headers_that_are_named(gateway: Lasthop, backend: Echo, http_server: Echo) -> None:
+def test_http_admitted_requests_get_the_named_headers(gateway: Lasthop, backend: Echo, http_server: Echo) -> None:
     lists: Document = {"path": "/check", "allowedHeaders": ["X-Token"], "allowedResponseHeaders": ["X-User"]}
     guarded(gateway, "http-lists", external_auth("HTTP", "auth-http", **lists))
     headers = {**PASS, "authorization": "me", "x-other": "1", "x-user": "forged"}
@@ -84,7 +84,7 @@ def test_http_without_lists_all_of_the_answer_is_added_but_what_is_about_itself(
     assert "x-token" not in told["headers"]
 
 
-def test_http_who_is_denied_hears_it_from_the_server(gateway: Lasthop, backend: Echo, http_server: Echo) -> None:
+def test_http_denied_clients_get_the_servers_response(gateway: Lasthop, backend: Echo, http_server: Echo) -> None:
     guarded(gateway, "http-no", external_auth("HTTP", "auth-http", allowedHeaders=["x-plan"]))
     upgrade = {"connection": "upgrade", "upgrade": "websocket"}
     for more in ({}, upgrade):
@@ -95,7 +95,7 @@ def test_http_who_is_denied_hears_it_from_the_server(gateway: Lasthop, backend: 
     gateway.load("auth-moved.yaml", rules("http-moved", moved))
     assert ask(gateway, "http-moved.test", headers={"x-plan": "401"}).status == 401
     assert ask(gateway, "http-moved.test").status == 302
-    # Whatever is not a 200 is no permission, and a server's own failure is nobody's.
+    # Only a 200 permits a request, and a failure of the server permits none.
     assert ask(gateway, "http-no.test", headers={"x-plan": "302"}).status == 302
     assert ask(gateway, "http-no.test", headers={"x-plan": "500"}).status == 503
     assert backend.asked("http-no.test") == []
@@ -103,7 +103,7 @@ def test_http_who_is_denied_hears_it_from_the_server(gateway: Lasthop, backend: 
     assert "ExternalAuth server of HTTPRoute shop/http-no" in entry["why"]
 
 
-def test_grpc_who_is_let_in_takes_along_what_the_server_adds(gateway: Lasthop, backend: Echo, grpc_server: AuthServer) -> None:
+def test_grpc_admitted_requests_get_the_servers_headers(gateway: Lasthop, backend: Echo, grpc_server: AuthServer) -> None:
     guarded(gateway, "grpc-yes", external_auth("GRPC", "auth-grpc"))
     seen = ask(gateway, "grpc-yes.test", "/a?b=c", headers={**PASS, "x-other": "1"}).seen
     assert (seen["backend"], seen["headers"]["x-user"]) == ("main", "anna")
@@ -111,7 +111,7 @@ def test_grpc_who_is_let_in_takes_along_what_the_server_adds(gateway: Lasthop, b
     assert (told.method, told.path, told.host, told.headers["x-other"]) == ("GET", "/a?b=c", "grpc-yes.test", "1")
 
 
-def test_grpc_who_is_denied_hears_it_from_the_server(gateway: Lasthop, backend: Echo, grpc_server: AuthServer) -> None:
+def test_grpc_denied_clients_get_the_servers_response(gateway: Lasthop, backend: Echo, grpc_server: AuthServer) -> None:
     guarded(gateway, "grpc-no", external_auth("GRPC", "auth-grpc", allowedHeaders=["x-other"]))
     said = ask(gateway, "grpc-no.test", headers={**PASS, "x-other": "1"})
     assert (said.status, said.headers["x-why"], said.body) == (402, "no token", "not without a token")

@@ -33,9 +33,9 @@ def service(name: str, port: int) -> list[docs.Document]:
 def servers(gateway: Lasthop) -> Iterator[dict[str, Server]]:
     """Three in plaintext, without any appProtocol."""
     with contextlib.ExitStack() as stack:
-        found = {name: stack.enter_context(server(name)) for name in ("one", "two", "three")}
-        gateway.load("grpc-services.yaml", *(d for name, s in found.items() for d in service(f"grpc-{name}", s.port)))
-        yield found
+        running = {name: stack.enter_context(server(name)) for name in ("one", "two", "three")}
+        gateway.load("grpc-services.yaml", *(d for name, s in running.items() for d in service(f"grpc-{name}", s.port)))
+        yield running
 
 
 def to(name: str, **more: object) -> docs.Document:
@@ -119,9 +119,9 @@ def test_calls_that_cannot_be_served_get_unavailable_with_a_message(gateway: Las
 
 @pytest.fixture(scope="module")
 def tls(gateway: Lasthop) -> Iterator[Server]:
-    with server("tls", Certificate("backend", CA, sans=dns("api.example"))) as found:
+    with server("tls", Certificate("backend", CA, sans=dns("api.example"))) as server_with_tls:
         gateway.write("grpc-ca.yaml", docs.config_map("grpc-ca", CA.pem), docs.config_map("grpc-other-ca", OTHER_CA.pem))
-        yield found
+        yield server_with_tls
 
 
 def hop(name: str, port: int, policy: docs.Document) -> list[docs.Document]:

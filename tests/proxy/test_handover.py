@@ -50,7 +50,7 @@ def load(lasthop: Lasthop) -> Iterator[Load]:
 
 
 def until_replaced(lasthop: Lasthop, envoy: int) -> None:
-    until(lambda: len(found := lasthop.envoys()) == 1 and found != [envoy], "the old Envoy has ended")
+    until(lambda: len(envoys := lasthop.envoys()) == 1 and envoys != [envoy], "the old Envoy has ended")
 
 
 def left(lasthop: Lasthop) -> list[Path]:
@@ -139,7 +139,7 @@ def test_a_second_gateway_on_a_folder_is_refused_with_both_ways_out(lasthop: Las
     assert lasthop.get("api") == OK
 
 
-def test_ctrl_c_drains_whatever_sigterm_would_do(lasthop: Lasthop) -> None:
+def test_ctrl_c_drains_independent_of_sigterm(lasthop: Lasthop) -> None:
     assert lasthop.process
     lasthop.process.send_signal(signal.SIGINT)
     assert lasthop.process.wait(15) == 0
@@ -211,7 +211,7 @@ def test_a_gateway_that_nohup_protects_from_hang_ups_ignores_them(own: Callable[
     assert made.log.count('"running"') == 1
 
 
-def test_a_stranger_is_not_signalled_because_of_what_a_lock_says(own: Callable[..., Lasthop]) -> None:
+def test_an_unrelated_process_is_not_signalled_because_of_a_lock(own: Callable[..., Lasthop]) -> None:
     made = own()
     made.standard()
     made.start()

@@ -79,7 +79,7 @@ def shop(own: Callable[..., Lasthop], serve: Callable[..., Backend]) -> Iterator
     with a_leaf_for_each_connection() as port:
         ports = {name: serve(context).port for name, context in contexts.items()} | {"leaves": port}
         hops = (docs.hop(name, port, docs.policy(name, HOSTNAME, "ca")) for name, port in ports.items())
-        lasthop.write("shop.yaml", docs.config_map("ca", CA.pem), *(each for hop in hops for each in hop))
+        lasthop.write("shop.yaml", docs.config_map("ca", CA.pem), *(document for hop in hops for document in hop))
         lasthop.start()
         yield lasthop
 
@@ -118,7 +118,7 @@ def test_untrusted_text_is_escaped_and_bounded_everywhere(shop: Lasthop) -> None
         assert "json" in args or "sarif" in args or max(map(len, result.stdout.splitlines())) < LONGEST, args
     page = shop.ask("/")[1].decode()
     details = [shop.ask(f"/detail?hop={id}")[1].decode() for id in sorted(set(re.findall(r'hop=(\w+)"', page)))]
-    assert len(details) >= 4 and any("&lt;script&gt;" in each for each in details)
+    assert len(details) >= 4 and any("&lt;script&gt;" in detail for detail in details)
     for text in (page, *details):
         escaped("page", text)
         assert "<script>x" not in text and "<img" not in text

@@ -27,17 +27,19 @@ def path(random: random.Random, shortest: int = 0) -> str:
 
 def match(random: random.Random, regex: float) -> Document:
     if random.random() < regex:
-        found: Document = {"path": {"type": "RegularExpression", "value": random.choice(REGEXES)}}
+        conditions: Document = {"path": {"type": "RegularExpression", "value": random.choice(REGEXES)}}
     else:
-        found = {"path": {"type": random.choice(["Exact", "PathPrefix", "PathPrefix"]), "value": path(random, 1)}}
+        conditions = {"path": {"type": random.choice(["Exact", "PathPrefix", "PathPrefix"]), "value": path(random, 1)}}
     if random.random() < 0.25:
-        found["method"] = random.choice(["GET", "POST"])
+        conditions["method"] = random.choice(["GET", "POST"])
     for field, names in (("headers", ["x-a", "x-b"]), ("queryParams", ["q", "r"])):
         if random.random() < 0.25:
             listed = random.sample(names, random.randint(1, 2))
             kinds = [random.choice([("Exact", "1"), ("Exact", "2"), ("RegularExpression", "[12]")]) for _ in listed]
-            found[field] = [{"name": n, "type": kind, "value": value} for n, (kind, value) in zip(listed, kinds, strict=True)]
-    return found
+            conditions[field] = [
+                {"name": n, "type": kind, "value": value} for n, (kind, value) in zip(listed, kinds, strict=True)
+            ]
+    return conditions
 
 
 def request(random: random.Random) -> Request:
@@ -91,7 +93,7 @@ def running(module_own: Callable[..., Lasthop]) -> Iterator[Lasthop]:
 
 
 def _told(running: Lasthop, asked: Request, host: str) -> tuple[int, str]:
-    """What `explain request` says: its status and the name of the rule."""
+    """Returns the status and the rule's name from `explain request`."""
     url = f"http://127.0.0.1:{running.port}{asked.target}"
     answer = running.explained(asked.method, url, f"Host: {host}", *(f"{name}: {value}" for name, value in asked.headers))
     return answer.get("status", 0), answer.get("rule_name", "")
@@ -117,12 +119,12 @@ def test_envoy_chooses_the_rule_that_the_spec_chooses(running: Lasthop, hostname
             response = connection.getresponse()
             response.read()
             location = urlsplit(response.headers["location"] or "").hostname
-            found = location.removesuffix(".rule") if location else None
+            chosen_rule = location.removesuffix(".rule") if location else None
             expected = chosen(routes, asked, LISTENERS[hostname])
             hits.add(expected)
-            if found != expected:
-                wrong.append((asked, found, expected))
-            if (told := _told(running, asked, LISTENERS[hostname])) != (response.status, found or ""):
-                wrong.append((asked, told, found))
+            if chosen_rule != expected:
+                wrong.append((asked, chosen_rule, expected))
+            if (told := _told(running, asked, LISTENERS[hostname])) != (response.status, chosen_rule or ""):
+                wrong.append((asked, told, chosen_rule))
     assert not wrong, wrong[:3]
     assert len(hits) > 6

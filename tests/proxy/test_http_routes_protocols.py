@@ -98,7 +98,7 @@ def test_a_websocket_reaches_plaintext_and_tls_backends(gateway: Lasthop, tls: b
 
 
 class H2c(Backend):
-    """Speaks only HTTP/2, and says so on the first byte."""
+    """Speaks only HTTP/2, from the first byte on."""
 
     def _http1(self, stream: socket.socket, seen: Connection, status: int = 200) -> None:
         self._http2(stream, seen)

@@ -17,7 +17,7 @@ from tests.proxy.lasthop import Lasthop
 
 HOST = "redirects.test"
 
-# path: what the rule wants, and the Location on an HTTP listener ("PORT": the listener's own)
+# path: the rule's redirect, and the Location on an HTTP listener ("PORT": the listener's own)
 WANTED: dict[str, tuple[Document, str]] = {
     "/nothing": ({}, f"http://{HOST}:PORT/nothing"),
     "/hostname": ({"hostname": "example.org"}, "http://example.org:PORT/hostname"),
@@ -77,9 +77,9 @@ def test_a_port_in_the_host_header_does_not_get_into_the_location(redirecting: t
     """A scheme's own port may be written out."""
     lasthop, _ = redirecting
     expected = WANTED[path][1].replace("PORT", str(lasthop.port))
-    found = location(ask(lasthop, f"{HOST}:4711", path))
-    own = {"http": ":80/", "https": ":443/"}[found.partition(":")[0]]
-    assert found.replace(own, "/") == expected
+    target = location(ask(lasthop, f"{HOST}:4711", path))
+    own = {"http": ":80/", "https": ":443/"}[target.partition(":")[0]]
+    assert target.replace(own, "/") == expected
 
 
 def test_an_https_listener_leads_back_to_itself_unless_a_scheme_is_given(redirecting: tuple[Lasthop, int]) -> None:
@@ -100,5 +100,5 @@ def test_a_redirect_has_the_configured_code(redirecting: tuple[Lasthop, int], co
 def test_a_prefix_is_replaced_by_the_specs_table(redirecting: tuple[Lasthop, int]) -> None:
     lasthop, _ = redirecting
     lasthop.load("table.yaml", *replacing(redirect))
-    found = [location(ask(lasthop, f"table-{n}.test", f"{path}?q=/foo")) for n, (path, *_) in enumerate(PREFIX_TABLE)]
-    assert found == [f"http://table-{n}.test:{lasthop.port}{wanted}?q=/foo" for n, (*_, wanted) in enumerate(PREFIX_TABLE)]
+    locations = [location(ask(lasthop, f"table-{n}.test", f"{path}?q=/foo")) for n, (path, *_) in enumerate(PREFIX_TABLE)]
+    assert locations == [f"http://table-{n}.test:{lasthop.port}{wanted}?q=/foo" for n, (*_, wanted) in enumerate(PREFIX_TABLE)]

@@ -37,7 +37,7 @@ def backend(gateway: Lasthop) -> Iterator[Echo]:
     with echo("retried") as running:
         listed = [rule(path, to=[to("retried")], **more) for path, more in RULES.items()]
         listed.append(rule("/refusing", to=[to("refusing")], retry={"attempts": 100}))
-        # Of its own, so that nobody has had its bad endpoint ejected.
+        # A separate backend, so that no other test has had its bad endpoint ejected.
         listed.append(rule("/unretried", to=[to("unretried")], retry={"attempts": 0}))
         gateway.load(
             "retries.yaml",

@@ -39,8 +39,8 @@ def backends(gateway: Lasthop) -> Iterator[dict[str, Echo]]:
 
 def test_a_prefix_is_replaced_by_the_specs_table(gateway: Lasthop, backends: dict[str, Echo]) -> None:
     gateway.load("rewrites-table.yaml", *replacing(rewrite, to("one")))
-    found = [ask(gateway, f"table-{n}.test", f"{path}?q=/foo").seen["path"] for n, (path, *_) in enumerate(PREFIX_TABLE)]
-    assert found == [f"{wanted}?q=/foo" for *_, wanted in PREFIX_TABLE]
+    paths = [ask(gateway, f"table-{n}.test", f"{path}?q=/foo").seen["path"] for n, (path, *_) in enumerate(PREFIX_TABLE)]
+    assert paths == [f"{wanted}?q=/foo" for *_, wanted in PREFIX_TABLE]
 
 
 def test_a_prefix_is_replaced_at_a_backend_as_at_the_rule(gateway: Lasthop, backends: dict[str, Echo]) -> None:
@@ -49,8 +49,8 @@ def test_a_prefix_is_replaced_at_a_backend_as_at_the_rule(gateway: Lasthop, back
         for n, (_, prefix, value, _) in enumerate(PREFIX_TABLE)
     ]
     gateway.load("rewrites-table.yaml", *lines)
-    found = [ask(gateway, f"table-{n}.test", f"{path}?q=/foo").seen["path"] for n, (path, *_) in enumerate(PREFIX_TABLE)]
-    assert found == [f"{wanted}?q=/foo" for *_, wanted in PREFIX_TABLE]
+    paths = [ask(gateway, f"table-{n}.test", f"{path}?q=/foo").seen["path"] for n, (path, *_) in enumerate(PREFIX_TABLE)]
+    assert paths == [f"{wanted}?q=/foo" for *_, wanted in PREFIX_TABLE]
 
 
 def test_hostname_and_path_are_rewritten_and_the_rest_is_left(gateway: Lasthop, backends: dict[str, Echo]) -> None:

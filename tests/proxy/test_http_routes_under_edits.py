@@ -26,7 +26,7 @@ BETWEEN = 0.05
 
 
 class Busy:
-    """Asks four things at once, again and again, on one connection."""
+    """Sends four requests at once, continuously, on one connection."""
 
     def __init__(self, port: int) -> None:
         self._connection = H2(port, HOST)
@@ -53,7 +53,7 @@ class Busy:
 
 
 class Folder:
-    """What is edited, and how."""
+    """Edits the policy, the route, the certificate, the endpoints and the CA."""
 
     def __init__(self, lasthop: Lasthop, backends: list[Backend]) -> None:
         self.lasthop, self.backends = lasthop, backends

@@ -26,7 +26,7 @@ TRUSTING = ssl.create_default_context(cadata=CA.pem)
 
 
 def certificate_of(port: int, name: str = "api.test") -> str:
-    """The common name of what is shown to a client that verifies."""
+    """Returns the common name of the certificate that a verifying client gets."""
     with (
         socket.create_connection(("127.0.0.1", port), timeout=30) as connection,
         TRUSTING.wrap_socket(connection, server_hostname=name) as tls,
@@ -116,7 +116,7 @@ def test_while_only_the_key_is_renewed_the_old_pair_is_shown_and_no_request_fail
     lasthop, port, certificates = secured
 
     def older() -> list[str]:
-        return [each["why"] for each in json.loads(lasthop.ask("/api/not-applied")[1])]
+        return [not_applied["why"] for not_applied in json.loads(lasthop.ask("/api/not-applied")[1])]
 
     with Visitors(port) as visitors:
         (certificates / "tls.key").write_text(RENEWED.key_pem)

@@ -24,7 +24,7 @@ GUARDED = "guarded.test"
 
 
 class Site:
-    """A port with two listeners: `guarded.test`, which asks, and the rest of `*.test`, which does not."""
+    """A port with two listeners: `guarded.test`, which queries the servers, and the rest of `*.test`, which does not."""
 
     def __init__(self, lasthop: Lasthop, backend: Echo, http: Echo, grpc: AuthServer) -> None:
         self.lasthop, self.backend, self.http, self.grpc = lasthop, backend, http, grpc
@@ -61,7 +61,7 @@ def site(module_own: Callable[..., Lasthop]) -> Iterator[Site]:
         assert "refused configuration" not in lasthop.log
 
 
-def test_every_request_of_the_listener_is_asked_about_and_none_of_another(site: Site) -> None:
+def test_every_request_of_the_listener_is_authorized_and_none_of_another(site: Site) -> None:
     site.guard(external_auth("GRPC", "auth-grpc"))
     seen = ask(site.lasthop, GUARDED, "/a", headers=PASS).seen
     assert (seen["backend"], seen["headers"]["x-user"]) == ("main", "anna")
@@ -69,7 +69,7 @@ def test_every_request_of_the_listener_is_asked_about_and_none_of_another(site: 
     asked = len(site.grpc.asked)
     assert ask(site.lasthop, "open.test", "/a").seen["backend"] == "main"
     assert len(site.grpc.asked) == asked
-    # Where no route fits, the server is asked all the same.
+    # Without a matching route, the server is queried all the same.
     assert ask(site.lasthop, GUARDED, "/nowhere").status == 402
     assert ask(site.lasthop, GUARDED, "/nowhere", headers=PASS).status == 404
     assert site.grpc.asked[-1].path == "/nowhere"
@@ -77,7 +77,7 @@ def test_every_request_of_the_listener_is_asked_about_and_none_of_another(site: 
     assert "authorizes each request, before routing, at Service shop/auth-grpc" in told
 
 
-def test_several_servers_are_asked_in_order_and_the_first_that_denies_decides(site: Site) -> None:
+def test_several_servers_are_queried_in_order_and_the_first_denial_decides(site: Site) -> None:
     site.guard(external_auth("HTTP", "auth-http", allowedHeaders=["x-plan", "x-user"]), external_auth("GRPC", "auth-grpc"))
     seen = ask(site.lasthop, GUARDED, "/a", headers=KNOWN).seen
     assert (seen["headers"]["x-role"], seen["headers"]["x-user"]) == ("admin", "anna")
@@ -121,7 +121,7 @@ def test_an_edit_holds_on_connections_that_are_open(site: Site) -> None:
         assert connection.sock is opened
 
 
-def test_an_https_listener_for_every_name_asks_about_names_that_no_route_has_too(site: Site) -> None:
+def test_an_https_listener_for_every_name_authorizes_names_without_a_route_too(site: Site) -> None:
     port, any_name = free_port(), ssl.create_default_context(cadata=CA.pem)
     any_name.check_hostname = False
     asking = {**docs.https(port, "own"), "filters": {"requests": [external_auth("GRPC", "auth-grpc")]}}
@@ -135,7 +135,7 @@ def test_an_https_listener_for_every_name_asks_about_names_that_no_route_has_too
 
 
 @pytest.mark.parametrize("flaw", ["missing bundle", "nobody"])
-def test_a_server_that_cannot_be_asked_closes_the_listener_and_no_other(site: Site, flaw: str) -> None:
+def test_an_unreachable_server_closes_the_listener_and_no_other(site: Site, flaw: str) -> None:
     with echo("unsafe", issued()) as unsafe:
         site.lasthop.write("unsafe.yaml", *secured("unsafe", unsafe.port, "missing"))
         site.guard(external_auth("HTTP", "unsafe" if flaw == "missing bundle" else "nobody"))

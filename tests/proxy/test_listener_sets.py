@@ -23,7 +23,8 @@ TRUSTING = ssl.create_default_context(cadata=CA.pem)
 
 @contextlib.contextmanager
 def connected(port: int, host: str, *, tls: bool) -> Iterator[Callable[[], int]]:
-    """One connection; what it yields asks on it again, and fails if the gateway has closed it or is about to."""
+    """Opens one connection. The yielded function sends another request on it, and fails if the gateway has closed it or is
+    about to."""
     connection = http.client.HTTPConnection(host, port)
     plain = socket.create_connection(("127.0.0.1", port), timeout=30)
     connection.sock = TRUSTING.wrap_socket(plain, server_hostname=host) if tls else plain
@@ -91,9 +92,9 @@ def test_a_listener_set_comes_and_goes_and_no_other_connection_is_drained(
         for port, tls in ((lasthop.port, False), (extra, False), (secure, True)):
             until(partial(answers, port, "team.test", 200, tls=tls))
         assert (plain(), secured()) == (200, 200)
-        found = lasthop.object("ListenerSet", "team/team")["status"]
-        assert {c["status"] for c in found["conditions"]} == {"True"}
-        assert [(x["name"], x["attachedRoutes"]) for x in found["listeners"]] == [("http", 1), ("extra", 1), ("https", 1)]
+        status = lasthop.object("ListenerSet", "team/team")["status"]
+        assert {c["status"] for c in status["conditions"]} == {"True"}
+        assert [(x["name"], x["attachedRoutes"]) for x in status["listeners"]] == [("http", 1), ("extra", 1), ("https", 1)]
         assert lasthop.object("Gateway", "web")["status"]["attachedListenerSets"] == 1
 
         (lasthop.folder / "team.yaml").unlink()

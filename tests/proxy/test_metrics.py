@@ -36,63 +36,63 @@ def scraped(module_own: Callable[..., Lasthop]) -> Iterator[tuple[Lasthop, Scrap
 
 
 def test_requests_are_counted_by_backend_and_by_route(scraped: tuple[Lasthop, Scrape]) -> None:
-    _, found = scraped
+    _, scrape = scraped
     route = {"gateway": "shop/web", "kind": "HTTPRoute", "namespace": "shop"}
     for name, code in (("good", "2xx"), ("waived", "2xx"), ("plain", "2xx"), ("wrong", "5xx")):
-        requests = found.value("lasthop_backend_requests_total", **BACKEND, service=name, code=code)
+        requests = scrape.value("lasthop_backend_requests_total", **BACKEND, service=name, code=code)
         assert 4 <= requests <= 8, name
-        assert found.value("lasthop_route_requests_total", **route, route=name, code=code) == requests
-        assert found.value("lasthop_route_request_duration_seconds_count", **route, route=name) == requests
-        assert found.value("lasthop_backend_request_duration_seconds_bucket", **BACKEND, service=name, le="+Inf") == requests
-    assert found.value("lasthop_backend_requests_total", **BACKEND, service="good", code="5xx") == 0
+        assert scrape.value("lasthop_route_requests_total", **route, route=name, code=code) == requests
+        assert scrape.value("lasthop_route_request_duration_seconds_count", **route, route=name) == requests
+        assert scrape.value("lasthop_backend_request_duration_seconds_bucket", **BACKEND, service=name, le="+Inf") == requests
+    assert scrape.value("lasthop_backend_requests_total", **BACKEND, service="good", code="5xx") == 0
 
 
 def test_handshakes_are_counted_by_outcome(scraped: tuple[Lasthop, Scrape]) -> None:
-    _, found = scraped
+    _, scrape = scraped
     name = "lasthop_backend_tls_handshakes_total"
-    assert found.value(name, **BACKEND, service="good", outcome="success") >= 1
-    assert found.value(name, **BACKEND, service="wrong", outcome="wrong_name") >= 4
-    assert found.value(name, **BACKEND, service="wrong", outcome="success") == 0
-    assert found.value("lasthop_backend_connect_failures_total", **BACKEND, service="wrong") >= 4
-    assert not [key for key in found.samples if key[0] == name and ("service", "plain") in key[1]]
+    assert scrape.value(name, **BACKEND, service="good", outcome="success") >= 1
+    assert scrape.value(name, **BACKEND, service="wrong", outcome="wrong_name") >= 4
+    assert scrape.value(name, **BACKEND, service="wrong", outcome="success") == 0
+    assert scrape.value("lasthop_backend_connect_failures_total", **BACKEND, service="wrong") >= 4
+    assert not [key for key in scrape.samples if key[0] == name and ("service", "plain") in key[1]]
 
 
 def test_how_each_backend_is_verified_and_how_it_fares_can_be_joined(scraped: tuple[Lasthop, Scrape]) -> None:
-    _, found = scraped
+    _, scrape = scraped
     for service, mode, health in (
         ("good", "Verified", "working"),
         ("wrong", "Verified", "failing"),
         ("waived", "WaivedAll", "working"),
         ("plain", "Plaintext", "working"),
     ):
-        assert found.value("lasthop_backend_tls_verification", **BACKEND, service=service, mode=mode) == 1
-        assert found.value("lasthop_backend_health", **BACKEND, service=service, health=health) == 1
-    weakened = [labels for name, labels in found.samples if name == "lasthop_backend_tls_weakened"]
+        assert scrape.value("lasthop_backend_tls_verification", **BACKEND, service=service, mode=mode) == 1
+        assert scrape.value("lasthop_backend_health", **BACKEND, service=service, health=health) == 1
+    weakened = [labels for name, labels in scrape.samples if name == "lasthop_backend_tls_weakened"]
     assert weakened == [frozenset({**BACKEND, "service": "lost"}.items())]
 
 
 def test_certificates_have_the_time_of_their_end(scraped: tuple[Lasthop, Scrape]) -> None:
-    _, found = scraped
+    _, scrape = scraped
     name = "lasthop_certificate_expiry_timestamp_seconds"
-    ends = {dict(labels)["role"]: value for (each, labels), value in found.samples.items() if each == name}
+    ends = {dict(labels)["role"]: value for (metric, labels), value in scrape.samples.items() if metric == name}
     assert ends.keys() == {"ca", "listener"}
-    leaf = found.value("lasthop_backend_certificate_expiry_timestamp_seconds", **BACKEND, service="good")
-    assert all(time.time() < each < time.time() + 4000 * 86400 for each in (*ends.values(), leaf))
-    assert found.value("lasthop_waiver_expiry_timestamp_seconds", namespace="shop", waiver="w") > time.time() + 39 * 86400
+    leaf = scrape.value("lasthop_backend_certificate_expiry_timestamp_seconds", **BACKEND, service="good")
+    assert all(time.time() < end < time.time() + 4000 * 86400 for end in (*ends.values(), leaf))
+    assert scrape.value("lasthop_waiver_expiry_timestamp_seconds", namespace="shop", waiver="w") > time.time() + 39 * 86400
 
 
 def test_the_process_and_its_build_are_there(scraped: tuple[Lasthop, Scrape]) -> None:
-    _, found = scraped
-    assert found.value("process_resident_memory_bytes") > 1 << 20
-    (build,) = found.families["lasthop_build_info"].samples
+    _, scrape = scraped
+    assert scrape.value("process_resident_memory_bytes") > 1 << 20
+    (build,) = scrape.families["lasthop_build_info"].samples
     assert build.value == 1 and build.labels["version"]
-    assert found.value("lasthop_proxies_reporting", gateway="shop/web") == 1
+    assert scrape.value("lasthop_proxies_reporting", gateway="shop/web") == 1
 
 
 def test_names_are_as_prometheus_wants_them(scraped: tuple[Lasthop, Scrape]) -> None:
     """What `promtool check metrics` checks, as far as it applies."""
-    _, found = scraped
-    for name, family in found.families.items():
+    _, scrape = scraped
+    for name, family in scrape.families.items():
         assert family.documentation, name
         assert re.fullmatch(r"(lasthop|process)_[a-z0-9_]+", name)
         assert not re.search(r"_(milliseconds|minutes|hours|days|kilobytes|gauge|counter|histogram)(_|$)", name), name
@@ -102,46 +102,46 @@ def test_names_are_as_prometheus_wants_them(scraped: tuple[Lasthop, Scrape]) -> 
         for sample in family.samples:
             assert family.type == "histogram" or "le" not in sample.labels
             assert all(re.fullmatch(r"[a-z_]+", label) for label in sample.labels), sample.name
-    assert not any("\x1b" in value for _, labels in found.samples for _, value in labels)
+    assert not any("\x1b" in value for _, labels in scrape.samples for _, value in labels)
 
 
 def sources() -> list[tuple[str, str, set[str]]]:
     """(where, expression, labels that its texts name)."""
-    found = []
+    expressions = []
     for group in yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"]:
         for rule in group["rules"]:
             texts = " ".join(rule["annotations"].values())
-            found.append((rule["alert"], rule["expr"], set(re.findall(r"\$labels\.(\w+)", texts))))
+            expressions.append((rule["alert"], rule["expr"], set(re.findall(r"\$labels\.(\w+)", texts))))
     dashboard = json.loads((MONITORING / "dashboard.json").read_text())
     for panel in dashboard["panels"]:
         for target in panel.get("targets", ()):
-            found.append((panel["title"], target["expr"], set(re.findall(r"{{(\w+)}}", target["legendFormat"]))))
+            expressions.append((panel["title"], target["expr"], set(re.findall(r"{{(\w+)}}", target["legendFormat"]))))
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":
             metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["definition"]).groups()  # type: ignore[union-attr]
-            found.append((variable["name"], f'{metric}{{{label}=""}}', set()))
+            expressions.append((variable["name"], f'{metric}{{{label}=""}}', set()))
     rows = re.findall(r"^\| (.+) \| `(.+)` \|$", PAGE.read_text().partition("## Queries to begin with")[2], re.MULTILINE)
     assert len(rows) > 5
-    return [*found, *((question, query, set[str]()) for question, query in rows)]
+    return [*expressions, *((question, query, set[str]()) for question, query in rows)]
 
 
 def test_rules_and_dashboard_use_only_metrics_and_labels_that_are_there(scraped: tuple[Lasthop, Scrape]) -> None:
-    _, found = scraped
+    _, scrape = scraped
     assert len(sources()) > 30
     for where, expression, named in sources():
         asked = used(expression)
         assert asked.metrics, where
         for metric, labels in asked.metrics.items():
-            assert metric in found.labels, f"{where}: no sample of {metric} in a real scrape"
-            assert labels <= found.labels[metric], f"{where}: {metric} has no {labels - found.labels[metric]}"
-        there = set().union(*(found.labels[metric] for metric in asked.metrics)) | SCRAPED
+            assert metric in scrape.labels, f"{where}: no sample of {metric} in a real scrape"
+            assert labels <= scrape.labels[metric], f"{where}: {metric} has no {labels - scrape.labels[metric]}"
+        there = set().union(*(scrape.labels[metric] for metric in asked.metrics)) | SCRAPED
         assert asked.grouped <= there | {"le"}, f"{where}: {asked.grouped - there}"
         assert named <= asked.grouped | SCRAPED, f"{where}: {named - asked.grouped} is gone after grouping"
 
 
 def health(lasthop: Lasthop, service: str) -> set[str]:
-    found = Scrape(lasthop.ask("/metrics")[1].decode()).samples
-    names = (dict(labels) for name, labels in found if name == "lasthop_backend_health")
+    samples = Scrape(lasthop.ask("/metrics")[1].decode()).samples
+    names = (dict(labels) for name, labels in samples if name == "lasthop_backend_health")
     return {labels["health"] for labels in names if labels["service"] == service}
 
 

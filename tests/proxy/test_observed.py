@@ -65,20 +65,23 @@ def connected(gateway: Lasthop, name: str, status: str, words: str = "") -> Cond
 def seen(gateway: Lasthop, name: str, protocol: str = "auto") -> Document | None:
     """Returns the state of a hop from /api/traffic."""
     hops = json.loads(gateway.ask("/api/traffic")[1])["hops"]
-    return next((each for each in hops if (each["backend"], each["protocol"]) == (f"shop/{name}", protocol)), None)
+    return next(
+        (hop_report for hop_report in hops if (hop_report["backend"], hop_report["protocol"]) == (f"shop/{name}", protocol)),
+        None,
+    )
 
 
 def audited(gateway: Lasthop, name: str) -> Document:
     hops = json.loads(gateway.ask("/api/audit")[1])["hops"]
-    found: Document = next(each for each in hops if each["service"] == f"shop/{name}")
-    return found
+    hop_report: Document = next(hop_report for hop_report in hops if hop_report["service"] == f"shop/{name}")
+    return hop_report
 
 
 def shown(gateway: Lasthop, name: str) -> Document:
     """The certificate that the backend of a hop showed, once it is known."""
     (leaf,) = until(lambda: audited(gateway, name)["observed"]["certificates"], "its certificate is in the log")
-    found: Document = leaf
-    return found
+    certificate: Document = leaf
+    return certificate
 
 
 def failing(gateway: Lasthop, name: str) -> list[Document]:
@@ -131,7 +134,7 @@ def test_plaintext_that_worked_is_no_handshake_of_the_policy_that_comes_after_it
     gateway.load("seen-after.yaml", *docs.hop(path, served.port))
     for _ in range(5):
         assert gateway.get(path).status == 200
-    until(lambda: (found := seen(gateway, path)) and found["figures"]["requests"] == 5, "the requests are counted")
+    until(lambda: (traffic := seen(gateway, path)) and traffic["figures"]["requests"] == 5, "the requests are counted")
     gateway.load("seen-after.yaml", *hop(path, served.port))
     assert gateway.conditions("BackendTLSPolicy", path)["BackendConnected"][:2] == ("Unknown", "NotTried")
     assert gateway.get(path).status == 503
@@ -190,7 +193,7 @@ def test_a_refused_connection_is_no_failed_handshake(gateway: Lasthop) -> None:
 
 def test_a_service_without_endpoints_is_failing_until_it_has_one(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
     whole = hop("seen-empty", serve(issued()).port)
-    gateway.load("seen-empty.yaml", *(each for each in whole if each["kind"] != "EndpointSlice"))
+    gateway.load("seen-empty.yaml", *(document for document in whole if document["kind"] != "EndpointSlice"))
     assert gateway.get("seen-empty").status == 503
     said = connected(gateway, "seen-empty", "False")
     assert said[1:] == ("ConnectionFailed", "Service shop/seen-empty:443: backend has no ready endpoint")
@@ -219,7 +222,7 @@ def test_the_backends_own_errors_are_no_failure_of_the_connection(gateway: Lasth
 def test_one_of_two_endpoints_is_bad(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
     good, bad = serve(issued()), serve(issued("old.example"))
     name = "seen-half"
-    rest = (each for each in hop(name, good.port) if each["kind"] != "EndpointSlice")
+    rest = (document for document in hop(name, good.port) if document["kind"] != "EndpointSlice")
     gateway.load(f"{name}.yaml", *rest, *docs.endpoints(name, good.port, bad.port))
 
     def asked_both() -> Condition:
@@ -256,7 +259,7 @@ def test_an_edit_of_the_policy_makes_what_was_seen_before_meaningless(gateway: L
 
 
 def test_requests_are_counted_by_route_and_hop(own: Callable[..., Lasthop], serve: Callable[..., Backend]) -> None:
-    """At a gateway of its own: what many tests share may have so many requests that only a part is logged."""
+    """On a separate gateway: a shared one may have so many requests that only a part is logged."""
     served, gateway = serve(issued()), own()
     gateway.standard()
     gateway.start()
@@ -265,13 +268,13 @@ def test_requests_are_counted_by_route_and_hop(own: Callable[..., Lasthop], serv
         assert gateway.get("seen-counted").status == 200
 
     def counted() -> Document | None:
-        found = seen(gateway, "seen-counted")
-        return found if found and found["figures"]["requests"] == 7 else None
+        traffic = seen(gateway, "seen-counted")
+        return traffic if traffic and traffic["figures"]["requests"] == 7 else None
 
     figures = until(counted, "seven requests")["figures"]
     assert figures["codes"]["2xx"] == 7 and figures["p99"] > 0
     routes = json.loads(gateway.ask("/api/traffic")[1])["routes"]
-    (route,) = (each for each in routes if each["route"] == "HTTPRoute shop/seen-counted")
+    (route,) = (route_report for route_report in routes if route_report["route"] == "HTTPRoute shop/seen-counted")
     assert route["figures"]["requests"] == 7
 
 
@@ -287,8 +290,8 @@ def test_a_websocket_is_seen_while_it_lasts(gateway: Lasthop, serve: Callable[..
         connected(gateway, "seen-ws", "True")
 
         def open_one() -> bool:
-            found = seen(gateway, "seen-ws")
-            return found is not None and found["figures"]["active"] == 1
+            traffic = seen(gateway, "seen-ws")
+            return traffic is not None and traffic["figures"]["active"] == 1
 
         until(open_one, "one is open")
 
@@ -326,7 +329,7 @@ def test_an_endpoint_that_retries_hide_is_known_by_the_counters_and_ejected(
 ) -> None:
     good, bad, name = serve(issued()), serve(issued("old.example")), f"seen-retried-{len(retry)}"
     retried = rules(name, rule("/", to=[docs.to(name)], **retry))
-    rest = (each for each in hop(name, good.port) if each["kind"] not in ("EndpointSlice", "HTTPRoute"))
+    rest = (document for document in hop(name, good.port) if document["kind"] not in ("EndpointSlice", "HTTPRoute"))
     gateway.load(f"{name}.yaml", *rest, *docs.endpoints(name, good.port, bad.port), retried)
 
     def asked_often() -> Condition:
@@ -359,8 +362,8 @@ def test_mirrors_and_auth_servers_that_fail_are_known_by_the_counters(gateway: L
         good, bad = serve(issued()), serve(context() if context else None)
         used = mirror(asked, 443) if filter == "mirror" else external_auth("HTTP", asked)
         route = rules(name, rule("/", used, to=[docs.to(name)]))
-        rest = (each for each in hop(name, good.port) if each["kind"] != "HTTPRoute")
-        server = (each for each in hop(asked, bad.port) if each["kind"] != "HTTPRoute")
+        rest = (document for document in hop(name, good.port) if document["kind"] != "HTTPRoute")
+        server = (document for document in hop(asked, bad.port) if document["kind"] != "HTTPRoute")
         gateway.load(f"{name}.yaml", *rest, *server, route)
         status = 200 if filter == "mirror" else 503
         expected[name] = (asked, status, f"Service shop/{asked}:443 (127.0.0.1:{bad.port}): {words}")
@@ -425,8 +428,8 @@ def test_a_tls_route_that_ends_tls_shows_the_backends_certificate(streams: Strea
     assert shown(streams.lasthop, "good")["names"] == ["api.example"]
 
     def counted() -> bool:
-        found = seen(streams.lasthop, "good", "tcp")
-        return found is not None and found["figures"]["codes"]["2xx"] == 1
+        traffic = seen(streams.lasthop, "good", "tcp")
+        return traffic is not None and traffic["figures"]["codes"]["2xx"] == 1
 
     until(counted, "its connection is counted")
 
@@ -454,8 +457,8 @@ def test_a_client_that_leaves_at_once_is_not_a_failure_of_the_backend(streams: S
     until(lambda: seen(streams.lasthop, "left", "tcp"), "its hop is known")
     assert asked(streams.tls, "left.test") == "left"
     connected(streams.lasthop, "left", "True")
-    found = seen(streams.lasthop, "left", "tcp")
-    assert found and [each["failures"] for each in found["endpoints"]] == [0]
+    traffic = seen(streams.lasthop, "left", "tcp")
+    assert traffic and [endpoint["failures"] for endpoint in traffic["endpoints"]] == [0]
 
 
 def test_a_tcp_route_is_seen_while_its_connection_lasts(streams: Streams, serve: Callable[..., Backend]) -> None:
@@ -490,5 +493,8 @@ def test_an_endpoint_that_a_stream_passes_over_is_known_by_the_counters(
 
     where = f"1 of 2 endpoints of Service shop/{name}:443 (127.0.0.1:{bad.port})"
     assert until(asked_often)[2].startswith(f"{where}: certificate is for another name")
-    found = seen(streams.lasthop, name, "tcp")
-    assert found and {each["address"]: each["failures"] for each in found["endpoints"]}[f"127.0.0.1:{good.port}"] == 0
+    traffic = seen(streams.lasthop, name, "tcp")
+    assert (
+        traffic
+        and {endpoint["address"]: endpoint["failures"] for endpoint in traffic["endpoints"]}[f"127.0.0.1:{good.port}"] == 0
+    )

@@ -27,13 +27,14 @@ class Shop(NamedTuple):
         return {name: (ready, why[0] if why else "") for name, ready, *why in split if name[-1] != ":"}
 
     def hops(self, *args: str) -> dict[str, dict[str, Any]]:
-        found = json.loads(self.lasthop.command("audit", "-o", "json", *args).stdout)
-        return {hop["service"]: hop for hop in found["hops"]}
+        document = json.loads(self.lasthop.command("audit", "-o", "json", *args).stdout)
+        return {hop["service"]: hop for hop in document["hops"]}
 
 
 @pytest.fixture(scope="module")
 def shop(module_own: Callable[..., Lasthop]) -> Iterator[Shop]:
-    """`right` works, `wrong` shows another name, `plain` has no policy and nobody listens, `later` has had no traffic."""
+    """`right` works, `wrong` presents another name, `plain` has no policy and no listening backend, `later` has had no
+    traffic."""
     lasthop = module_own()
     with backend(issued()) as working, backend(issued("old.example")) as failing, backend(issued()) as later:
         lasthop.standard()
@@ -46,19 +47,19 @@ def shop(module_own: Callable[..., Lasthop]) -> Iterator[Shop]:
             *docs.hop("later", later.port, docs.policy("later", "api.example", "ca")),
         )
         lasthop.start()
-        found = Shop(lasthop)
+        started = Shop(lasthop)
 
         def seen() -> bool:
             answers = [lasthop.get(name).status for name in ("right", "wrong", "plain")]
             assert answers == [200, 503, 503]
-            rows, hops = found.rows(), found.hops()
+            rows, hops = started.rows(), started.hops()
             wrong, plain = rows["backendtlspolicy/shop/wrong"], rows["httproute/shop/plain"]
             assert wrong[0] == plain[0] == "False" and WORDS in wrong[1], rows
             right = hops["shop/right"]["observed"]
             return bool(right["certificates"] and right["handshakes"])
 
         until(seen, "what fails and what works is known")
-        yield found
+        yield started
 
 
 def test_status_is_not_ready_where_requests_fail_and_names_the_cause_once(shop: Shop) -> None:

@@ -65,40 +65,40 @@ def test_a_gateway_is_named_as_anywhere_and_a_typo_is_answered(gateway: Lasthop)
 
 
 def test_ps_lists_the_gateway_by_its_folder(gateway: Lasthop) -> None:
-    (found,) = json.loads(gateway.cli("ps", "-o", "json").stdout)
+    (document,) = json.loads(gateway.cli("ps", "-o", "json").stdout)
     assert gateway.process
-    assert (found["folder"], found["state"]) == (str(gateway.folder.resolve()), "running")
-    assert (found["pid"], sorted(found["envoys"])) == (gateway.process.pid, sorted(gateway.envoys()))
+    assert (document["folder"], document["state"]) == (str(gateway.folder.resolve()), "running")
+    assert (document["pid"], sorted(document["envoys"])) == (gateway.process.pid, sorted(gateway.envoys()))
     headline, row = gateway.cli("ps").stdout.splitlines()
     assert headline.split() == ["FOLDER", "STATE", "PID", "AGE", "ADMIN", "IN", "SYNC"]
     assert row.split()[:2] == [str(gateway.folder.resolve()), "running"]
-    assert row.split()[-1] == f"{len(found['gateways'])}/{len(found['gateways'])}"
-    assert found["gateways"]["shop/web"] == {"proxies": 1, "synced": True, "decided": True}
+    assert row.split()[-1] == f"{len(document['gateways'])}/{len(document['gateways'])}"
+    assert document["gateways"]["shop/web"] == {"proxies": 1, "synced": True, "decided": True}
 
 
 def test_clusters_say_what_envoy_verifies(gateway: Lasthop) -> None:
     lines = gateway.command("config", "clusters", "--gateway", "shop/web", "--no-headers").stdout.splitlines()
-    found = {line.split()[0]: line.split()[1:] for line in lines}
-    assert found["shop/web/shop/api/443/auto"][0] == "CA"
-    assert found["shop/web/shop/api/443/auto"][-2:] == ["api.example", "127.0.0.1:9"]
-    assert found["shop/web/shop/first/443/auto"][0] == "plaintext"
+    clusters = {line.split()[0]: line.split()[1:] for line in lines}
+    assert clusters["shop/web/shop/api/443/auto"][0] == "CA"
+    assert clusters["shop/web/shop/api/443/auto"][-2:] == ["api.example", "127.0.0.1:9"]
+    assert clusters["shop/web/shop/first/443/auto"][0] == "plaintext"
 
 
 def test_routes_listeners_and_secrets_are_shown_by_gateway(gateway: Lasthop) -> None:
     assert "shop/web/shop/api/443/auto" in gateway.command("config", "routes").stdout
     listeners = gateway.command("config", "listeners", "-o", "json")
-    assert {len(found) for found in json.loads(listeners.stdout).values()} == {1}
+    assert {len(listed) for listed in json.loads(listeners.stdout).values()} == {1}
     secrets = gateway.command("config", "secrets", "--gateway", "shop/secure", "-o", "yaml").stdout
     (secret,) = yaml.safe_load(secrets)["shop/secure"]
     assert "tls_certificate" in secret
 
 
 def test_certificates_are_listed_with_their_dates_inline_ones_too(gateway: Lasthop) -> None:
-    found = json.loads(gateway.cli("config", "certificates", "-o", "json").stdout)
-    assert {"name": "shop/web/shop/api/443/auto", "use": "CA"}.items() <= found["shop/web"][0].items()
-    assert {each["use"] for each in found["shop/web"]} == {"CA"}
-    assert [each["use"] for each in found["shop/secure"]] == ["shown"]
-    assert all(each["left"].endswith("left") and each["until"] for rows in found.values() for each in rows)
+    document = json.loads(gateway.cli("config", "certificates", "-o", "json").stdout)
+    assert {"name": "shop/web/shop/api/443/auto", "use": "CA"}.items() <= document["shop/web"][0].items()
+    assert {certificate["use"] for certificate in document["shop/web"]} == {"CA"}
+    assert [certificate["use"] for certificate in document["shop/secure"]] == ["shown"]
+    assert all(row["left"].endswith("left") and row["until"] for rows in document.values() for row in rows)
     assert "CN=" in gateway.cli("config", "certificates", "--gateway", "shop/web").stdout
 
 
@@ -141,8 +141,8 @@ def test_a_gateway_is_named_by_its_admin_address_or_its_folder(gateway: Lasthop)
 
 
 def test_doctor_knows_the_ports_that_the_gateway_itself_serves(gateway: Lasthop) -> None:
-    found = json.loads(gateway.command("doctor", str(gateway.folder), "-o", "json").stdout)
-    ports = {each["what"]: each["found"] for each in found if each["what"].startswith("port ")}
+    checks = json.loads(gateway.command("doctor", str(gateway.folder), "-o", "json").stdout)
+    ports = {check["what"]: check["found"] for check in checks if check["what"].startswith("port ")}
     assert ports[f"port 127.0.0.1:{gateway.port}"] == "served by this gateway"
 
 
@@ -151,7 +151,7 @@ def test_a_killed_gateway_is_orphaned_until_a_user_stops_it(own: Callable[..., L
     made.standard()
     made.start()
     made.kill()
-    assert [each["state"] for each in json.loads(made.command("ps", "-o", "json").stdout)] == ["orphaned"]
+    assert [process["state"] for process in json.loads(made.command("ps", "-o", "json").stdout)] == ["orphaned"]
     made.command("stop")
     assert made.command("ps").stdout == "No gateway runs on this machine\n"
 
@@ -166,7 +166,7 @@ def _root_collects_nothing_that_a_link_leads_to(made: Lasthop, run_dir: Path) ->
     archive = made.root / "bundle.tar.gz"
     assert made.command("bundle", "--dir", str(made.folder), "-o", str(archive)).returncode == 0
     with tarfile.open(archive) as opened:
-        texts = {each.name: opened.extractfile(each).read() for each in opened}  # type: ignore[union-attr]
+        texts = {member.name: opened.extractfile(member).read() for member in opened}  # type: ignore[union-attr]
     assert b"of root" not in b"".join(texts.values())
     assert texts["lasthop/envoy-pipe.log"].startswith(b"cannot be read")
 
@@ -179,8 +179,8 @@ def test_root_finds_the_gateway_of_another_user_and_does_not_end_it(own: Callabl
     place = Path("/tmp/lasthop-4003")
     if place.exists():
         pytest.skip(f"{place} is somebody's")
-    for each in (made.root, made.folder):
-        os.chown(each, 4003, 4003)
+    for path in (made.root, made.folder):
+        os.chown(path, 4003, 4003)
     made.standard()
     made.env = {name: value for name, value in made.env.items() if name not in ("LASTHOP_RUN_DIR", "XDG_RUNTIME_DIR")}
     made.env |= {"HOME": str(made.root)}
@@ -190,16 +190,18 @@ def test_root_finds_the_gateway_of_another_user_and_does_not_end_it(own: Callabl
     try:
         made.start()
         listed = made.command("ps", "-o", "json")
-        (found,) = [each for each in json.loads(listed.stdout) if each["folder"] == str(made.folder.resolve())]
-        assert (found["user"], found["state"]) == ("uid 4003", "running")
+        (process,) = [process for process in json.loads(listed.stdout) if process["folder"] == str(made.folder.resolve())]
+        assert (process["user"], process["state"]) == ("uid 4003", "running")
         shown = made.command("status", "--dir", str(made.folder))
         assert "gateway/shop/web" in shown.stdout, shown.stderr
         refused = made.command("stop", str(made.folder))
         assert (refused.returncode, "sudo -u" in refused.stderr) == (1, True)
-        (line,) = [each for each in made.command("ps").stdout.splitlines() if str(made.folder.resolve()) in each]
+        (line,) = [
+            output_line for output_line in made.command("ps").stdout.splitlines() if str(made.folder.resolve()) in output_line
+        ]
         assert line.endswith("uid 4003")
         checked = json.loads(made.command("doctor", str(made.folder), "-o", "json").stdout)
-        assert "served by the gateway of uid 4003" in [each["found"] for each in checked]
+        assert "served by the gateway of uid 4003" in [check["found"] for check in checked]
         _root_collects_nothing_that_a_link_leads_to(made, next(place.glob("*/admin.sock")).parent)
     finally:
         if made.process:

@@ -61,8 +61,8 @@ def test_the_operator_says_whose_certificate_goes_first(
     assert with_own.last.client == shown
     assert without.last.client == ("gateway web" if gateway_has_one else None)
     policy = Key("BackendTLSPolicy", "shop", "own")
-    (found,) = probe(policy, targets(FolderView(lasthop.folder).engine, policy, None)).targets
-    assert found.passes
+    (target,) = probe(policy, targets(FolderView(lasthop.folder).engine, policy, None)).targets
+    assert target.passes
     assert with_own.last.client == shown
     assert OWN.key_pem.splitlines()[1] not in lasthop.log
 
@@ -74,7 +74,7 @@ def test_a_renewed_certificate_is_shown_without_a_failed_request_and_old_connect
     lasthop.write("hop.yaml", *hop("own", served.port))
     lasthop.start()
     assert lasthop.get("own").status == 200
-    (old,) = [each for each in served.connections if each.established]
+    (old,) = [connection for connection in served.connections if connection.established]
     lasthop.write("own.yaml", docs.key_pair("own", RENEWED))
     statuses: list[int] = []
 

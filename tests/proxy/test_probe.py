@@ -296,16 +296,16 @@ def test_the_verdict_is_what_envoy_does(
     gateway: Lasthop, verdicts: tuple[Callable[[str], ProbeResult], dict[str, Backend]], name: str
 ) -> None:
     probed, backends = verdicts
-    row, found = ROWS[name], probed(name)
+    row, report = ROWS[name], probed(name)
     requests = len(backends[name].requests)
     assert not requests, "nothing is sent after the handshake"
     assert gateway.get(f"probe-{name}").status == (row.status or (503 if row.fails else 200))
-    (target,) = found.targets
+    (target,) = report.targets
     (tried,) = target.endpoints
     wrong = {state: [check for check in tried.checks if check.state == state] for state in ("fail", "warn")}
     assert [check.name for check in wrong["fail"]] == ([row.fails] if row.fails else []), tried.checks
     assert [check.name for check in wrong["warn"]] == ([row.warns] if row.warns else []), tried.checks
-    assert found.passes is not bool(row.fails)
+    assert report.passes is not bool(row.fails)
     assert all(check.remedy for checks in wrong.values() for check in checks)
     assert row.says in " ".join(f"{check.found} {check.remedy}" for checks in wrong.values() for check in checks)
 
@@ -318,9 +318,9 @@ def test_a_running_gateway_tries_its_backends_itself(
     assert "✓ chain" in good.stdout
     answered = _asked(gateway, "probe", "shop/probe-wrong-name", "-o", "json")
     assert answered.returncode == 1
-    found = json.loads(answered.stdout)
-    (names,) = (c for c in found["targets"][0]["endpoints"][0]["checks"] if c["name"] == "names")
-    assert (found["passes"], names["state"]) == (False, "fail")
+    document = json.loads(answered.stdout)
+    (names,) = (c for c in document["targets"][0]["endpoints"][0]["checks"] if c["name"] == "names")
+    assert (document["passes"], names["state"]) == (False, "fail")
     assert "DNS other.example" in names["found"]
     _, backends = verdicts
     elsewhere = _asked(gateway, "probe", "shop/probe-wrong-name", f"127.0.0.1:{backends['good'].port}")
@@ -328,9 +328,9 @@ def test_a_running_gateway_tries_its_backends_itself(
 
 
 def _asked(gateway: Lasthop, *args: str) -> subprocess.CompletedProcess[str]:
-    found = gateway.cli(*args)
-    assert "Traceback" not in found.stderr
-    return found
+    result = gateway.cli(*args)
+    assert "Traceback" not in result.stderr
+    return result
 
 
 def test_only_the_socket_lets_others_be_tried(gateway: Lasthop) -> None:

@@ -33,7 +33,7 @@ def made(module_own: Callable[..., Lasthop]) -> Lasthop:
 
 @pytest.fixture
 def lasthop(made: Lasthop, served: Backend) -> Lasthop:
-    """Running, whatever the test before has done to it."""
+    """A running gateway, independent of earlier tests."""
     (made.root / "err").write_text("")
     (made.folder / "more.yaml").unlink(missing_ok=True)
     made.standard()
@@ -105,7 +105,7 @@ def test_a_policy_deleted_while_nothing_ran_is_an_error_and_in_the_record_after_
         assert "weaker, not acknowledged" in lasthop.command("audit", "--since", "1h").stdout
         until(lambda: '"weaker": true' in lasthop.command(*since).stdout, "it is on disk")
         assert lasthop.stop() == 0
-    (change,) = [each for each in json.loads(lasthop.command(*since).stdout)["changes"] if each["weaker"]]
+    (change,) = [entry for entry in json.loads(lasthop.command(*since).stdout)["changes"] if entry["weaker"]]
     assert (change["before"], change["after"], change["weaker"]) == ("verified (CA) for api.example", "plaintext", True)
     assert (change["backend"], change["because"]) == ("shop/api", "BackendTLSPolicy shop/api was deleted")
 
@@ -121,7 +121,9 @@ def test_an_envoy_that_is_killed_is_started_again(lasthop: Lasthop) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_leaves_nothing_running(lasthop: Lasthop, number: signal.Signals) -> None:
     lasthop.write("more.yaml", docs.gateway("more", docs.http(free_port())), docs.gateway("most", docs.http(free_port())))
-    envoys = until(lambda: found if len(found := lasthop.envoys()) == 3 else None, "an Envoy for each Gateway")
+    envoys = until(
+        lambda: envoys_running if len(envoys_running := lasthop.envoys()) == 3 else None, "an Envoy for each Gateway"
+    )
     assert lasthop.process
     lasthop.process.send_signal(number)
     assert lasthop.process.wait(10) == 0

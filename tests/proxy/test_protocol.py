@@ -33,7 +33,7 @@ def option(**values: str) -> dict[str, str]:
 
 CHACHA, AES = "ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES128-GCM-SHA256"
 
-# name: the backend, the policy's options, what the backend then sees (None: it must not be reached)
+# name: the backend, the policy's options, the connection that the backend then receives (None: it must not be reached)
 CASES: dict[str, tuple[ssl.SSLContext, dict[str, str], dict[str, str] | None]] = {
     "h2": (tls("h2", "http/1.1"), {}, {"alpn": "h2", "version": "TLSv1.3"}),
     "h2-only": (tls("h2"), {}, {"alpn": "h2"}),

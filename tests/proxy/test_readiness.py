@@ -19,8 +19,8 @@ def lasthop(own: Callable[..., Lasthop]) -> Lasthop:
 
 
 def _problems(lasthop: Lasthop) -> list[str]:
-    found: list[str] = json.loads(lasthop.ask("/api/readiness")[1])["problems"]
-    return found
+    document: list[str] = json.loads(lasthop.ask("/api/readiness")[1])["problems"]
+    return document
 
 
 def test_a_gateway_that_serves_nothing_is_not_ready_and_names_the_broken_file(lasthop: Lasthop) -> None:

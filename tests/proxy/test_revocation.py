@@ -80,7 +80,7 @@ NAMES = {name: name.replace("'", "") for name in ROWS}
 
 def hop(row: Row, name: str, port: int) -> list[Document]:
     maps = [docs.config_map(f"{name}-{number}", pem, crl) for number, (pem, crl) in enumerate(row.cas)]
-    refs = [docs.ref(each["metadata"]["name"]) for each in maps]
+    refs = [docs.ref(config_map["metadata"]["name"]) for config_map in maps]
     more = []
     if row.pin:
         more = [docs.pin_set(name, key_pin(row.pin), caCertificateRefs=refs)]
@@ -106,7 +106,7 @@ def world(module_own: Callable[..., Lasthop]) -> Iterator[World]:
             lasthop.write(f"{NAMES[name]}.yaml", *hop(row, NAMES[name], backends[name].port))
         lasthop.start()
         yield World(lasthop, backends)
-        assert not [name for name, each in backends.items() if each.saw_plaintext]
+        assert not [name for name, server in backends.items() if server.saw_plaintext]
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -136,8 +136,8 @@ def test_probe_agrees_with_envoy(world: World) -> None:
     engine, differing = FolderView(world.lasthop.folder).engine, []
     for name, row in ROWS.items():
         policy = Key("BackendTLSPolicy", "shop", NAMES[name])
-        (found,) = probe(policy, targets(engine, policy, None)).targets
-        if found.passes != (row.status == 200):
+        (target,) = probe(policy, targets(engine, policy, None)).targets
+        if target.passes != (row.status == 200):
             differing.append(name)
     assert not differing
 
@@ -183,4 +183,4 @@ def test_clients_whose_certificate_is_revoked_do_not_come_in(own: Callable[..., 
     lasthop.write("clients.yaml", docs.config_map("clients", clients.pem, clients.crl(valid=PAST)))
     until(lambda: visit(port, alice) is None)
     accepted = lasthop.object("Gateway", "web")["status"]["listeners"][1]["conditions"]
-    assert "RevocationListNotCurrent" in {each["reason"] for each in accepted}
+    assert "RevocationListNotCurrent" in {finding["reason"] for finding in accepted}

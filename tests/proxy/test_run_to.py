@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 import yaml
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tests.backends import Backend, until
@@ -201,8 +201,8 @@ class Runner:
     @property
     def left(self) -> list[Path]:
         """Returns its remaining files, except the lock and its directory."""
-        found = (path for name in ("r", "s") for path in (self.root / name).rglob("*"))
-        return [path for path in found if path.name != "lock" and not (path / "lock").exists()]
+        paths = (path for name in ("r", "s") for path in (self.root / name).rglob("*"))
+        return [path for path in paths if path.name != "lock" and not (path / "lock").exists()]
 
 
 @pytest.fixture
@@ -244,6 +244,48 @@ def test_one_line_is_enough_or_the_next_one_is_shown(runner: Runner, row: Row) -
             assert backend.saw_plaintext is ("--plaintext" in filled)
             assert runner.stop() == 0
             assert runner.left == []
+
+
+def many_names() -> ssl.SSLContext:
+    return issued(*dns(*(f"{number:060}.example" for number in range(2000))))
+
+
+@pytest.mark.parametrize(
+    ("made", "args", "says"),
+    [
+        (tls(lambda: issued(*NAME, key=rsa.generate_private_key(65537, 2048), pss=True)), "", "its key is RSA-PSS 2048 bits"),
+        (tls(many_names), "", "it sends certificates of more than 100 KiB, which Envoy refuses"),
+        (
+            tls(lambda: issued(*NAME), alert=int(ssl.ALERT_DESCRIPTION_HANDSHAKE_FAILURE)),
+            "",
+            "Is api.example one of its names? The backend's log may show the reason.",
+        ),
+        (
+            tls(lambda: asking(ssl.TLSVersion.TLSv1_3)),
+            "--client-cert own.pem",
+            "Give a certificate that the backend trusts: --client-cert FILE --client-key FILE",
+        ),
+    ],
+    ids=["rsa-pss", "large", "alert", "foreign-client"],
+)
+def test_where_no_option_helps_the_reason_is_shown_and_no_command(
+    runner: Runner, made: Callable[[], Backend], args: str, says: str
+) -> None:
+    own = Certificate("client", CA, usage=ExtendedKeyUsageOID.CLIENT_AUTH, valid=LONG)
+    (runner.home / "own.pem").write_text(own.pem + own.key_pem)
+    with contextlib.closing(made()) as backend:
+        said = runner.start(f"lasthop run --to https://127.0.0.1:{backend.port} --ca ca.pem --hostname api.example {args}")
+    assert not runner.runs
+    assert says in said
+    assert proposed(said) == []
+
+
+def test_a_port_that_answers_with_something_like_tls_is_given_no_name(runner: Runner) -> None:
+    with talking(bytes.fromhex("16030300050200000100")) as listening:
+        said = runner.start(f"lasthop run --to https://127.0.0.1:{listening.getsockname()[1]} --ca ca.pem")
+    assert not runner.runs
+    assert "Is it the port for https?" in said
+    assert proposed(said) == []
 
 
 def test_nothing_is_trusted_by_itself(runner: Runner) -> None:
@@ -404,9 +446,9 @@ def test_several_backends_have_their_own_requests_and_their_own_trust(runner: Ru
         )
         assert runner.runs
         until(lambda: runner.get()[0] == 200)
-        bodies = [runner.get(*each)[1] for each in (("/",), ("/api/x",), ("/", "app.example"), ("/plain",))]
+        bodies = [runner.get(*request)[1] for request in (("/",), ("/api/x",), ("/", "app.example"), ("/plain",))]
         assert bodies == ["one", "two", "three", "four"]
-        assert [each.saw_plaintext for each in (one, two, three, four)] == [False, False, False, True]
+        assert [server.saw_plaintext for server in (one, two, three, four)] == [False, False, False, True]
 
 
 def test_the_commands_find_it_and_a_restart_works(runner: Runner) -> None:
@@ -486,14 +528,14 @@ def test_print_shows_the_objects_that_init_writes(runner: Runner) -> None:
         (runner.home / "all").mkdir()
         (runner.home / "all" / "objects.yaml").write_bytes(printed.stdout)
         assert "nothing wrong" in runner.ask("check", "all")
-        folder = [each for path in (runner.home / "demo").glob("*.yaml") for each in yaml.safe_load_all(path.read_text())]
-        kinds = sorted((each["kind"], each["metadata"]["name"]) for each in folder)
-        objects = list(yaml.safe_load_all(printed.stdout))
-        assert sorted((each["kind"], each["metadata"]["name"]) for each in objects) == kinds
-        policies = [
-            each for each in (*folder, *objects) if each["kind"] in ("BackendTLSPolicy", "GatewayProfile", "HTTPRoute")
+        folder = [
+            document for path in (runner.home / "demo").glob("*.yaml") for document in yaml.safe_load_all(path.read_text())
         ]
-        assert all(policies.count(each) == 2 for each in policies)
+        kinds = sorted((obj["kind"], obj["metadata"]["name"]) for obj in folder)
+        objects = list(yaml.safe_load_all(printed.stdout))
+        assert sorted((obj["kind"], obj["metadata"]["name"]) for obj in objects) == kinds
+        policies = [obj for obj in (*folder, *objects) if obj["kind"] in ("BackendTLSPolicy", "GatewayProfile", "HTTPRoute")]
+        assert all(policies.count(policy) == 2 for policy in policies)
 
 
 def test_init_writes_nothing_that_would_fail(runner: Runner) -> None:

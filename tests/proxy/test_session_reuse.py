@@ -15,7 +15,7 @@ from tests.proxy.lasthop import Lasthop
 
 
 @pytest.mark.parametrize(("reuse", "resumed"), [("", True), ("true", True), ("false", False)])
-def test_sessions_are_reused_unless_the_policy_says_no(
+def test_sessions_are_reused_unless_the_policy_forbids_it(
     gateway: Lasthop, serve: Callable[..., Backend], reuse: str, resumed: bool
 ) -> None:
     context, host = issued(), f"sessions-{reuse or 'default'}"

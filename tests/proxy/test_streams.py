@@ -166,7 +166,7 @@ def test_a_new_policy_ends_plaintext_on_tcp(streams: Streams, serve: Callable[..
         until(lambda: closed(before), "the old connection is drained")
 
 
-def test_a_renewed_certificate_of_the_listener_drops_nobody(streams: Streams, serve: Callable[..., Backend]) -> None:
+def test_a_renewed_certificate_of_the_listener_drops_no_connection(streams: Streams, serve: Callable[..., Backend]) -> None:
     served = serve(None, name="renewed")
     streams.backend("renewed", served.port)
     streams.route("TLSRoute", "renewed", docs.to("renewed"), listener="ends", hosts=("api.test",))
@@ -249,9 +249,9 @@ def test_shares_of_connections_and_of_datagrams(streams: Streams) -> None:
         until(lambda: datagram(udp, within=0.2) == "most")
         connections = collections.Counter(asked(tcp) for _ in range(200))
         datagrams_to = collections.Counter(datagram(udp, within=0.05) for _ in range(200))
-    for found in (connections, datagrams_to):
-        assert found.keys() == {"most", ""}
-        assert 120 <= found["most"] <= 180, found
+    for counts in (connections, datagrams_to):
+        assert counts.keys() == {"most", ""}
+        assert 120 <= counts["most"] <= 180, counts
 
 
 def test_the_older_of_two_routes_on_a_listener_gets_the_connections(streams: Streams) -> None:

@@ -114,7 +114,7 @@ def test_no_request_fails_while_systemd_restarts_and_reloads_the_unit_and_a_stop
         shutil.copy(find_envoy().path, binary)
         systemd.install(LASTHOP_ENVOY=str(binary))
         systemd.do("restart", "lasthop")
-        until(lambda: len(found := lasthop.envoys()) == 1 and found != [first], "the new Envoy has replaced the old one")
+        until(lambda: len(envoys := lasthop.envoys()) == 1 and envoys != [first], "the new Envoy has replaced the old one")
         systemd.do("kill", "--signal=KILL", "--kill-whom=main", "lasthop")
         load.more()
         systemd.until_started(6)

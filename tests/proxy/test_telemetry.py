@@ -54,7 +54,7 @@ def parent(flags: str) -> dict[str, str]:
 def requests(gateway: Lasthop, host: str, count: int = FLUSH, **more: Any) -> Said:
     """Sends a number of requests; all are served, even if their spans are lost."""
     said = [ask(gateway, host, **more) for _ in range(count)]
-    assert {each.status for each in said} == {200}
+    assert {answer.status for answer in said} == {200}
     return said[-1]
 
 
@@ -65,8 +65,8 @@ def spans(gateway: Lasthop, server: Collector, host: str, **more: Any) -> list[S
         requests(gateway, host, **more)
         return server.of(host)
 
-    found: list[Span] = until(arrived, f"spans of {host}")
-    return found
+    arrived_spans: list[Span] = until(arrived, f"spans of {host}")
+    return arrived_spans
 
 
 def until_connected(gateway: Lasthop, host: str, status: str) -> None:
@@ -100,7 +100,7 @@ def test_spans_have_the_policys_attributes_and_no_text_is_a_command(traced: Last
         literal = "100%PROTOCOL% %REQ(x-user)%"
         assert told == {"env": literal, "user": "anna", "absent": None, "status": "200", "path": "/p", "tool": None}
         # The backend can go on with the trace.
-        assert seen["headers"]["traceparent"].split("-")[1] in {each.trace_id for each in server.of("one-1.traced")}
+        assert seen["headers"]["traceparent"].split("-")[1] in {span.trace_id for span in server.of("one-1.traced")}
         stated = traced.conditions("XTelemetryPolicy", "traces")
         assert stated["Accepted"][0] == stated["ResolvedRefs"][0] == "True"
         assert "gen_ai.tool.name" in stated["PartiallyInvalid"][2]
@@ -143,7 +143,7 @@ def test_a_share_of_the_traces_that_clients_sample_is_kept_trace_by_trace(traced
         assert 20 <= len(server.of("two-3.traced")) <= 80
 
 
-def test_a_collector_is_verified_as_its_policy_asks_and_gets_nothing_otherwise(traced: Lasthop) -> None:
+def test_a_collector_is_verified_by_its_policy_and_gets_nothing_otherwise(traced: Lasthop) -> None:
     good, bad = (Certificate("otel", ca, sans=dns(HOSTNAME)) for ca in (CA, OTHER_CA))
     secured = docs.policy("otel", HOSTNAME, "ca")
     with collector(good) as server, collector(bad) as impostor:

@@ -43,9 +43,9 @@ class Terminal:
 
     def wait_for(self, pattern: str) -> str:
         def printed() -> str:
-            found = [line for line in self.lines if re.search(pattern, line)]
-            assert found, "\n".join(self.lines)
-            return found[0]
+            matches = [line for line in self.lines if re.search(pattern, line)]
+            assert matches, "\n".join(self.lines)
+            return matches[0]
 
         return until(printed)
 
@@ -118,5 +118,5 @@ def test_what_is_not_to_be_logged_is_not_and_a_profile_decides(shop: Lasthop) ->
         return any('"request_id":"after"' in line for line in terminal.lines)
 
     until(told)
-    # The last line may have been read in part; what was to be quiet would stay.
+    # The last line may have been read in part; a line that must not appear would stay.
     until(lambda: not any('"authority":"wrong.test"' in line for line in terminal.lines if '"after"' not in line))

@@ -53,7 +53,7 @@ def test_a_ca_in_a_file_beside_the_yaml_is_read_again_when_it_changes(gateway: L
     replaced.write_text(CA.pem)
     replaced.rename(outside)
     gateway.until_status("from-file", 200)
-    # A file that goes missing is a broken input: its last good content stays, and it is said.
+    # A missing file is a broken input: its last good content stays, and a finding reports it.
     outside.unlink()
     until(lambda: [f for f in gateway.findings() if outside.name in str(f)])
     assert gateway.get("from-file").status == 200

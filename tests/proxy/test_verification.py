@@ -138,7 +138,7 @@ def hop(name: str, row: Row, port: int) -> list[Document]:
     if row.pins:
         more = [{**row.pins, "metadata": {**row.pins["metadata"], "name": name}}]
         refs.insert(0, docs.own(name, "PinSet"))
-    policy = docs.policy(name, "api.example", *refs, sans=[docs.san(each) for each in row.sans])
+    policy = docs.policy(name, "api.example", *refs, sans=[docs.san(san) for san in row.sans])
     documents = docs.hop(name, port, policy)
     route = next(document for document in documents if document["kind"] == "HTTPRoute")
     route["spec"]["parentRefs"] += [{"name": gateway} for gateway in GATEWAYS]
@@ -182,7 +182,7 @@ def world(module_own: Callable[..., Lasthop]) -> Iterator[World]:
             lasthop.write(f"{name}.yaml", *hop(name, row, backends[name].port))
         lasthop.start()
         yield World(lasthop, ports, backends)
-        assert not [name for name, each in backends.items() if each.saw_plaintext]
+        assert not [name for name, server in backends.items() if server.saw_plaintext]
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -202,14 +202,14 @@ def test_probe_says_what_each_gateway_does(world: World, monkeypatch: pytest.Mon
     ports = {"web": world.lasthop.port, **{name: world.ports[name] for name in GATEWAYS}}
 
     def differing(policy: Key) -> list[str]:
-        found = {target.gateway: target.passes for target in probe(policy, planned[policy]).targets}
+        passes = {target.gateway: target.passes for target in probe(policy, planned[policy]).targets}
         return [
             gateway
             for gateway, port in ports.items()
-            if found[f"shop/{gateway}"] != (world.lasthop.get(policy.name, port=port).status == 200)
+            if passes[f"shop/{gateway}"] != (world.lasthop.get(policy.name, port=port).status == 200)
         ]
 
-    # A handshake of TLS 1.3 waits for what the backend says of the client: side by side, they wait together.
+    # A handshake of TLS 1.3 waits for the backend's verdict on the client: in parallel, they wait together.
     with ThreadPoolExecutor(8) as threads:
         differences = dict(zip(ROWS, threads.map(differing, planned), strict=True))
     assert not {name: gateways for name, gateways in differences.items() if gateways}
@@ -222,7 +222,7 @@ def test_a_waiver_holds_only_where_the_operator_allows_it(world: World, name: st
     for gateway in ("denied", "silent"):
         assert world.lasthop.get(name, port=world.ports[gateway]).status == 500
     assert len(world.backends[name].connections) == before
-    # Of the three waivers only that of Expiry ends, and in time.
+    # Only the waiver of Expiry ends, and in time.
     in_time = EXPIRY in row.refs
     assert world.lasthop.get(name, port=world.ports["limited"]).status == (row.status if in_time else 500)
 

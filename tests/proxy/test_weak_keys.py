@@ -40,9 +40,9 @@ def test_envoy_accepts_a_weak_certificate_and_probe_warns_of_it(
     gateway.load(f"{host}.yaml", ca, *docs.hop(host, served.port, docs.policy(host, "api.example", host)))
     assert gateway.get(host).status == 200
     policy = Key("BackendTLSPolicy", "shop", host)
-    (found,) = probe(policy, targets(FolderView(gateway.folder).engine, policy, None)).targets
-    assert found.passes
+    (target,) = probe(policy, targets(FolderView(gateway.folder).engine, policy, None)).targets
+    assert target.passes
     said = [
-        check.found for check in found.endpoints[0].checks if check.name == "strength" and check.state is CheckOutcome.WARN
+        check.found for check in target.endpoints[0].checks if check.name == "strength" and check.state is CheckOutcome.WARN
     ]
-    assert [each.partition(",")[0] for each in said] == ([warning] if warning else [])
+    assert [warning_text.partition(",")[0] for warning_text in said] == ([warning] if warning else [])

@@ -41,7 +41,7 @@ def echoes(client: socket.socket) -> None:
 
 
 def upgrades(served: Backend) -> list[Connection]:
-    return [each for each in served.connections if any("/ws" in head for head in each.heads)]
+    return [connection for connection in served.connections if any("/ws" in head for head in connection.heads)]
 
 
 def hop(name: str, port: int, options: dict[str, str] | None = None) -> list[docs.Document]:
@@ -67,9 +67,9 @@ def test_the_first_and_later_upgrades_succeed_beside_requests(
         speaks(gateway, name)
     own = upgrades(served)
     assert len(own) == (6 if first == "upgrade" else 3)
-    assert {each.alpn for each in own} == ({None} if alpn == "none" else {"http/1.1"})
-    assert {each.sni for each in served.connections} == {"api.example"}
-    others = {each.alpn for each in served.connections if each not in own}
+    assert {connection.alpn for connection in own} == ({None} if alpn == "none" else {"http/1.1"})
+    assert {connection.sni for connection in served.connections} == {"api.example"}
+    others = {connection.alpn for connection in served.connections if connection not in own}
     assert others == {{"none": None, "http/1.1": "http/1.1"}.get(alpn, "h2")}
 
 
@@ -80,7 +80,7 @@ def test_upgrades_to_an_h2c_backend_use_http_1_1(gateway: Lasthop, serve: Callab
     for _ in range(2):
         speaks(gateway, "ws-h2c")
         assert gateway.get("ws-h2c").status == 200
-    assert [each.first for each in served.connections if each not in upgrades(served)] == [b"PRI *"]
+    assert [connection.first for connection in served.connections if connection not in upgrades(served)] == [b"PRI *"]
     assert len(upgrades(served)) == 2
 
 
@@ -92,7 +92,7 @@ def test_requests_without_an_upgrade_use_the_usual_chain(
     gateway.load(f"{name}.yaml", *hop(name, served.port))
     with asked(gateway, name, headers) as (status, _):
         assert status in (200, 403)
-    assert {each.alpn for each in served.connections} <= {"h2"}
+    assert {connection.alpn for connection in served.connections} <= {"h2"}
 
 
 def test_an_upgrade_is_verified_as_requests_are_after_each_edit(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
@@ -108,7 +108,7 @@ def test_an_upgrade_is_verified_as_requests_are_after_each_edit(gateway: Lasthop
                 if expected == 101:
                     echoes(client)
         echoes(open_one)
-    assert {each.sni for each in served.connections} == {"api.example"}
+    assert {connection.sni for connection in served.connections} == {"api.example"}
 
 
 def test_an_upgrade_to_an_invalid_policy_is_refused(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
@@ -137,7 +137,7 @@ def test_upgrades_succeed_while_no_controller_runs_and_after_the_next_has_starte
     until(lambda: not gateway.envoys(), "the proxy has ended, too")
     gateway.start()
     speaks(gateway, "second")
-    assert {each.alpn for each in served.connections} == {"http/1.1"}
+    assert {connection.alpn for connection in served.connections} == {"http/1.1"}
 
 
 def test_a_stream_under_a_waiver_ends_soon_after_the_operator_denies_waivers(
@@ -160,7 +160,7 @@ def test_a_stream_under_a_waiver_ends_soon_after_the_operator_denies_waivers(
 
 
 def ended(client: socket.socket) -> bool:
-    """Says something, and returns whether that finds no one any more."""
+    """Sends a message, and returns whether the connection is closed."""
     try:
         client.sendall(b"x")
         return client.recv(4096) == b""

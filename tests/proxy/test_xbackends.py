@@ -35,13 +35,13 @@ def test_a_name_outside_is_verified_with_its_own_tls_and_fails_closed(
     assert lasthop.conditions("XBackend", "api")["Accepted"][0] == "True"
     assert asked(tcp) == "api"
 
-    # The certificate of its own, over the protocol of its own.
+    # Its own certificate, over its own protocol.
     mutual = docs.verified("ca", mode="ClientAndServer", clientCertificateRef={"name": "client"})
     lasthop.write("api.yaml", docs.xbackend("api", served.port, mutual, protocol="HTTP11"))
     until(lambda: lasthop.get("api").status == 200 and served.last.client == "gateway web")
     assert served.last.alpn == "http/1.1"
 
-    # Somebody else's certificate; a CA that is not there; a waiver that nobody allows; a key that does not fit.
+    # Another namespace's certificate; a missing CA; a waiver that no profile allows; a key that does not fit.
     lasthop.write("api.yaml", docs.xbackend("api", served.port, docs.verified("other-ca")))
     lasthop.until_status("api", 503)
     for tls in (docs.verified("missing"), docs.verified(docs.own("all", "VerificationWaiver")), mutual):

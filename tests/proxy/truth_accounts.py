@@ -46,9 +46,9 @@ class Accounts:
 
     def _lines(self) -> Iterator[tuple[str, str, str]]:
         number, before = 1, None
-        while (found := LINE.findall(self._lasthop.ask(f"/live?page={number}")[1].decode())) and found != before:
-            yield from found
-            number, before = number + 1, found
+        while (lines := LINE.findall(self._lasthop.ask(f"/live?page={number}")[1].decode())) and lines != before:
+            yield from lines
+            number, before = number + 1, lines
 
     def leaves(self, kind: str, name: str) -> list[tuple[str, str]]:
         """Returns the observation in `explain`: (state, text)."""
@@ -59,15 +59,15 @@ class Accounts:
 def _observed(fact: Document) -> Iterator[tuple[str, str]]:
     if fact["text"].startswith("observed: "):
         yield fact.get("state", ""), fact["text"]
-    for each in fact.get("because", ()):
-        yield from _observed(each)
+    for inner in fact.get("because", ()):
+        yield from _observed(inner)
 
 
 def disagreements(said: Accounts, name: str, row: Row, port: int, answers: dict[Fate, int]) -> Iterator[str]:
-    """Yields every report that differs from the client's result. `port` is that of the backend in its object."""
-    for place, found in _places(said, name, row, port, answers):
-        if found:
-            yield f"{name}: {place}: {found}"
+    """Yields every report that differs from the client's result. `port` is the port of the backend in its object."""
+    for place, difference in _places(said, name, row, port, answers):
+        if difference:
+            yield f"{name}: {place}: {difference}"
 
 
 def _places(said: Accounts, name: str, row: Row, port: int, answers: dict[Fate, int]) -> Iterator[tuple[str, Any]]:
@@ -102,45 +102,47 @@ def _lacks(row: Row, text: str) -> bool:
     return not all(part in text for part in row.words.split("|"))
 
 
-def _condition(row: Row, found: dict[str, tuple[str, str, str]]) -> Any:
-    connected = found.get("BackendConnected", ("", "", ""))
+def _condition(row: Row, by_type: dict[str, tuple[str, str, str]]) -> Any:
+    connected = by_type.get("BackendConnected", ("", "", ""))
     match row.fate:
         case Fate.REFUSED:
-            fine = found["Accepted"][0] == "False" and not _lacks(row, str(found)) and connected[0] != "True"
+            fine = by_type["Accepted"][0] == "False" and not _lacks(row, str(by_type)) and connected[0] != "True"
         case Fate.WORKING:
             fine = connected[:2] == ("True", "HandshakesSucceed")
         case _:
             reason = "HandshakeFailed" if row.handshake else "RequestsFailed" if row.request else "ConnectionFailed"
             fine = connected[:2] == ("False", reason) and not _lacks(row, connected[2])
             fine = fine and not (row.request and MTLS in connected[2])
-    return not fine and found
+    return not fine and by_type
 
 
-def _status(row: Row, found: tuple[str, str] | None, *, route: bool = False) -> Any:
-    fine = found is not None and found[0] == ("False" if row.bad else "True")
-    return not (fine and (route or not row.bad or not _lacks(row, found[1] if found else ""))) and (found or "no row")
+def _status(row: Row, ready_and_why: tuple[str, str] | None, *, route: bool = False) -> Any:
+    fine = ready_and_why is not None and ready_and_why[0] == ("False" if row.bad else "True")
+    return not (fine and (route or not row.bad or not _lacks(row, ready_and_why[1] if ready_and_why else ""))) and (
+        ready_and_why or "no row"
+    )
 
 
 def _others(said: Accounts, row: Row, name: str) -> Iterator[str]:
     """Yields the commands whose READY of a route differs from that in the complete table."""
     wanted = "False" if row.bad else "True"
-    for way, found in (("API", said.judged), ("table of its kind", said.of_kind)):
-        if found.get(name, ("",))[0] != wanted:
-            yield f"{way}: {found.get(name)}"
+    for way, table in (("API", said.judged), ("table of its kind", said.of_kind)):
+        if table.get(name, ("",))[0] != wanted:
+            yield f"{way}: {table.get(name)}"
 
 
-def _audit(row: Row, found: Document) -> Any:
+def _audit(row: Row, report: Document) -> Any:
     if row.fate is Fate.REFUSED:
-        return (found.get("standing"), found.get("manner")) != (row.manner, row.manner) and found
-    seen = found.get("observed") or {}
+        return (report.get("standing"), report.get("manner")) != (row.manner, row.manner) and report
+    seen = report.get("observed") or {}
     standing = "failing" if row.bad else row.manner
-    fine = (found.get("manner"), found.get("standing"), seen.get("health")) == (row.manner, standing, row.fate)
-    why = "; ".join(f"{len(each['endpoints'])} of 2 endpoints {each['why']}" for each in seen.get("failures", ()))
-    return not (fine and not _lacks(row, why)) and found
+    fine = (report.get("manner"), report.get("standing"), seen.get("health")) == (row.manner, standing, row.fate)
+    why = "; ".join(f"{len(failure['endpoints'])} of 2 endpoints {failure['why']}" for failure in seen.get("failures", ()))
+    return not (fine and not _lacks(row, why)) and report
 
 
-def _metrics(row: Row, found: Scrape, labels: dict[str, str], answers: dict[Fate, int]) -> Iterator[str]:
-    health = [fate for fate in Fate if found.value("lasthop_backend_health", **labels, health=fate)]
+def _metrics(row: Row, scrape: Scrape, labels: dict[str, str], answers: dict[Fate, int]) -> Iterator[str]:
+    health = [fate for fate in Fate if scrape.value("lasthop_backend_health", **labels, health=fate)]
     if health != ([] if row.fate is Fate.REFUSED else [row.fate]):
         yield f"lasthop_backend_health {health}"
     if row.fate is Fate.REFUSED:
@@ -148,8 +150,8 @@ def _metrics(row: Row, found: Scrape, labels: dict[str, str], answers: dict[Fate
     name = "lasthop_backend_tls_handshakes_total"
     counted = {
         dict(key)["outcome"]: n
-        for (each, key), n in found.samples.items()
-        if each == name and labels.items() <= dict(key).items()
+        for (metric, key), n in scrape.samples.items()
+        if metric == name and labels.items() <= dict(key).items()
     }
     if row.outcome and not counted.get(row.outcome):
         yield f"no handshake {row.outcome}: {counted}"
@@ -157,9 +159,9 @@ def _metrics(row: Row, found: Scrape, labels: dict[str, str], answers: dict[Fate
         yield f"failed handshakes: {counted}"
     if row.fate is Fate.FAILING and row.outcome in ("untrusted", "wrong_name", "not_pinned", "") and counted.get("success"):
         yield f"handshakes that succeeded: {counted}"
-    # Requests are sampled where there are many at once, so how many they were is not exact, but of which class they were is.
+    # Simultaneous requests are sampled, so their number is not exact, but their class is.
     name = "lasthop_backend_requests_total"
-    classes = {code for code in ("1xx", "2xx", "4xx", "5xx") if found.value(name, **labels, code=code)}
+    classes = {code for code in ("1xx", "2xx", "4xx", "5xx") if scrape.value(name, **labels, code=code)}
     works = "5xx" if row.answers[0] == 503 else "1xx" if row.answers[0] == 101 else "2xx"
     seen = {works if fate is Fate.WORKING else "5xx" for fate in answers}
     # A stream that its backend refuses after the handshake of TLS 1.3 was forwarded.
@@ -167,21 +169,21 @@ def _metrics(row: Row, found: Scrape, labels: dict[str, str], answers: dict[Fate
         yield f"{name} {classes}, clients saw {seen}"
 
 
-def _explain(row: Row, found: list[tuple[str, str]]) -> Any:
+def _explain(row: Row, leaves: list[tuple[str, str]]) -> Any:
     if row.fate is Fate.REFUSED:
-        return [each for each in found if each[0]]
+        return [leaf for leaf in leaves if leaf[0]]
     if row.bad:
-        fine = [state for state, _ in found] == ["bad"] and not _lacks(row, found[0][1])
+        fine = [state for state, _ in leaves] == ["bad"] and not _lacks(row, leaves[0][1])
     else:
         succeed = "handshakes" if row.manner in ("verified", "pinned only", "waived") else "connections"
-        fine = found == [("good", f"observed: {succeed} succeed")]
-    return not fine and (found or "nothing")
+        fine = leaves == [("good", f"observed: {succeed} succeed")]
+    return not fine and (leaves or "nothing")
 
 
-def _page(row: Row, found: tuple[str, str] | None) -> Any:
-    if found is None:
+def _page(row: Row, line: tuple[str, str] | None) -> Any:
+    if line is None:
         return "no line"
     working = STATES.get(row.manner, "passthrough-or-udp")
     state = row.fate.replace(" ", "-") if row.fate in (Fate.FAILING, Fate.PARTLY) else working
     state = "failing" if row.fate is Fate.REFUSED else state
-    return not (found[0] == state and not _lacks(row, found[1])) and found
+    return not (line[0] == state and not _lacks(row, line[1])) and line

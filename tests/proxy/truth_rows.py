@@ -87,9 +87,11 @@ class Row:
     def documents(self, name: str, ports: tuple[int, ...]) -> list[Document]:
         if self.xbackend:
             return [docs.xbackend(name, ports[0], docs.verified("ca")), docs.route(name, docs.to_xbackend(name))]
-        found = [docs.service(name), *docs.endpoints(name, *ports), *self.more, self._route(name)]
+        documents = [docs.service(name), *docs.endpoints(name, *ports), *self.more, self._route(name)]
         return (
-            found if self.refs is None else [*found, docs.policy(name, "api.example", *self.refs, options=dict(self.options))]
+            documents
+            if self.refs is None
+            else [*documents, docs.policy(name, "api.example", *self.refs, options=dict(self.options))]
         )
 
     def _route(self, name: str) -> Document:
@@ -105,7 +107,7 @@ class Row:
         return docs.route(name, docs.to(name))
 
     def ask(self, lasthop: Lasthop, name: str, port: int) -> Fate:
-        """Sends one request, and returns its result. `port` is that of a stream's listener."""
+        """Sends one request, and returns its result. `port` is the port of a stream's listener."""
         match self.how:
             case How.HTTP:
                 status = lasthop.get(name).status
@@ -133,7 +135,7 @@ def upgraded(lasthop: Lasthop, name: str) -> int:
         return status
 
 
-# --- what is served --------------------------------------------------------------------------------------------------
+# --- served backends -------------------------------------------------------------------------------------------------
 
 
 def tls(make: Callable[[], ssl.SSLContext], **settings: Any) -> Serving:
@@ -258,7 +260,7 @@ ROWS = {
     "plaintext": Row(plain, outcome="", **PLAINTEXT),
     "own-errors": Row(failing_inside, answers=(503, 0)),
     "outside": Row(tls(issued), xbackend=True),
-    # HTTP: what does not.
+    # HTTP: failing backends.
     "wrong-ca": bad(tls(lambda: issued(issuer=OTHER_CA)), UNKNOWN_CA),
     "wrong-name": bad(tls(lambda: issued("old.example")), OLD_NAME, "wrong_name"),
     "expired": bad(tls(lambda: issued(valid=PAST)), EXPIRED),

@@ -11,5 +11,5 @@ from tests.fake_api import FakeApi, serving
 
 @pytest.fixture
 async def api() -> AsyncIterator[FakeApi]:
-    async with serving(FakeApi()) as found:
-        yield found
+    async with serving(FakeApi()) as fake_api:
+        yield fake_api

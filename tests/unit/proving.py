@@ -70,7 +70,7 @@ class Site(Sink):
 
     def hops_changed(self, hops: Sequence[Hop]) -> None:
         for hop in hops:
-            mode = next((str(each.manner) for each in self.engine.hops() if each.backend == hop.backend), "none")
+            mode = next((str(report.manner) for report in self.engine.hops() if report.backend == hop.backend), "none")
             seen = self.history.setdefault(hop.backend.name, [])
             if not seen or seen[-1] != mode:
                 seen.append(mode)
@@ -83,15 +83,15 @@ class Site(Sink):
     def mode(self, name: str, namespace: str = "shop") -> str:
         """Returns what proxies are to have for a Service: plaintext, tls, closed or none."""
         known = self.controller.fleet.gateways.get(GATEWAY)
-        found = (
+        resource = (
             known.cache.get(CLUSTER, Hop(GATEWAY, Key("Service", namespace, name), 80, Protocol.AUTO).name) if known else None
         )
-        if not isinstance(found, Resource):
-            return "closed" if found is not None else "none"
-        return "tls" if Cluster.FromString(found.body).HasField("transport_socket") else "plaintext"
+        if not isinstance(resource, Resource):
+            return "closed" if resource is not None else "none"
+        return "tls" if Cluster.FromString(resource.body).HasField("transport_socket") else "plaintext"
 
     def message(self, name: str) -> str:
-        """Returns what is reported of a route."""
+        """Returns the reports about a route."""
         return " ".join(
             finding.message for finding in self.engine.findings() if finding.object and finding.object.name == name
         )
@@ -104,7 +104,7 @@ class Site(Sink):
 
 
 def _reason(parent: ParentStatus) -> str:
-    return next((each.reason for each in parent.conditions if each.type == "ResolvedRefs"), "")
+    return next((condition.reason for condition in parent.conditions if condition.type == "ResolvedRefs"), "")
 
 
 @asynccontextmanager

@@ -59,7 +59,7 @@ async def test_nothing_is_programmed_before_the_list_of_the_start_has_been_answe
     api.gates["list", POLICIES] = asyncio.Event()
     async with controlling(api) as site:
         await until(lambda: api.asked("list", POLICIES))
-        for number in range(3):  # whoever keeps making hops does not delay the start
+        for number in range(3):  # a tenant who keeps adding hops does not delay the start
             put_hop(api, f"new{number}")
             await asyncio.sleep(0.02)
         assert not site.controller.loaded.is_set()
@@ -186,7 +186,7 @@ async def test_a_deleted_policy_closes_the_port_if_absence_cannot_be_proven(api:
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         (FORBIDDEN, "403 Forbidden"),
         (Refusal(401, "Unauthorized"), "401 Unauthorized"),
@@ -196,7 +196,7 @@ async def test_a_deleted_policy_closes_the_port_if_absence_cannot_be_proven(api:
     ],
 )
 async def test_while_policies_cannot_be_listed_new_hops_are_closed_and_the_rest_stays(
-    api: FakeApi, fault: Refusal | str, said: str
+    api: FakeApi, fault: Refusal | str, message: str
 ) -> None:
     """C1."""
     shop(api)
@@ -206,7 +206,7 @@ async def test_while_policies_cannot_be_listed_new_hops_are_closed_and_the_rest_
             api.fail(verb, POLICIES, "*", fault)
         api.end(POLICIES)
         put_hop(api, "new")
-        await until(lambda: said in site.message("new"))
+        await until(lambda: message in site.message("new"))
         assert "BackendTLSPolicies cannot be listed" in site.message("new")
         assert (site.mode("plain"), site.mode("safe")) == ("plaintext", "tls") and site.mode("new") in ("none", "closed")
         assert any(finding.reason == "PoliciesUnknown" for finding in site.controller.findings())
@@ -226,7 +226,7 @@ async def test_a_crd_that_serves_only_a_version_we_cannot_read_is_unknown(api: F
         api.end(POLICIES)
         put_hop(api, "new")
         await until(lambda: "serves only v1alpha2" in site.message("new"))
-        await until(lambda: any(each.reason == "NotServed" for each in site.controller.source_findings))
+        await until(lambda: any(finding.reason == "NotServed" for finding in site.controller.source_findings))
         await until(lambda: "serves only v1alpha2" in site.message("lasthop"), within=10.0)
         assert (site.mode("plain"), site.mode("safe")) == ("plaintext", "tls") and site.mode("new") in ("none", "closed")
         api.served |= {V1}
@@ -241,7 +241,7 @@ async def test_a_start_with_a_crd_that_serves_only_a_version_we_cannot_read_prog
     api.served -= {V1}
     api.served |= {V1ALPHA2}
     async with controlling(api) as site:
-        await until(lambda: any(each.reason == "NotServed" for each in site.source.findings()))
+        await until(lambda: any(finding.reason == "NotServed" for finding in site.source.findings()))
         assert not site.controller.loaded.is_set()
         api.served |= {V1}
         await site.becomes("safe", "tls")
@@ -268,7 +268,9 @@ async def test_a_missing_kind_is_absent_only_by_a_404_of_its_crd(api: FakeApi, a
     api.served -= {V1}
     api.fail("get", CRDS, "*", answer)
     async with controlling(api) as site:
-        await until(lambda: any("its CRD exists cannot be determined" in each.message for each in site.source.findings()))
+        await until(
+            lambda: any("its CRD exists cannot be determined" in finding.message for finding in site.source.findings())
+        )
         assert not site.controller.loaded.is_set()
         api.faults.clear()
         await site.becomes("safe", "plaintext")
@@ -325,7 +327,7 @@ async def test_the_wait_for_a_deleted_crd_begins_with_its_deletion(api: FakeApi,
         await site.becomes("safe", "tls")
         api.served -= {V1}
         api.end(POLICIES)
-        await until(lambda: any("its CRD exists, and" in each.message for each in site.source.findings()))
+        await until(lambda: any("its CRD exists, and" in finding.message for finding in site.source.findings()))
         discoveries = api.discoveries
         api.delete(CRDS, CRD)
         await until(lambda: api.discoveries > discoveries + 2)

@@ -241,11 +241,11 @@ async def test_a_replica_that_alone_is_cut_off_gives_its_proxies_away_until_it_h
 @pytest.mark.parametrize("names", [("a",), ("a", "b")])
 async def test_replicas_that_lose_the_api_server_together_keep_their_proxies(names: tuple[str, ...]) -> None:
     async with world() as api, Tunnel(api) as tunnel, contextlib.AsyncExitStack() as stack:
-        found = [await stack.enter_async_context(replica(api, name, tunnel.access)) for name in names]
-        for each in found:
-            await until(lambda each=each: not each.runtime.unready())
-        async with proxy(api, found[-1].port) as stream:
-            await until(lambda: found[-1].controller.server.state(Key("Gateway", "shop", "web")).proxies)
+        started = [await stack.enter_async_context(replica(api, name, tunnel.access)) for name in names]
+        for running in started:
+            await until(lambda running=running: not running.runtime.unready())
+        async with proxy(api, started[-1].port) as stream:
+            await until(lambda: started[-1].controller.server.state(Key("Gateway", "shop", "web")).proxies)
             tunnel.cut()
-            await until(lambda: all(each.runtime.age() > 2 * contact.SILENT for each in found))
-            assert not any(each.runtime.unready() for each in found) and not stream.done()
+            await until(lambda: all(running.runtime.age() > 2 * contact.SILENT for running in started))
+            assert not any(running.runtime.unready() for running in started) and not stream.done()

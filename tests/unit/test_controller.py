@@ -64,11 +64,11 @@ class SlowSource(ObjectSource):
 
 @pytest.fixture
 async def controller(tmp_path: Path) -> Controller:
-    found = HostRuntime(NoSource(), Envoy(Path("/no/envoy"), (1, 40, 0)), tmp_path).controller
-    found.take(Batch(OBJECTS))
-    PROBE.set(found.engine.graph, Probe(), GATEWAY, "0.0.0.0", 80, "TCP")
-    found.settle()
-    return found
+    made = HostRuntime(NoSource(), Envoy(Path("/no/envoy"), (1, 40, 0)), tmp_path).controller
+    made.take(Batch(OBJECTS))
+    PROBE.set(made.engine.graph, Probe(), GATEWAY, "0.0.0.0", 80, "TCP")
+    made.settle()
+    return made
 
 
 def held(controller: Controller, type_url: str, name: str) -> Resource:
@@ -224,8 +224,8 @@ def test_programmed_follows_the_acknowledgement_of_the_current_listener(controll
 def shown(controller: Controller, kind: str, name: str) -> tuple[str, str]:
     document = controller.statuses.document(Key(kind, "a", name))
     assert document is not None
-    found = summary(document)
-    return found.ready, found.why
+    readiness = summary(document)
+    return readiness.ready, readiness.why
 
 
 def test_a_lost_policy_is_the_routes_problem_and_a_missed_target_the_policys(controller: Controller) -> None:
@@ -237,9 +237,9 @@ def test_a_lost_policy_is_the_routes_problem_and_a_missed_target_the_policys(con
     missing = "Service a/apii does not exist"
     assert shown(controller, "BackendTLSPolicy", "p") == ("False", f"TargetNotFound: {missing}; did you mean api?")
     because = "BackendTLSPolicy a/p names Service a/apii, which does not exist"
-    said = f"a/gw: NoLongerVerified: backend a/api:443 is plaintext now, because {because}. Restore the policy; or"
+    prefix = f"a/gw: NoLongerVerified: backend a/api:443 is plaintext now, because {because}. Restore the policy; or"
     ready, why = shown(controller, "HTTPRoute", "r")
-    assert ready == "False" and why.startswith(said)
+    assert ready == "False" and why.startswith(prefix)
     gateway = controller.statuses.get(GATEWAY)
     assert isinstance(gateway, GatewayStatus)
     assert [c.reason for c in gateway.conditions if c.type == "BackendsWeakened"] == ["NoLongerVerified"]
@@ -287,7 +287,7 @@ def test_no_table_is_put_together_while_no_proxy_could_take_it(
     assert not controller.engine.unsettled_but(controller.busy())
     controller.dirty.clear()
     monkeypatch.undo()
-    controller.acked(GATEWAY, Acked(ROUTES, {table.name: table}))  # what it was busy with
+    controller.acked(GATEWAY, Acked(ROUTES, {table.name: table}))  # the task that it was busy with
     assert controller.dirty.is_set()
     controller.settle(SLICE)
     assert held(controller, ROUTES, "a/gw/80") != table
@@ -296,7 +296,7 @@ def test_no_table_is_put_together_while_no_proxy_could_take_it(
 def test_a_suspect_that_is_released_but_not_built_yet_does_not_count_as_gone(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Clusters are sent before tables; their update tells nothing of the routes that are on trial."""
+    """Clusters are sent before tables; their update is no evidence about the suspected routes."""
     empty = Resource(ROUTES, "a/gw/80", b"", "0")
     table = held(controller, ROUTES, "a/gw/80")
     controller.acked(GATEWAY, Acked(ROUTES, {table.name: empty}))
@@ -319,7 +319,7 @@ def test_a_part_that_another_replicas_proxy_refuses_is_found_and_removed(control
     assert clusters(controller)[HOP] == Withdrawal(urgent=True)
     assert [f.object for f in controller.findings() if f.reason == "RefusedByProxy"] == [Key("Service", "a", "api")]
 
-    # The follower ends, and with it what it has told; our own proxies may have it again.
+    # The follower ends, and its reports with it; our own proxies may have it again.
     controller.do(controller.fleet.expire(EXPIRES))
     controller.settle()
     assert held(controller, CLUSTER, HOP) == bad
@@ -340,23 +340,23 @@ def test_the_record_begins_with_a_count_and_goes_on_with_each_change(controller:
     assert (began.effect, began.because) == ("Began", "1 verified, 1 plaintext")
     with captured() as logs:
         edited(controller, Batch({Key("BackendTLSPolicy", "a", "p"): None}))
-    (found,) = controller.record.changes
-    assert (found.address, found.gateways, found.before) == ("a/api:443", ("a/gw",), "verified (CA) for api.example")
-    assert [str(each.edit) for each in found.causes] == ["deleted"]
-    (line,) = [each for each in logs if each["event"] == "recorded changes of verification"]
-    assert line["head"] == controller.record.record.head == found.hash and line["entries"] == found.number == 2
+    (change,) = controller.record.changes
+    assert (change.address, change.gateways, change.before) == ("a/api:443", ("a/gw",), "verified (CA) for api.example")
+    assert [str(cause.edit) for cause in change.causes] == ["deleted"]
+    (line,) = [log for log in logs if log["event"] == "recorded changes of verification"]
+    assert line["head"] == controller.record.record.head == change.hash and line["entries"] == change.number == 2
 
 
 def test_while_not_everything_has_been_read_nothing_is_new(tmp_path: Path) -> None:
-    found = HostRuntime(NoSource(), Envoy(Path("/no/envoy"), (1, 40, 0)), tmp_path).controller
-    found.take(Batch(keyed(mk_class(), mk_gateway(GATEWAY.path)), complete=False))
-    assert not found.record.record.entries
+    made = HostRuntime(NoSource(), Envoy(Path("/no/envoy"), (1, 40, 0)), tmp_path).controller
+    made.take(Batch(keyed(mk_class(), mk_gateway(GATEWAY.path)), complete=False))
+    assert not made.record.record.entries
     late = [mk_service("a/late"), mk_route("a/r", GATEWAY.path, [{"name": "late", "port": 443}], ["one.example"])]
-    edited(found, Batch(keyed(*late)))
-    assert [each.effect for each in found.record.record.entries] == ["Began"]
+    edited(made, Batch(keyed(*late)))
+    assert [entry.effect for entry in made.record.record.entries] == ["Began"]
     later = [mk_service("a/later"), mk_route("a/s", GATEWAY.path, [{"name": "later", "port": 443}], ["two.example"])]
-    edited(found, Batch(keyed(*later)))
-    assert [each.effect for each in found.record.record.entries] == ["Began", "NewReduced"]
+    edited(made, Batch(keyed(*later)))
+    assert [entry.effect for entry in made.record.record.entries] == ["Began", "NewReduced"]
 
 
 async def test_a_start_that_takes_its_time_is_compared_with_what_an_earlier_process_knew(controller: Controller) -> None:
@@ -374,25 +374,27 @@ async def test_a_start_that_takes_its_time_is_compared_with_what_an_earlier_proc
     source.may.set()
     await until(lambda: again.settled)
     running.cancel()
-    assert [(each.effect, each.address) for each in again.record.record.entries] == [
+    assert [(entry.effect, entry.address) for entry in again.record.record.entries] == [
         ("Began", " :0"),
         ("Weaker", "a/api:443"),
     ]
-    assert [each.object for each in again.findings() if each.reason == "NoLongerVerified"] == [Key("HTTPRoute", "a", "r")]
-    (found,) = again.record.changes
-    assert not found.causes  # the policy was deleted while nothing ran
+    assert [finding.object for finding in again.findings() if finding.reason == "NoLongerVerified"] == [
+        Key("HTTPRoute", "a", "r")
+    ]
+    (change,) = again.record.changes
+    assert not change.causes  # the policy was deleted while nothing ran
 
 
 def test_where_proxies_run_elsewhere_each_change_is_one_line_of_the_log() -> None:
     who = {Key("ConfigMap", "a", "ca"): "kubectl (Update, 2026-11-18T12:00:00Z)"}
-    found = Controller(NoSource(), Engine(now=NOW.timestamp()), lambda: None, (), who=lambda key: who.get(key, ""))
+    made = Controller(NoSource(), Engine(now=NOW.timestamp()), lambda: None, (), who=lambda key: who.get(key, ""))
     route = mk_route("a/r", GATEWAY.path, [{"name": "api", "port": 443}], ["one.example"])
     policy = mk_policy("a/p", "api", "api.example", ["ca"])
     objects = [mk_class(), mk_gateway(GATEWAY.path), mk_service("a/api"), policy, route]
-    edited(found, Batch(keyed(*objects, mk_config_map("a/ca", ca_pem("good")))))
+    edited(made, Batch(keyed(*objects, mk_config_map("a/ca", ca_pem("good")))))
     with captured() as logs:
-        edited(found, Batch(keyed(mk_config_map("a/ca", ca_pem("other")))))
-    (line,) = [each for each in logs if each["event"].startswith("a/api:443")]
+        edited(made, Batch(keyed(mk_config_map("a/ca", ca_pem("other")))))
+    (line,) = [log for log in logs if log["event"].startswith("a/api:443")]
     words = "verified (CA) for api.example"
     assert line["event"].startswith(f"a/api:443: {words} -> {words} (trusts CA other (SHA-256 ")
     assert "no longer trusts CA good" in line["event"]

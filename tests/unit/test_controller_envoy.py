@@ -90,15 +90,15 @@ class World:
         status = self.controller.statuses.get(key)
         if not isinstance(status, RouteStatus):
             return "", ""
-        (found,) = [c for c in status.parents[0].conditions if c.type == "Accepted"]
-        return found.status, found.reason
+        (condition,) = [c for c in status.parents[0].conditions if c.type == "Accepted"]
+        return condition.status, condition.reason
 
     def resolved(self, listener: str) -> tuple[str, str]:
         status = self.controller.statuses.get(GATEWAY)
         assert isinstance(status, GatewayStatus)
-        (own,) = [each for each in status.listeners if each.name == listener]
-        (found,) = [c for c in own.conditions if c.type == "ResolvedRefs"]
-        return found.status, found.reason
+        (own,) = [listener_status for listener_status in status.listeners if listener_status.name == listener]
+        (condition,) = [c for c in own.conditions if c.type == "ResolvedRefs"]
+        return condition.status, condition.reason
 
     async def tls(self, port: int) -> bool:
         """Whether a handshake is made."""
@@ -140,11 +140,11 @@ def spoilt(monkeypatch: pytest.MonkeyPatch, spoil: Any) -> None:
     real = route_messages.envoy_routes
 
     def messages(route: Any, listening: Any) -> Any:
-        found = real(route, listening)
+        configured = real(route, listening)
         if route.origin == str(EVIL):
-            for message in (*found.upgrade, *found.other):
+            for message in (*configured.upgrade, *configured.other):
                 spoil(message)
-        return found
+        return configured
 
     monkeypatch.setattr(encoded_routes, "envoy_routes", messages)
 

@@ -55,7 +55,7 @@ class Folder:
         self.write(base=BASE)
 
     def write(self, **files: str | None) -> str:
-        """Texts by name, None for a file that goes; says what is behind the hop then."""
+        """Writes texts by name, None for a deleted file; returns the backend behind the hop then."""
         for name, text in files.items():
             file = self.path / f"{name}.yaml"
             file.unlink(missing_ok=True) if text is None else file.write_text(text)
@@ -64,7 +64,7 @@ class Folder:
             self.engine.policies.set_unknown(batch.unknown)
             self.engine.apply(batch.changes)
         settle(self.engine, self.snapshot)
-        cluster = {name: found for (_, name), found in self.snapshot.clusters().items()}.get(HOP)
+        cluster = {name: message for (_, name), message in self.snapshot.clusters().items()}.get(HOP)
         return "nothing" if cluster is None else "TLS" if tls_context(cluster) else "plaintext"
 
 
@@ -107,7 +107,7 @@ def test_a_port_that_a_policy_has_named_stays_out_of_plaintext_until_everything_
     assert folder.write(broken=None) == "plaintext"
 
 
-def test_a_policy_that_nobody_looked_at_counts_too(folder: Folder) -> None:
+def test_an_applied_policy_counts_before_it_is_settled(folder: Folder) -> None:
     folder.write(broken=TYPO)
     (folder.path / "policy.yaml").write_text(POLICY)
     batch = folder.loader.apply(folder.loader.look())
@@ -117,7 +117,7 @@ def test_a_policy_that_nobody_looked_at_counts_too(folder: Folder) -> None:
 
 
 def test_a_cluster_never_goes_out_before_its_endpoints_however_little_time_there_is(folder: Folder) -> None:
-    """Envoy asks for the endpoints that a new cluster names; told that there are none, it serves without any."""
+    """Envoy requests the endpoints that a new cluster names; if the response has none, it serves without any."""
     names = [f"s{number:02}" for number in range(20)]
     sets = "\n---\n".join(_policed(name) for name in names)
     folder.write(sets=sets, ca=_config_map(Issued("a CA").pem.decode()))

@@ -15,7 +15,7 @@ def texts(directory: Path) -> dict[Path, str]:
     return {path.relative_to(directory): path.read_text() for path in directory.rglob("*_pb2.pyi")}
 
 
-def test_stubs_are_what_the_code_uses_of_the_installed_messages(tmp_path: Path) -> None:
+def test_stubs_contain_the_messages_that_the_code_uses(tmp_path: Path) -> None:
     envoy_stubs.write(tmp_path)
     assert texts(tmp_path) == texts(STUBS), "run `make stubs`"
 

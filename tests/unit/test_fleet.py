@@ -188,9 +188,9 @@ def test_a_proxy_of_another_replica_serves_as_one_of_ours(fleet: Fleet) -> None:
 
 
 def test_a_part_that_another_replicas_proxy_refuses_is_withheld_here_meanwhile(fleet: Fleet) -> None:
-    told = fleet.heard("b", report(refused=((*PART, "bad"),), problem="port 80 is taken"), 0.0)
+    effects = fleet.heard("b", report(refused=((*PART, "bad"),), problem="port 80 is taken"), 0.0)
     state = ProxyState.acknowledged({(80, "TCP")}, problem="port 80 is taken")
-    assert told == [SetQuarantine(PART, "bad"), SetProxyState(WEB, state)]
+    assert effects == [SetQuarantine(PART, "bad"), SetProxyState(WEB, state)]
     assert [finding.object for finding in fleet.findings()] == [API]
     assert fleet.forget_replicas() == [SetQuarantine(PART, None), SetProxyState(WEB, NOTHING)]
     assert [*fleet.findings()] == []

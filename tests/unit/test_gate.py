@@ -123,8 +123,8 @@ def done(steps: Generator[None, None, T]) -> T:
         try:
             next(steps)
         except StopIteration as end:
-            found: T = end.value
-            return found
+            outcome: T = end.value
+            return outcome
 
 
 def state(objects: dict[Key, Object | None]) -> ComparedState:
@@ -140,19 +140,19 @@ def checked(before: dict[Key, Object | None], after: dict[Key, Object | None]) -
 
 
 def rehearsed(before: dict[Key, Object | None], edited: Key, obj: Object | None, live: Engine | None = None) -> Consequences:
-    found = Rehearsal(IN_CLUSTER, NOW.timestamp())
+    rehearsal = Rehearsal(IN_CLUSTER, NOW.timestamp())
     if live:
-        found.follow(live.graph, NOW.timestamp())
-    found.changed(before)
-    return done(found.edit(edited, obj))
+        rehearsal.follow(live.graph, NOW.timestamp())
+    rehearsal.changed(before)
+    return done(rehearsal.edit(edited, obj))
 
 
 def running(*states: dict[Key, Object | None]) -> Engine:
     """An engine that has served these states one after the other."""
     engine, _ = settled(states[0], settings=IN_CLUSTER)
     engine.verifications.started()
-    for each in states[1:]:
-        engine.apply(each)
+    for objects in states[1:]:
+        engine.apply(objects)
         settle(engine, Snapshot())
     return engine
 
@@ -168,17 +168,19 @@ def test_two_gateways_reach_the_backend_over_three_protocols() -> None:
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_check_says_of_every_pair_whether_it_is_weaker(before: str, after: str) -> None:
-    found = checked(world(STATES[before]), world(STATES[after]))
+    changes = checked(world(STATES[before]), world(STATES[after]))
     kind = expected(before, after)
-    assert [(each.gateway, each.change.kind) for each in found] == ([(gateway, kind) for gateway in GATEWAYS] if found else [])
-    assert bool(found) is (before != after)
+    assert [(hop_change.gateway, hop_change.change.kind) for hop_change in changes] == (
+        [(gateway, kind) for gateway in GATEWAYS] if changes else []
+    )
+    assert bool(changes) is (before != after)
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_the_webhook_refuses_of_every_pair_what_is_weaker(before: str, after: str) -> None:
     verdict = rehearsed(world(STATES[before]), POLICY, STATES[after])
     weaker = expected(before, after) is ChangeKind.WEAKER
-    assert [each.gateway for each in verdict.weaker] == (GATEWAYS if weaker else [])
+    assert [hop_change.gateway for hop_change in verdict.weaker] == (GATEWAYS if weaker else [])
     assert len(verdict.refused) == (len(GATEWAYS) if weaker else 0)
     assert not verdict.other_trust and not verdict.not_judged
 
@@ -186,7 +188,7 @@ def test_the_webhook_refuses_of_every_pair_what_is_weaker(before: str, after: st
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_the_record_says_of_every_pair_what_it_was(before: str, after: str) -> None:
     engine = running(world(STATES[before]), {POLICY: STATES[after]})
-    kinds = [each.change.kind for each in engine.verifications.edits()]
+    kinds = [edit.change.kind for edit in engine.verifications.edits()]
     assert kinds == ([] if before == after else [expected(before, after)])
 
 
@@ -222,8 +224,8 @@ def test_a_forbidden_change_is_also_forbidden_over_a_closed_hop(strong: str, wea
 @pytest.mark.parametrize("weak", RANK[:-1])
 def test_a_policy_that_cannot_be_fulfilled_still_has_its_requirements(weak: str) -> None:
     """Also where nothing is remembered: its references to CAs say that all was to be verified."""
-    for found in checked(world(CLOSED), world(STATES[weak])):
-        assert found.weaker
+    for hop_change in checked(world(CLOSED), world(STATES[weak])):
+        assert hop_change.weaker
     assert rehearsed(world(CLOSED), POLICY, STATES[weak]).refused
     assert not rehearsed(world(CLOSED), POLICY, STATES["verified"]).refused
 
@@ -315,7 +317,7 @@ def test_other_trust_is_a_warning_of_the_webhook_and_no_refusal() -> None:
     more = mk_config_map("a/more", ca_pem("foreign"))
     verdict = rehearsed(world(STATES["verified"], more), POLICY, mk_state("more"))
     assert not verdict.refused and not verdict.weaker
-    assert [each.gateway for each in verdict.other_trust] == GATEWAYS
+    assert [hop_change.gateway for hop_change in verdict.other_trust] == GATEWAYS
     assert (
         "trusts CA foreign" in verdict.other_trust[0].facts[0]
         and "no longer trusts CA good" in verdict.other_trust[0].facts[0]
@@ -337,7 +339,7 @@ def test_a_revocation_list_and_a_client_certificate_that_go_are_weaker() -> None
 def test_requirements_of_closed_hops_are_compared_too() -> None:
     denied = mk_profile("a/f", admission=RULES["admission"], backendTLS={"plaintextBackends": "Deny"})
     verdict = rehearsed(world(CLOSED, denied), POLICY, None)
-    assert [each.gateway for each in verdict.weaker] == GATEWAYS
+    assert [hop_change.gateway for hop_change in verdict.weaker] == GATEWAYS
 
 
 def test_another_pinned_key_is_a_recorded_change() -> None:
@@ -374,9 +376,9 @@ def test_the_lower_tls_version_of_two_gateways_is_the_best_state_of_the_port() -
     newer = mk_profile("a/newer", backendTLS={"minTLSVersion": "1.3"})
     engine = running(world(STATES["verified"], newer, *gateways(other="newer")))
     ((_, known),) = engine.verifications.ports().items()
-    versions = {gateway: each.now.basis.versions for each in known.hops for gateway in each.gateways if each.now.basis}
+    versions = {gateway: hop.now.basis.versions for hop in known.hops for gateway in hop.gateways if hop.now.basis}
     assert versions == {GATEWAYS[0]: ("1.2", "1.3"), GATEWAYS[1]: ("1.3", "1.3")}
-    assert [each.basis.versions for each in known.held if each.basis] == [("1.2", "1.3")]
+    assert [verification.basis.versions for verification in known.held if verification.basis] == [("1.2", "1.3")]
 
 
 @pytest.mark.parametrize(("speaks", "used"), [("HTTP11", Protocol.AUTO), ("TCP", Protocol.TCP)])
@@ -393,22 +395,24 @@ def test_a_protocol_that_is_refused_does_not_hide_that_another_is_plaintext(spea
         mk_class(),
         mk_gateway("a/g", LISTENERS),
         mk_xbackend("a/x", "x.example", protocol=speaks),
-        *(routes[each] for each in leading),
+        *(routes[route_name] for route_name in leading),
     )
     engine, _ = settled(objects)
     port = (Key("Gateway", "a", "g"), Key("XBackend", "a", "x"), 443)
-    connected = {each: not isinstance(hop_tls(engine.graph, *port, each), Refused) for each in PORTS.of(engine.graph, *port)}
+    connected = {
+        gateway: not isinstance(hop_tls(engine.graph, *port, gateway), Refused) for gateway in PORTS.of(engine.graph, *port)
+    }
     assert connected == {used: True, Protocol.H2: False}
     assert engine.verified()[port] == HopVerification(Strength.PLAINTEXT)
 
 
-# --- who has acknowledged it ------------------------------------------------------------------------------------------
+# --- acknowledgements -------------------------------------------------------------------------------------------------
 
 MODES = ("Plaintext", "TLS", "WaivedAll", "WaivedNames", "WaivedExpiry", "PinnedOnly", "Verified", "yes", "")
 
 
 def weakened(engine: Engine) -> int:
-    return len([each for each in engine.weakened() if each.backend.name in ("backend", "x")])
+    return len([hop for hop in engine.weakened() if hop.backend.name in ("backend", "x")])
 
 
 def annotated(obj: Object, value: str) -> Object:
@@ -471,7 +475,7 @@ def test_the_gate_does_not_take_an_authors_acknowledgement_for_permission() -> N
     assert rehearsed(world(STATES["verified"], plain), POLICY, None).refused
 
 
-# --- what was not compared --------------------------------------------------------------------------------------------
+# --- parts that were not compared -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [50, 250])
@@ -517,7 +521,7 @@ def test_a_hop_that_cannot_be_computed_is_not_judged(monkeypatch: pytest.MonkeyP
 
 
 def test_an_edit_whose_targets_cannot_be_computed_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What claims a port keeps what it listed when it crashes, so that nothing seems to change."""
+    """An indexer of claims keeps its entries when it crashes, so that nothing seems to change."""
     real = targets.service_of
 
     def crashing(policy: Key, target: Any) -> Key | None:

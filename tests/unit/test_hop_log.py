@@ -55,60 +55,60 @@ def edited(engine: Engine, log: HopLog, *objects: Any) -> None:
 
 
 def started(count: int = 1) -> tuple[Engine, HopLog, Log]:
-    said = Log()
-    engine, log = settled(keyed(*world(count)))[0], HopLog(said)
+    sink = Log()
+    engine, log = settled(keyed(*world(count)))[0], HopLog(sink)
     log.changed(Hop(*key) for key in engine.stages.members(CLUSTERS))
     log.tell(engine.graph, engine.has_hop, first=True)
-    return engine, log, said
+    return engine, log, sink
 
 
 def test_the_start_names_no_backend_and_counts_them() -> None:
-    _, log, said = started(3)
-    assert said.lines == []
+    _, log, sink = started(3)
+    assert sink.lines == []
     assert log.summary() == "3 plaintext"
 
 
 def test_an_edit_names_what_it_changed_once_and_what_it_was_before() -> None:
-    engine, log, said = started()
+    engine, log, sink = started()
     policy = mk_policy("shop/p", "api0", "api.example", ["ca"], created="2026-01-01T00:00:00Z")
     edited(engine, log, policy)
-    assert said.lines == ["shop/api0:443 must now be verified (was plaintext): CA CA, for api.example"]
+    assert sink.lines == ["shop/api0:443 must now be verified (was plaintext): CA CA, for api.example"]
     assert log.summary() == "1 must be verified"
-    said.lines.clear()
+    sink.lines.clear()
     edited(engine, log, mk_slice("shop/api0-1", "api0", ["10.0.0.2"]))
-    assert said.lines == [], "endpoints are another matter"
+    assert sink.lines == [], "endpoints are another matter"
 
 
 def test_another_ca_and_an_older_tls_are_named_though_the_words_are_the_same() -> None:
-    engine, log, said = started()
+    engine, log, sink = started()
     edited(engine, log, mk_policy("shop/p", "api0", "api.example", ["ca"]))
-    said.lines.clear()
+    sink.lines.clear()
     edited(engine, log, mk_config_map("shop/ca", ca_pem("other")))
-    (line,) = said.lines
+    (line,) = sink.lines
     assert line.startswith("shop/api0:443 must now be verified: CA other, for api.example; trusts CA other (SHA-256 ")
     assert "no longer trusts CA CA (SHA-256 " in line
-    said.lines.clear()
+    sink.lines.clear()
     older = {"options": {"lasthop.dev/min-tls-version": "1.0"}}
     edited(engine, log, mk_policy("shop/p", "api0", "api.example", ["ca"], spec=older))
-    assert said.lines == ["shop/api0:443 must be verified as before, but now: TLS 1.0 to 1.3, no longer TLS 1.2 to 1.3"]
+    assert sink.lines == ["shop/api0:443 must be verified as before, but now: TLS 1.0 to 1.3, no longer TLS 1.2 to 1.3"]
 
 
 def test_an_edit_of_many_backends_is_a_few_lines() -> None:
-    engine, log, said = started(50)
+    engine, log, sink = started(50)
     edited(engine, log, *(mk_policy(f"shop/p{n}", f"api{n}", "api.example", ["ca"]) for n in range(50)))
-    assert len(said.lines) == SHOWN + 1 and said.lines[-1] == "and 40 more backends; see: lasthop audit"
+    assert len(sink.lines) == SHOWN + 1 and sink.lines[-1] == "and 40 more backends; see: lasthop audit"
 
 
 def test_a_backend_that_loses_its_last_route_is_logged_once() -> None:
-    engine, log, said = started(2)
+    engine, log, sink = started(2)
     edited(engine, log, mk_route("shop/r", "shop/web", [{"name": "api0", "port": 443}]))
-    assert said.lines == ["shop/api1:443 is no longer used by any route"]
+    assert sink.lines == ["shop/api1:443 is no longer used by any route"]
 
 
 def test_a_line_names_the_edit_and_its_author_as_the_record_has_them() -> None:
-    engine, log, said = started()
+    engine, log, sink = started()
     causes = (RecordedCause("BackendTLSPolicy shop/p", EditKind.CREATED, "Ann"),)
     words = ("plaintext", "verified", "BackendTLSPolicy shop/p was created")
     log.recorded([Entry(1.0, "Service", "shop/api0", 443, *words, gateways=("shop/web",), causes=causes)])
     edited(engine, log, mk_policy("shop/p", "api0", "api.example", ["ca"]))
-    assert said.fields == [{"gateway": "shop/web", "because": "BackendTLSPolicy shop/p was created", "by": "Ann"}]
+    assert sink.fields == [{"gateway": "shop/web", "because": "BackendTLSPolicy shop/p was created", "by": "Ann"}]

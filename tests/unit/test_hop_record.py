@@ -91,18 +91,18 @@ class Running:
 
 
 def short(entry: Entry) -> tuple[str, tuple[str, ...], str, str, list[str]]:
-    causes = [f"{each.object} {each.edit}" for each in entry.causes]
+    causes = [f"{cause.object} {cause.edit}" for cause in entry.causes]
     return entry.backend, entry.gateways, entry.before, entry.after, causes
 
 
 def test_prods_profile_that_begins_to_allow_waivers_and_ends_it_again() -> None:
     running = Running()
     changed = ["GatewayProfile a/prod changed"]
-    (found,) = running.edit(ALLOW)
-    assert short(found) == ("a/waived", ("a/prod",), "failing closed", "waived (All)", changed)
-    assert (found.because, found.effect) == ("GatewayProfile a/prod was changed", "OpenedReduced")
-    (found,) = running.edit(DENY)
-    assert short(found) == ("a/waived", ("a/prod",), "waived (All)", "failing closed", changed)
+    (entry,) = running.edit(ALLOW)
+    assert short(entry) == ("a/waived", ("a/prod",), "failing closed", "waived (All)", changed)
+    assert (entry.because, entry.effect) == ("GatewayProfile a/prod was changed", "OpenedReduced")
+    (entry,) = running.edit(DENY)
+    assert short(entry) == ("a/waived", ("a/prod",), "waived (All)", "failing closed", changed)
 
 
 def test_a_hop_that_opens_says_whether_it_is_fully_verified() -> None:
@@ -122,10 +122,10 @@ def test_a_client_certificate_that_is_renewed_in_its_secret_is_an_entry() -> Non
     shown = [mk_secret("a/shown", *key_pair(name)) for name in ("first", "second")]
     dev = mk_gateway("a/dev", infrastructure={"parametersRef": profile_ref("dev")}, tls=tls)
     running = Running({**WORLD, **keyed(dev, shown[0])})
-    found = next(entry for entry in running.edit(shown[1]) if entry.backend == "a/verified")
-    assert short(found) == ("a/verified", ("a/dev",), VERIFIED, VERIFIED, ["Secret a/shown changed"])
-    (fact,) = found.facts
-    assert (found.effect, fact.subject) == ("Same", "client-certificate")
+    recorded = next(entry for entry in running.edit(shown[1]) if entry.backend == "a/verified")
+    assert short(recorded) == ("a/verified", ("a/dev",), VERIFIED, VERIFIED, ["Secret a/shown changed"])
+    (fact,) = recorded.facts
+    assert (recorded.effect, fact.subject) == ("Same", "client-certificate")
     assert set(fact.added).isdisjoint(fact.removed)
     assert running.edit(shown[1]) == []
 
@@ -134,12 +134,12 @@ def test_a_third_gateway_that_reaches_a_waived_backend() -> None:
     parents = [*PARENTS, {"name": "third"}]
     running = Running()
     assert running.edit(gateway("third", "dev")) == []
-    (found,) = running.edit(route("waived", parents))
-    assert short(found) == ("a/waived", ("a/third",), "", "waived (All)", ["HTTPRoute a/waived changed"])
-    assert found.effect == "NewReduced"
+    (entry,) = running.edit(route("waived", parents))
+    assert short(entry) == ("a/waived", ("a/third",), "", "waived (All)", ["HTTPRoute a/waived changed"])
+    assert entry.effect == "NewReduced"
     other = Running({**WORLD, **keyed(route("waived", parents))})
-    (found,) = other.edit(gateway("third", "dev"))
-    assert short(found) == ("a/waived", ("a/third",), "", "waived (All)", ["Gateway a/third created"])
+    (entry,) = other.edit(gateway("third", "dev"))
+    assert short(entry) == ("a/waived", ("a/third",), "", "waived (All)", ["Gateway a/third created"])
 
 
 def test_a_service_that_is_waived_from_its_first_day() -> None:
@@ -154,15 +154,15 @@ def test_every_hop_that_comes_or_goes_is_an_entry_so_that_none_seems_older_than_
     running, both = Running(), ("a/dev", "a/prod")
     verified, made = "verified (CA) for new.example", ["HTTPRoute a/new created"]
     assert running.edit(mk_service("a/new"), policy("new", "ca")) == []
-    (found,) = running.edit(route("new"))
-    assert short(found) == ("a/new", both, "", verified, made)
-    (found,) = running.edit(deleted=(key(policy("new", "ca")),))
-    assert found.weaker and found.after == "plaintext"
-    (found,) = running.edit(deleted=(key(route("new")),))
-    assert short(found) == ("a/new", both, "plaintext", "", ["HTTPRoute a/new deleted"])
-    (found,) = running.edit(policy("new", "ca"), route("new"))
-    assert short(found) == ("a/new", both, "", verified, ["BackendTLSPolicy a/new created", *made])
-    assert all(each.effect == "New" for each in running.record.record.last_changes().values() if each.backend == "a/new")
+    (entry,) = running.edit(route("new"))
+    assert short(entry) == ("a/new", both, "", verified, made)
+    (entry,) = running.edit(deleted=(key(policy("new", "ca")),))
+    assert entry.weaker and entry.after == "plaintext"
+    (entry,) = running.edit(deleted=(key(route("new")),))
+    assert short(entry) == ("a/new", both, "plaintext", "", ["HTTPRoute a/new deleted"])
+    (entry,) = running.edit(policy("new", "ca"), route("new"))
+    assert short(entry) == ("a/new", both, "", verified, ["BackendTLSPolicy a/new created", *made])
+    assert all(entry.effect == "New" for entry in running.record.record.last_changes().values() if entry.backend == "a/new")
 
 
 def test_a_verified_backend_gets_a_waiver_and_then_prod_allows_it() -> None:
@@ -170,7 +170,7 @@ def test_a_verified_backend_gets_a_waiver_and_then_prod_allows_it() -> None:
     dev, prod = running.edit(policy("verified", WAIVED))
     assert short(dev) == ("a/verified", ("a/dev",), VERIFIED, "waived (All)", changed) and dev.weaker
     assert short(prod) == ("a/verified", ("a/prod",), VERIFIED, "failing closed", changed) and not prod.weaker
-    opened = {each.backend: each for each in running.edit(ALLOW)}
+    opened = {entry.backend: entry for entry in running.edit(ALLOW)}
     assert opened.keys() == {"a/verified", "a/waived"}
     assert opened["a/verified"].gateways == ("a/prod",) and opened["a/verified"].weaker
     assert not opened["a/waived"].weaker, "it was never verified"
@@ -178,54 +178,54 @@ def test_a_verified_backend_gets_a_waiver_and_then_prod_allows_it() -> None:
 
 def test_devs_profile_that_denies_waivers_says_nothing_of_prod() -> None:
     running = Running()
-    (found,) = running.edit(DEV_DENY)
+    (entry,) = running.edit(DEV_DENY)
     changed = ["GatewayProfile a/dev changed"]
-    assert short(found) == ("a/waived", ("a/dev",), "waived (All)", "failing closed", changed)
-    assert "a/prod" not in repr(found)
-    (found,) = running.edit(DEV_ALLOW)
-    assert short(found) == ("a/waived", ("a/dev",), "failing closed", "waived (All)", changed)
-    assert found.because == "GatewayProfile a/dev was changed"
+    assert short(entry) == ("a/waived", ("a/dev",), "waived (All)", "failing closed", changed)
+    assert "a/prod" not in repr(entry)
+    (entry,) = running.edit(DEV_ALLOW)
+    assert short(entry) == ("a/waived", ("a/dev",), "failing closed", "waived (All)", changed)
+    assert entry.because == "GatewayProfile a/dev was changed"
 
 
 def test_an_edit_that_concerns_both_is_one_entry_that_names_both() -> None:
     both = ("a/dev", "a/prod")
     running, ca = Running(), ["ConfigMap a/ca changed"]
-    (found,) = running.edit(mk_config_map("a/ca", ca_pem("good") + ca_pem("new")))
-    assert short(found) == ("a/verified", both, VERIFIED, VERIFIED, ca) and found.weaker
-    (fact,) = found.facts
+    (entry,) = running.edit(mk_config_map("a/ca", ca_pem("good") + ca_pem("new")))
+    assert short(entry) == ("a/verified", both, VERIFIED, VERIFIED, ca) and entry.weaker
+    (fact,) = entry.facts
     assert fact.subject == "ca" and not fact.removed and "CA new" in fact.added[0]
-    (found,) = running.edit(mk_config_map("a/ca", ca_pem("other")))
-    assert found.effect == "OtherTrust" and len(found.facts[0].removed) == 2
+    (entry,) = running.edit(mk_config_map("a/ca", ca_pem("other")))
+    assert entry.effect == "OtherTrust" and len(entry.facts[0].removed) == 2
     lower = policy("verified", "ca", spec={"options": {"lasthop.dev/min-tls-version": "1.0"}})
-    (found,) = running.edit(lower)
-    assert found.weaker and [each.subject for each in found.facts] == ["tls-version"]
-    assert short(found)[-1] == ["BackendTLSPolicy a/verified changed"]
+    (entry,) = running.edit(lower)
+    assert entry.weaker and [fact.subject for fact in entry.facts] == ["tls-version"]
+    assert short(entry)[-1] == ["BackendTLSPolicy a/verified changed"]
 
 
 def test_a_waiver_whose_end_has_come_is_named_with_that() -> None:
     running = Running()
     running.engine.advance(NOW.timestamp() + 6 * 86400)
     settle(running.engine, Snapshot())
-    (found,) = running.entries()
-    assert short(found) == ("a/waived", ("a/dev",), "waived (All)", "failing closed", ["VerificationWaiver a/w expired"])
-    assert found.because == "VerificationWaiver a/w has expired"
-    assert found.by == "", "the author of the waiver did nothing at that time"
+    (entry,) = running.entries()
+    assert short(entry) == ("a/waived", ("a/dev",), "waived (All)", "failing closed", ["VerificationWaiver a/w expired"])
+    assert entry.because == "VerificationWaiver a/w has expired"
+    assert entry.by == "", "the author of the waiver did nothing at that time"
 
 
 def test_the_last_route_that_goes_ends_a_hop() -> None:
     running = Running()
-    (found,) = running.edit(deleted=(key(route("plain")),))
-    assert short(found) == ("a/plain", ("a/dev", "a/prod"), "plaintext", "", ["HTTPRoute a/plain deleted"])
-    assert found.effect == "Removed"
-    (found,) = running.edit(deleted=(key(route("verified")),))
-    assert found.effect == "Removed"
-    (found,) = running.edit(deleted=(Key("Gateway", "a", "dev"),))
-    assert short(found) == ("a/waived", ("a/dev",), "waived (All)", "", ["Gateway a/dev deleted"])
+    (entry,) = running.edit(deleted=(key(route("plain")),))
+    assert short(entry) == ("a/plain", ("a/dev", "a/prod"), "plaintext", "", ["HTTPRoute a/plain deleted"])
+    assert entry.effect == "Removed"
+    (entry,) = running.edit(deleted=(key(route("verified")),))
+    assert entry.effect == "Removed"
+    (entry,) = running.edit(deleted=(Key("Gateway", "a", "dev"),))
+    assert short(entry) == ("a/waived", ("a/dev",), "waived (All)", "", ["Gateway a/dev deleted"])
 
 
 def test_a_gateway_that_is_given_another_profile_is_the_edit() -> None:
-    (found,) = Running().edit(gateway("prod", "dev"))
-    assert short(found) == ("a/waived", ("a/prod",), "failing closed", "waived (All)", ["Gateway a/prod changed"])
+    (entry,) = Running().edit(gateway("prod", "dev"))
+    assert short(entry) == ("a/waived", ("a/prod",), "failing closed", "waived (All)", ["Gateway a/prod changed"])
 
 
 def test_a_reference_grant_that_opens_a_way_to_plaintext_is_the_edit() -> None:
@@ -233,15 +233,17 @@ def test_a_reference_grant_that_opens_a_way_to_plaintext_is_the_edit() -> None:
     across = mk_route("a/across", "", there, ["far.example"], parents=PARENTS)
     running = Running({**WORLD, **keyed(mk_service("b/far"), across)})
     grant = mk_grant("b/open", "a")
-    (found,) = running.edit(grant)
-    assert short(found) == ("b/far", ("a/dev", "a/prod"), "", "plaintext", ["ReferenceGrant b/open created"])
-    (found,) = running.edit(deleted=(key(grant),))
-    assert short(found) == ("b/far", ("a/dev", "a/prod"), "plaintext", "", ["ReferenceGrant b/open deleted"])
+    (entry,) = running.edit(grant)
+    assert short(entry) == ("b/far", ("a/dev", "a/prod"), "", "plaintext", ["ReferenceGrant b/open created"])
+    (entry,) = running.edit(deleted=(key(grant),))
+    assert short(entry) == ("b/far", ("a/dev", "a/prod"), "plaintext", "", ["ReferenceGrant b/open deleted"])
 
 
 def test_only_the_objects_behind_a_hop_are_named_among_many_in_one_batch() -> None:
-    found = Running().edit(ALLOW, mk_service("a/unrelated"), mk_config_map("a/other", ca_pem("other")), policy("plain", "ca"))
-    named = {(each.backend, gateway): short(each)[-1] for each in found for gateway in each.gateways}
+    entries = Running().edit(
+        ALLOW, mk_service("a/unrelated"), mk_config_map("a/other", ca_pem("other")), policy("plain", "ca")
+    )
+    named = {(entry.backend, gateway): short(entry)[-1] for entry in entries for gateway in entry.gateways}
     assert named.keys() == {("a/waived", "a/prod"), ("a/plain", "a/dev"), ("a/plain", "a/prod")}
     assert named["a/waived", "a/prod"] == ["GatewayProfile a/prod changed"]
     assert named["a/plain", "a/dev"] == ["BackendTLSPolicy a/plain created"]
@@ -249,14 +251,14 @@ def test_only_the_objects_behind_a_hop_are_named_among_many_in_one_batch() -> No
 
 def test_a_profile_that_is_edited_at_once_is_a_cause_only_of_the_hops_that_its_changed_rules_concern() -> None:
     running = Running()
-    found = running.edit(ALLOW, deleted=(key(policy("verified")),))
-    assert [(each.backend, each.gateways, short(each)[-1]) for each in found] == [
+    entries = running.edit(ALLOW, deleted=(key(policy("verified")),))
+    assert [(entry.backend, entry.gateways, short(entry)[-1]) for entry in entries] == [
         ("a/verified", ("a/dev", "a/prod"), ["BackendTLSPolicy a/verified deleted"]),
         ("a/waived", ("a/prod",), ["GatewayProfile a/prod changed"]),
     ]
     plaintext = mk_profile("a/prod", backendTLS={"waivers": "Allow", "plaintextBackends": "Allow", "minTLSVersion": "1.3"})
-    found = running.edit(plaintext, policy("verified", "ca"))
-    causes = {each.gateways: short(each)[-1] for each in found if each.backend == "a/verified"}
+    entries = running.edit(plaintext, policy("verified", "ca"))
+    causes = {entry.gateways: short(entry)[-1] for entry in entries if entry.backend == "a/verified"}
     policy_edit = "BackendTLSPolicy a/verified created"
     assert causes == {("a/dev",): [policy_edit], ("a/prod",): [policy_edit, "GatewayProfile a/prod changed"]}
 
@@ -264,8 +266,8 @@ def test_a_profile_that_is_edited_at_once_is_a_cause_only_of_the_hops_that_its_c
 def test_an_edit_that_changes_nothing_is_no_cause_of_a_later_one() -> None:
     running = Running()
     assert running.edit(mk_service("a/waived", [{"name": "https", "port": 443}, {"name": "more", "port": 444}])) == []
-    (found,) = running.edit(ALLOW)
-    assert short(found)[-1] == ["GatewayProfile a/prod changed"]
+    (entry,) = running.edit(ALLOW)
+    assert short(entry)[-1] == ["GatewayProfile a/prod changed"]
 
 
 # --- first sight ------------------------------------------------------------------------------------------------------
@@ -286,8 +288,8 @@ def test_changes_while_nothing_ran_are_recorded_if_the_memory_had_all_hops(compl
     engine.apply({**WORLD, **keyed(mk_service("a/new"), route("new")), key(route("plain")): None})
     settle(engine, Snapshot())
     engine.verifications.started()
-    found = {(each.backend.name, each.before is None, each.after is None) for each in engine.verifications.edits()}
-    assert found == {("plain", False, True), *([("new", True, False)] if complete else [])}
+    edits = {(edit.backend.name, edit.before is None, edit.after is None) for edit in engine.verifications.edits()}
+    assert edits == {("plain", False, True), *([("new", True, False)] if complete else [])}
     assert not any(port.backend.name == "plain" for port in engine.verifications.ports())
 
 
@@ -311,20 +313,22 @@ def test_edits_while_nothing_ran_name_the_object_if_the_source_noticed_them(
     engine = Engine(now=NOW.timestamp())
     engine.verifications.recall(Running().engine.verifications.ports(), complete=True)
     engine.apply({**WORLD, **edited})
-    engine.edited_while_stopped({each: each in WORLD for each in edited})
+    engine.edited_while_stopped({key_edited: key_edited in WORLD for key_edited in edited})
     settle(engine, Snapshot())
     engine.verifications.started()
-    found = engine.verifications.edits()
-    assert {(each.backend.name, f"{cause.key} {cause.edit}") for each in found for cause in each.causes} == expected
-    assert all(each.causes for each in found)
+    hop_changes = engine.verifications.edits()
+    assert {
+        (hop_edit.backend.name, f"{cause.key} {cause.edit}") for hop_edit in hop_changes for cause in hop_edit.causes
+    } == expected
+    assert all(hop_edit.causes for hop_edit in hop_changes)
     engine.apply(keyed(DEV_DENY))
     settle(engine, Snapshot())
-    later = {str(cause) for each in engine.verifications.edits() for cause in each.causes}
+    later = {str(cause) for edit in engine.verifications.edits() for cause in edit.causes}
     assert later <= {"GatewayProfile a/dev was changed"}
 
 
 def test_a_waiver_that_is_no_longer_used_has_not_expired() -> None:
     running = Running({**WORLD, **keyed(mk_config_map("a/unread", ca_pem("other", 77)))})
-    found = running.edit(policy("waived", "unread"))  # whose dates are a deadline that nothing had read
-    assert [each.before for each in found] == ["waived (All)", "failing closed"]
-    assert [short(each)[-1] for each in found] == [["BackendTLSPolicy a/waived changed"]] * 2
+    entries = running.edit(policy("waived", "unread"))  # whose dates are a deadline that nothing had read
+    assert [entry.before for entry in entries] == ["waived (All)", "failing closed"]
+    assert [short(entry)[-1] for entry in entries] == [["BackendTLSPolicy a/waived changed"]] * 2

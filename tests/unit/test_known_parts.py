@@ -47,14 +47,14 @@ def test_a_proxy_may_report_only_parts_of_its_gateway(two_gateways: Engine) -> N
         hop._replace(backend=Key("Service", "a", "t")),
         hop._replace(backend=Key("Nonsense", "a", "s")),
     )
-    assert [two_gateways.addresses(each) for each in made_up] == [None] * 5
+    assert [two_gateways.addresses(gateway) for gateway in made_up] == [None] * 5
     assert two_gateways.serves(web, Key("HTTPRoute", "a", "r")) and two_gateways.serves(other, Key("HTTPRoute", "b", "r"))
     assert not two_gateways.serves(other, Key("HTTPRoute", "a", "r"))
     assert not two_gateways.serves(web, Key("Gateway", "a", "web"))
     assert not two_gateways.serves(web, Key("HTTPRoute", "c", "r")), "no listener lets it attach"
 
 
-def test_asking_for_what_does_not_exist_leaves_nothing_in_the_graph(two_gateways: Engine) -> None:
+def test_queries_for_missing_objects_leave_nothing_in_the_graph(two_gateways: Engine) -> None:
     web, nodes = Key("Gateway", "a", "web"), len(two_gateways.graph.nodes)
     for number in range(100):
         assert not two_gateways.serves(web, Key("HTTPRoute", "a", f"made-up-{number}"))

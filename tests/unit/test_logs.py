@@ -78,7 +78,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(monkeypatch: pytest.MonkeyPa
             for _ in range(1000):
                 logs._print("a line")
         monkeypatch.undo()
-        # Closing writes what is left.
+        # Closing writes the remaining lines.
         for file in (full, unread):
             with pytest.raises(OSError):
                 file.close()

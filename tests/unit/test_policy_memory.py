@@ -49,7 +49,7 @@ class World:
     @property
     def served(self) -> str:
         settle(self.engine, self.snapshot)
-        clusters = [found for (_, name), found in self.snapshot.clusters().items() if "a/s" in name]
+        clusters = [cluster for (_, name), cluster in self.snapshot.clusters().items() if "a/s" in name]
         return "closed" if not clusters else "TLS" if tls_context(clusters[0]) else "plaintext"
 
 
@@ -85,7 +85,7 @@ def test_a_policy_that_is_not_settled_yet_counts_when_policies_become_unknown(wo
 
 
 def test_a_bug_does_not_count_as_no_policy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether a policy named the port cannot be told, so the port does not stay plaintext."""
+    """It is unknown whether a policy named the port, so the port does not stay plaintext."""
 
     def crash(*args: object) -> None:
         raise RuntimeError("planted")
@@ -179,15 +179,15 @@ def test_a_proven_port_stays_plaintext_whatever_becomes_unknown_later(world: Wor
 
 
 def test_the_unprovable_reason_decides_and_the_others_are_counted() -> None:
-    found = by_namespace([UNLISTED, UNREADABLE, UNREADABLE, Unknown(provable=True, namespace="a", why="y")])
-    assert found[""].why == "x.yaml:1 cannot be fully read (and 1 more)" and not found[""].provable
-    assert found["a"].why == "y"
+    unknowns = by_namespace([UNLISTED, UNREADABLE, UNREADABLE, Unknown(provable=True, namespace="a", why="y")])
+    assert unknowns[""].why == "x.yaml:1 cannot be fully read (and 1 more)" and not unknowns[""].provable
+    assert unknowns["a"].why == "y"
 
 
 @pytest.mark.parametrize(
     ("before", "overdue", "sent"),
     [
-        ("verified", None, True),  # whoever does not wait for proofs closes it at once
+        ("verified", None, True),  # without waiting for proofs it is closed at once
         ("verified", (), False),
         ("verified", ((S, 80),), True),
         ("plaintext", (), True),  # a policy came and went: plaintext must not go on without a proof

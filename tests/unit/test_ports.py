@@ -18,7 +18,7 @@ def test_reserved_ports_are_never_given_twice_even_to_another_process() -> None:
     assert (len(ours), other.stdout.strip()) == (50, "[]")
 
 
-def test_the_kernel_gives_a_reserved_port_to_nobody() -> None:
+def test_the_kernel_never_assigns_a_reserved_port() -> None:
     low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         assert low <= somebody.getsockname()[1] <= high

@@ -41,36 +41,36 @@ def broken() -> Engine:
 
 @pytest.fixture
 def findings() -> tuple[Finding, ...]:
-    found = tuple(broken().findings())
-    assert {each.object for each in found} == {POLICY, ROUTE}
-    return found
+    found_problems = tuple(broken().findings())
+    assert {finding.object for finding in found_problems} == {POLICY, ROUTE}
+    return found_problems
 
 
 def test_each_has_its_place_and_a_consequence_names_its_cause(findings: tuple[Finding, ...]) -> None:
     log = Log()
     ProblemLog(log, lambda key, field: PLACES.get(key)).findings(FindingChanges(new=findings))
-    said = {fields["object"]: (level, fields) for level, _, fields in log.lines}
-    assert len(said) == len(log.lines) == len(findings)
+    by_object = {fields["object"]: (level, fields) for level, _, fields in log.lines}
+    assert len(by_object) == len(log.lines) == len(findings)
     for key, place in PLACES.items():
-        level, fields = said[str(key)]
+        level, fields = by_object[str(key)]
         assert (fields["file"], fields["line"]) == place
         assert level == ("error" if key == POLICY else "info")
         assert ("because" in fields) == (key == ROUTE)
-    assert str(POLICY) in said[str(ROUTE)][1]["because"]
+    assert str(POLICY) in by_object[str(ROUTE)][1]["because"]
 
 
 def test_a_consequence_that_comes_later_names_the_cause_that_is_known(findings: tuple[Finding, ...]) -> None:
     log = Log()
     problems = ProblemLog(log)
     for key in (POLICY, ROUTE):
-        problems.findings(FindingChanges(new=tuple(each for each in findings if each.object == key)))
+        problems.findings(FindingChanges(new=tuple(finding for finding in findings if finding.object == key)))
     assert [(level, "because" in fields) for level, _, fields in log.lines] == [("error", False), ("info", True)]
 
 
 def test_without_its_cause_it_is_an_error_itself(findings: tuple[Finding, ...]) -> None:
     log = Log()
     problems = ProblemLog(log)
-    cause, consequence = (tuple(each for each in findings if each.object == key) for key in (POLICY, ROUTE))
+    cause, consequence = (tuple(finding for finding in findings if finding.object == key) for key in (POLICY, ROUTE))
     problems.findings(FindingChanges(new=cause))
     problems.findings(FindingChanges(new=consequence, gone=cause))
     assert [level for level, _, _ in log.lines] == ["error", "error", "info"]

@@ -40,15 +40,15 @@ def mk(at: float, backend: str = "shop/api", *, weaker: bool = False, because: s
 
 
 def told(record: Record) -> list[tuple[float, str]]:
-    return [(each.at, each.backend) for each in record.changes]
+    return [(change.at, change.backend) for change in record.changes]
 
 
-def test_many_changes_of_one_owner_push_nobody_elses_out() -> None:
+def test_many_changes_of_one_owner_drop_only_its_own() -> None:
     quiet = [mk(at, "quiet/api") for at in range(5)]
     loud = [mk(100 + at, f"loud/{at % 7}") for at in range(5 * MAX_ENTRIES)]
     record = mk_record((*quiet, *loud), 0.0)
     assert len(record.entries) <= MAX_ENTRIES
-    assert [(each.at, each.backend) for each in quiet] == told(record)[:5]
+    assert [(entry.at, entry.backend) for entry in quiet] == told(record)[:5]
     assert record.changes[-1].at == loud[-1].at, "of the loud one the oldest are gone"
     assert not record.faults()
 
@@ -66,8 +66,8 @@ def test_entries_about_weaker_hops_and_new_weak_ones_are_kept_longer_than_others
 found_changes = st.lists(st.tuples(st.integers(0, 50), st.sampled_from("abcd"), st.booleans()), min_size=1, max_size=60)
 
 
-def mk_chain(found: list[tuple[int, str, bool]], limit: int) -> Record:
-    changes = [mk(at, f"{owner}/api", weaker=weaker) for at, owner, weaker in found]
+def mk_chain(drawn: list[tuple[int, str, bool]], limit: int) -> Record:
+    changes = [mk(at, f"{owner}/api", weaker=weaker) for at, owner, weaker in drawn]
     chain = chained((about_record("Began", "no hops", 0.0), *changes), limit=limit)
     return Record(tuple(chain), chain[-1].hash)
 
@@ -75,15 +75,15 @@ def mk_chain(found: list[tuple[int, str, bool]], limit: int) -> Record:
 @given(found_changes, st.integers(3, 20))
 @example([(50, "a", True), (5, "b", True), (10, "a", False), (11, "b", False), (12, "b", False)], 5)
 def test_the_last_change_of_a_hop_is_correct_or_unknown_after_drops_and_clock_changes(
-    found: list[tuple[int, str, bool]], limit: int
+    drawn: list[tuple[int, str, bool]], limit: int
 ) -> None:
     changes = [
         replace(mk(at, f"{owner}/api", weaker=weaker, because=str(number)), gateways=("edge/web",))
-        for number, (at, owner, weaker) in enumerate(found)
+        for number, (at, owner, weaker) in enumerate(drawn)
     ]
     chain = chained((about_record("Began", "no hops", 0.0), *changes), limit=limit)
-    known = {each.backend: each.because for each in Record(tuple(chain), chain[-1].hash).last_changes().values()}
-    truth = {each.backend: each.because for each in changes}
+    known = {entry.backend: entry.because for entry in Record(tuple(chain), chain[-1].hash).last_changes().values()}
+    truth = {change.backend: change.because for change in changes}
     assert known.items() <= truth.items()
     if len(changes) < limit:
         assert known == truth
@@ -91,15 +91,15 @@ def test_the_last_change_of_a_hop_is_correct_or_unknown_after_drops_and_clock_ch
 
 @given(found_changes, st.integers(3, 20))
 def test_it_is_never_larger_than_its_limit_and_never_broken_by_what_it_drops(
-    found: list[tuple[int, str, bool]], limit: int
+    drawn: list[tuple[int, str, bool]], limit: int
 ) -> None:
     """Also where the clock goes back, so that times are in any order."""
-    record = mk_chain(found, limit)
+    record = mk_chain(drawn, limit)
     assert len(record.entries) <= limit
     assert record.faults() == ()
     assert record.since == 0.0
-    kept = {(each.number, each.owner) for each in record.changes}
-    for number, (at, owner, _) in enumerate(found, 2):
+    kept = {(change.number, change.owner) for change in record.changes}
+    for number, (at, owner, _) in enumerate(drawn, 2):
         covered = record.covered(owner)
         assert (number, owner) in kept or (covered is not None and at <= covered), "what is gone is not covered"
 
@@ -128,9 +128,9 @@ EDITS: dict[str, Callable[[list[Entry], int, int], list[Entry]]] = {
 
 @given(found_changes, st.integers(3, 20), st.sampled_from(sorted(EDITS)), st.data())
 def test_every_manipulation_of_an_entry_is_noticed(
-    found: list[tuple[int, str, bool]], limit: int, name: str, data: st.DataObject
+    drawn: list[tuple[int, str, bool]], limit: int, name: str, data: st.DataObject
 ) -> None:
-    record = mk_chain(found, limit)
+    record = mk_chain(drawn, limit)
     entries = list(record.entries)
     i, j = (data.draw(st.integers(0, len(entries) - 1)) for _ in "ij")
     edited = EDITS[name](entries, i, j)
@@ -151,10 +151,10 @@ def test_entries_before_dropped_ones_cannot_be_changed_and_the_fault_outlives_la
 
 @given(found_changes, st.data())
 def test_a_removed_line_cannot_be_passed_off_as_dropped_without_saying_until_when(
-    found: list[tuple[int, str, bool]], data: st.DataObject
+    drawn: list[tuple[int, str, bool]], data: st.DataObject
 ) -> None:
-    """Whoever adds an entry that states the gap has to state a time as well, from which on the record is complete."""
-    record = mk_chain(sorted(found), MAX_ENTRIES)
+    """An added entry that states the gap must also state the time from which the record is complete."""
+    record = mk_chain(sorted(drawn), MAX_ENTRIES)
     i = data.draw(st.integers(1, len(record.entries) - 1))
     entries = [*record.entries[:i], *record.entries[i + 1 :]]
     until = data.draw(st.floats(-10, 60))
@@ -176,8 +176,8 @@ def test_a_change_that_happens_twice_is_two_changes() -> None:
     flapping = [mk(1000.0), mk(1010.0), mk(1020.0)]
     times = [1000.0, 1010.0, 1020.0]
     again = joined(mk_record(flapping), mk_record([mk(1000.1), mk(1010.1), mk(1020.1)]))
-    assert [each.at for each in again.changes] == times
-    assert [each.at for each in joined(mk_record(flapping[:1]), mk_record([*flapping])).changes] == times
+    assert [change.at for change in again.changes] == times
+    assert [change.at for change in joined(mk_record(flapping[:1]), mk_record([*flapping])).changes] == times
 
 
 def test_a_record_that_goes_on_from_the_stored_one_is_that_one() -> None:
@@ -220,25 +220,25 @@ def test_two_records_as_one_are_a_chain_that_says_what_is_missing_of_either(
     both = joined(stored, own)
     assert both.faults() == ()
     for namespace in ("a", "b", "c", "d", ""):
-        covered = [each.covered(namespace) or 0.0 for each in (stored, own)]
+        covered = [record.covered(namespace) or 0.0 for record in (stored, own)]
         assert (both.covered(namespace) or 0.0) >= max(covered)
 
 
 def test_dropped_entries_reduce_the_coverage_of_both_namespaces() -> None:
     loud = [Entry(1000.0 + at, "Service", "loud/api", 443, "a", "b", "c", gateways=("edge/web",)) for at in range(MAX_ENTRIES)]
-    found = mk_record((mk(2.0, "quiet/api"), *loud), 1.0)
-    assert found.since == 1.0 and len(found.entries) < MAX_ENTRIES
-    first = next(each.at for each in found.changes if each.owner == "loud")
-    assert found.covered("loud") == found.covered("edge") == found.covered() == first - 1
-    assert found.covered("quiet") == 1.0
-    again = joined(found, mk_record((), 1.0, {"loud": 5000.0, "quiet": 3.0}))
+    record = mk_record((mk(2.0, "quiet/api"), *loud), 1.0)
+    assert record.since == 1.0 and len(record.entries) < MAX_ENTRIES
+    first = next(change.at for change in record.changes if change.owner == "loud")
+    assert record.covered("loud") == record.covered("edge") == record.covered() == first - 1
+    assert record.covered("quiet") == 1.0
+    again = joined(record, mk_record((), 1.0, {"loud": 5000.0, "quiet": 3.0}))
     assert (again.covered("loud"), again.covered("quiet"), again.covered("edge")) == (5000.0, 3.0, first - 1)
 
 
 def test_too_many_namespaces_to_name_are_all_incomplete() -> None:
-    found = mk_record([mk(float(at), f"n{at}/api") for at in range(2 * MAX_ENTRIES + MAX_NAMESPACES)], 0.5)
-    assert len(found.gap.until) <= MAX_NAMESPACES and not found.faults()
-    assert (found.covered("elsewhere") or 0.0) > 0.5
+    record = mk_record([mk(float(at), f"n{at}/api") for at in range(2 * MAX_ENTRIES + MAX_NAMESPACES)], 0.5)
+    assert len(record.gap.until) <= MAX_NAMESPACES and not record.faults()
+    assert (record.covered("elsewhere") or 0.0) > 0.5
 
 
 def test_a_record_without_a_beginning_covers_nothing() -> None:
@@ -252,7 +252,7 @@ def test_a_record_without_a_beginning_covers_nothing() -> None:
     assert joined(mk_record((), 2.0), mk_record((), 5.0), continued=False).covered() == 5.0, "unless it had not been read"
 
 
-def test_incidents_are_part_of_the_chain_and_push_nobody_elses_changes_out() -> None:
+def test_incidents_are_part_of_the_chain_and_drop_no_other_changes() -> None:
     record = ChangeRecord()
     record.begin("no hops", 0.0)
     edit = Edit(Key("Service", "quiet", "b"), 1, None, HopVerification(Strength.PLAINTEXT), "x", compare(*[PLAIN] * 2), ())
@@ -261,30 +261,32 @@ def test_incidents_are_part_of_the_chain_and_push_nobody_elses_changes_out() -> 
         before = record.version
         record.note("x" * 10_000, 2.0 + at)
         assert record.version > before
-    found = record.record
-    assert found.incidents[-1].at == 2.0 + 2 * MAX_ENTRIES - 1
-    assert len(found.incidents[0].because) < 400 and len(found.entries) <= MAX_ENTRIES
-    assert [each.owner for each in found.changes] == ["quiet"] and not found.faults()
+    kept = record.record
+    assert kept.incidents[-1].at == 2.0 + 2 * MAX_ENTRIES - 1
+    assert len(kept.incidents[0].because) < 400 and len(kept.entries) <= MAX_ENTRIES
+    assert [change.owner for change in kept.changes] == ["quiet"] and not kept.faults()
 
 
 PLAIN = HopVerification(Strength.PLAINTEXT)
 
 
-def test_it_is_asked_by_time_and_by_namespace_of_backend_or_gateway() -> None:
-    found = [Entry(at, "Service", f"{ns}/api", 443, "a", "b", "c", gateways=("edge/web",)) for at, ns in ((1, "a"), (2, "b"))]
-    record = mk_record(found)
+def test_it_is_queried_by_time_and_by_namespace_of_backend_or_gateway() -> None:
+    entries = [
+        Entry(at, "Service", f"{ns}/api", 443, "a", "b", "c", gateways=("edge/web",)) for at, ns in ((1, "a"), (2, "b"))
+    ]
+    record = mk_record(entries)
 
     def asked(start: float, namespace: str = "") -> list[float]:
-        return [each.at for each in record.entries_since(start, namespace)]
+        return [entry.at for entry in record.entries_since(start, namespace)]
 
     assert (asked(2), asked(0, "a"), asked(0, "edge"), asked(0, "c"), asked(3)) == ([2], [1], [1, 2], [], [])
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=12), st.integers(0, 20))
 def test_a_clock_that_is_set_back_hides_no_change(times: list[int], start: int) -> None:
-    """Whoever asks for what happened since a time gets all that was recorded after something of that time."""
+    """A query since a time returns all entries recorded after the first entry of that time."""
     record = mk_record([mk(at) for at in times])
-    numbers = [each.number for each in record.entries_since(start)]
+    numbers = [entry.number for entry in record.entries_since(start)]
     first = next((number for number, at in enumerate(times, 1) if at >= start), len(times) + 1)
     assert numbers == list(range(first, len(times) + 1))
 
@@ -293,9 +295,9 @@ def test_untrusted_text_is_cut() -> None:
     name = "x" * 10_000
     before = HopVerification(Strength.VERIFIED, names=(name,))
     edit = Edit(Key("Service", "a", "b"), 1, before, PLAIN, name, compare(before, PLAIN), ())
-    (found,) = ChangeRecord().add([edit], 1.5, lambda key: name)
-    assert len(found.before) < 400 and len(found.because) < 400
-    assert found.at == 1.5
+    (entry,) = ChangeRecord().add([edit], 1.5, lambda key: name)
+    assert len(entry.before) < 400 and len(entry.because) < 400
+    assert entry.at == 1.5
 
 
 def test_merging_in_any_order_keeps_every_change() -> None:
@@ -303,7 +305,7 @@ def test_merging_in_any_order_keeps_every_change() -> None:
     shuffled = changes[:]
     random.Random(1).shuffle(shuffled)
     both = joined(mk_record(shuffled[:20]), mk_record(shuffled[10:]))
-    assert [each.at for each in both.changes] == [each.at for each in changes] and not both.faults()
+    assert [change.at for change in both.changes] == [change.at for change in changes] and not both.faults()
 
 
 def test_a_hop_whose_later_changes_may_have_been_dropped_has_no_last_change() -> None:

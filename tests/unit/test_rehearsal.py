@@ -23,8 +23,8 @@ def done(steps: Generator[None, None, T]) -> T:
         try:
             next(steps)
         except StopIteration as end:
-            found: T = end.value
-            return found
+            outcome: T = end.value
+            return outcome
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ def rehearsal() -> Rehearsal:
 
 
 def of(*objects: Object) -> Rehearsal:
-    found = Rehearsal(IN_CLUSTER, NOW.timestamp())
-    found.changed(keyed(*objects))
-    return found
+    rehearsed = Rehearsal(IN_CLUSTER, NOW.timestamp())
+    rehearsed.changed(keyed(*objects))
+    return rehearsed
 
 
 def texts(verdict: Consequences) -> list[str]:
@@ -49,16 +49,16 @@ def test_writing_what_is_there_already_changes_nothing(rehearsal: Rehearsal) -> 
 
 def test_a_missing_ca_is_reported_once_without_its_consequences(rehearsal: Rehearsal) -> None:
     verdict = done(rehearsal.edit(key(POLICY), mk_policy("shop/api", "api", "api.example", ["no-ca"])))
-    (told,) = texts(verdict)
-    assert told.startswith("BackendTLSPolicy shop/api: ") and "ConfigMap shop/no-ca does not exist" in told
+    (text,) = texts(verdict)
+    assert text.startswith("BackendTLSPolicy shop/api: ") and "ConfigMap shop/no-ca does not exist" in text
     assert not verdict.weaker, "it fails closed"
     assert not verdict.refused
 
 
 def test_a_conflict_with_an_older_policy_is_reported(rehearsal: Rehearsal) -> None:
     younger = mk_policy("shop/second", "api", "other.example", ["ca"], created="2026-06-01T00:00:00Z")
-    (told,) = texts(done(rehearsal.edit(key(younger), younger)))
-    assert told.startswith("BackendTLSPolicy shop/second: ") and "shop/api" in told
+    (text,) = texts(done(rehearsal.edit(key(younger), younger)))
+    assert text.startswith("BackendTLSPolicy shop/second: ") and "shop/api" in text
 
 
 def test_deleting_the_policy_turns_a_verified_hop_into_plaintext(rehearsal: Rehearsal) -> None:
@@ -80,14 +80,14 @@ def test_deleting_a_policy_that_fails_closed_is_reported_because_plaintext_follo
 
 def test_plaintext_to_a_service_that_was_missing_is_no_less_than_before() -> None:
     objects = [obj for obj in world() if obj is not POLICY and key(obj) != Key("Service", "shop", "api")]
-    found = of(*objects)
-    assert not done(found.edit(Key("Service", "shop", "api"), mk_service("shop/api"))).weaker
+    rehearsed = of(*objects)
+    assert not done(rehearsed.edit(Key("Service", "shop", "api"), mk_service("shop/api"))).weaker
 
 
 def test_a_route_to_a_missing_backend_is_reported(rehearsal: Rehearsal) -> None:
     route = mk_route("shop/new", "shop/web", [{"name": "nobody", "port": 443}])
-    (told,) = texts(done(rehearsal.edit(key(route), route)))
-    assert "Service shop/nobody does not exist" in told
+    (text,) = texts(done(rehearsal.edit(key(route), route)))
+    assert "Service shop/nobody does not exist" in text
 
 
 def test_every_rehearsal_leaves_the_copy_as_it_was(rehearsal: Rehearsal) -> None:
@@ -126,14 +126,14 @@ def test_the_live_engine_is_never_touched() -> None:
 
 
 def test_problems_of_another_namespace_stay_hidden() -> None:
-    """Its author is somebody else, and may not read here."""
+    """The author of the edit is another user, who may not read that namespace."""
     other = mk_route("blog/new", "shop/web", [{"name": "nobody", "port": 443}], parents=[{"name": "web", "namespace": "shop"}])
     opened = mk_gateway(
         "shop/web", [{"name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "All"}}}]
     )
     rehearsal = of(*world(), mk("Namespace", "blog"), opened, other)
-    told = texts(done(rehearsal.edit(key(opened), None)))
-    assert [text.partition(":")[0] for text in told] == ["BackendTLSPolicy shop/api", "HTTPRoute shop/api"]
+    messages = texts(done(rehearsal.edit(key(opened), None)))
+    assert [text.partition(":")[0] for text in messages] == ["BackendTLSPolicy shop/api", "HTTPRoute shop/api"]
 
 
 # --- what operators refuse -------------------------------------------------------------------------------------------
@@ -149,11 +149,11 @@ def test_an_edit_that_weakens_verification_is_refused_by_the_profiles_rule() -> 
 
 
 def test_the_same_in_two_steps_is_refused_too() -> None:
-    found = of(*world(**REFUSING))
+    rehearsed = of(*world(**REFUSING))
     broken = mk_policy("shop/api", "api", "api.example", ["no-ca"])
-    assert not done(found.edit(key(broken), broken)).refused, "it fails closed"
-    found.changed(keyed(broken))
-    assert done(found.edit(key(broken), None)).refused
+    assert not done(rehearsed.edit(key(broken), broken)).refused, "it fails closed"
+    rehearsed.changed(keyed(broken))
+    assert done(rehearsed.edit(key(broken), None)).refused
 
 
 def test_connections_that_a_profile_forbids_are_refused() -> None:

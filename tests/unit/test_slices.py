@@ -121,9 +121,9 @@ async def test_one_member_that_crashes_hides_neither_the_others_nor_the_page(mon
         runtime.controller.take(Batch(keyed(*objects)))
         view = ControllerView(runtime)
         text = (await metrics(view)).decode()
-        found = {hop.backend.path: hop.manner for hop in (await view.audit()).hops}
+        manners = {hop.backend.path: hop.manner for hop in (await view.audit()).hops}
         shown = await page(PageModel(view), Filter())
-    assert found == {"a/odd": "failing closed", "a/even": "verified"}
+    assert manners == {"a/odd": "failing closed", "a/even": "verified"}
     (even,) = (line for line in text.splitlines() if line.startswith("lasthop_backend_tls_verification{") and "even" in line)
     assert 'mode="Verified"' in even
     assert CRASHED in shown and "api.example" in shown
@@ -149,7 +149,7 @@ HELD = 0.05
 
 async def test_no_question_holds_the_event_loop_however_many_hops_there_are() -> None:
     """Measured by the time of the thread, because other processes may have the cores, and without the garbage collector, whose
-    time is that of all objects."""
+    time depends on all objects."""
     async with serving(FakeApi()) as api, client_of(api) as client:
         site = Site("lasthop", "x.svc", 1)
         runtime = ClusterRuntime(client, site, identity="a", namespace="n", xds_listen="", own_address="")

@@ -36,27 +36,27 @@ def count(registry: CollectorRegistry) -> tuple[float | None, float | None]:
 
 
 def test_a_loop_that_comes_round_is_not_reported() -> None:
-    found, registry, log = watching()
-    found.look(1e9, threading.get_ident())
-    found.beat(100.0)
-    found.look(100.0 + BEAT + STALL - 0.01, threading.get_ident())
-    found.beat(100.0 + BEAT + STALL - 0.01)
+    watch, registry, log = watching()
+    watch.look(1e9, threading.get_ident())
+    watch.beat(100.0)
+    watch.look(100.0 + BEAT + STALL - 0.01, threading.get_ident())
+    watch.beat(100.0 + BEAT + STALL - 0.01)
     assert log.lines == [] and count(registry) == (0, 0)
 
 
 def test_a_stall_is_logged_once_while_it_lasts_and_counted_once_at_its_end() -> None:
-    found, registry, log = watching()
-    found.beat(100.0)
+    watch, registry, log = watching()
+    watch.beat(100.0)
     for begin in (100.0, 105.0 + 2 * BEAT):
         log.lines.clear()
         for seconds in (3.0, 4.0, 5.0):
-            found.look(begin + BEAT + seconds, threading.get_ident())
+            watch.look(begin + BEAT + seconds, threading.get_ident())
         ((text, fields),) = log.lines
         assert text == "the event loop is stalled"
         assert fields["stack"].startswith("look (run/stalls.py:") and "test_a_stall_is_logged" in fields["stack"]
-        found.beat(begin + BEAT + 5.0)
+        watch.beat(begin + BEAT + 5.0)
         assert log.lines[1:] == [("the event loop was stalled", {"seconds": 5.0})]
-        found.beat(begin + 2 * BEAT + 5.0)
+        watch.beat(begin + 2 * BEAT + 5.0)
         assert len(log.lines) == 2
     assert count(registry) == (2, 10.0)
 
@@ -64,7 +64,7 @@ def test_a_stall_is_logged_once_while_it_lasts_and_counted_once_at_its_end() -> 
 async def test_another_thread_reports_a_blocked_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stalls, "STALL", 0.0)
     monkeypatch.setattr(stalls, "BEAT", 0.01)
-    found, registry, log = watching()
+    watch, registry, log = watching()
 
     def hold_up() -> None:
         end = time.monotonic() + PATIENCE
@@ -72,7 +72,7 @@ async def test_another_thread_reports_a_blocked_loop(monkeypatch: pytest.MonkeyP
             assert time.monotonic() < end
 
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(found.watch())
+        task = tasks.create_task(watch.watch())
         await asyncio.sleep(0)
         hold_up()
         await until(lambda: count(registry)[0])

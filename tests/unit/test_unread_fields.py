@@ -20,7 +20,7 @@ UNREAD = {
 
 def unread(schema: dict[str, Any], struct: Any, path: str) -> set[str]:
     if typing.get_origin(struct) in (types.UnionType, typing.Union):
-        struct = next(each for each in typing.get_args(struct) if each is not type(None))
+        struct = next(argument for argument in typing.get_args(struct) if argument is not type(None))
     if schema.get("type") == "array" and typing.get_origin(struct) is tuple:
         return unread(schema["items"], typing.get_args(struct)[0], f"{path}[]")
     if "properties" not in schema or not (isinstance(struct, type) and issubclass(struct, msgspec.Struct)):
@@ -28,8 +28,8 @@ def unread(schema: dict[str, Any], struct: Any, path: str) -> set[str]:
     hints = typing.get_type_hints(struct)
     known = {field.encode_name: hints[field.name] for field in msgspec.structs.fields(struct)}
     fields = schema["properties"]
-    found = {f"{path}.{name}" for name in fields if name not in known}
-    return found.union(*(unread(fields[name], known[name], f"{path}.{name}") for name in fields if name in known))
+    paths = {f"{path}.{name}" for name in fields if name not in known}
+    return paths.union(*(unread(fields[name], known[name], f"{path}.{name}") for name in fields if name in known))
 
 
 SERVED = (

@@ -1,6 +1,6 @@
 """Sends one HTTP request to a running gateway, over its unix socket or to its admin address.
 
-Used by commands, because importing an HTTP library takes longer than the gateway's response. Requests are HTTP/1.0, so that
+Commands use it, because importing an HTTP library takes longer than the gateway's response. Requests are HTTP/1.0, so that
 responses are not chunked.
 """
 
@@ -36,22 +36,22 @@ class ErrorResponse(Exception):
 
 
 def get(path: Endpoint, target: str, timeout: float, method: str = "GET", most: int | None = None) -> tuple[int, bytes]:
-    """Returns status and body. A unix socket must belong to a process of this user or of root; for root, of the owner of the
-    folder. With `most`, a limit in bytes, the response must also end within the timeout: it may be another user's. Raises
-    OSError or `BadResponse`."""
+    """Returns status and body. A unix socket must belong to a process of this user or of root; for root, of root or of the
+    owner of the folder. With `most`, a limit in bytes, the response must also end within the timeout, because another user's
+    process may send it. Raises OSError or `BadResponse`."""
     with _connected(path, timeout) as connection:
         connection.sendall(_request(target, method))
-        received, until = bytearray(), time.monotonic() + timeout
+        received, deadline = bytearray(), time.monotonic() + timeout
         while piece := connection.recv(1 << 16):
             received += piece
-            if most is not None and (len(received) > most or time.monotonic() > until):
+            if most is not None and (len(received) > most or time.monotonic() > deadline):
                 raise BadResponse("the response does not end")
         return _response(bytes(received))
 
 
 def stream(path: Endpoint, target: str, timeout: float = 30.0) -> Iterator[bytes]:
-    """Yields the lines of a continuous response as they arrive. Raises OSError, also after so many seconds without data,
-    `BadResponse` or `ErrorResponse`."""
+    """Yields the lines of a continuous response as they arrive. Raises `BadResponse`, `ErrorResponse` or OSError, for example
+    after `timeout` seconds without data."""
     with _connected(path, timeout) as connection:
         connection.sendall(_request(target))
         received = b""
@@ -60,18 +60,18 @@ def stream(path: Endpoint, target: str, timeout: float = 30.0) -> Iterator[bytes
             if not piece:
                 raise BadResponse("the response ended early")
             received += piece
-        head, _, rest = received.partition(b"\r\n\r\n")
+        head, _, remaining = received.partition(b"\r\n\r\n")
         status = int(head.split(None, 2)[1])
         if status != 200:
-            text = rest + b"".join(iter(lambda: connection.recv(1 << 16), b""))
+            text = remaining + b"".join(iter(lambda: connection.recv(1 << 16), b""))
             raise ErrorResponse(status, text.decode(errors="replace").strip())
         while True:
-            *lines, rest = rest.split(b"\n")
+            *lines, remaining = remaining.split(b"\n")
             yield from lines
             piece = connection.recv(1 << 16)
             if not piece:
                 return
-            rest += piece
+            remaining += piece
 
 
 def _connected(path: Endpoint, timeout: float) -> socket.socket:
@@ -82,8 +82,8 @@ def _connected(path: Endpoint, timeout: float) -> socket.socket:
         connection.settimeout(timeout)
         connection.connect(str(path))
         _, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-        believed = (0, os.geteuid()) if os.geteuid() else (0, path.parent.lstat().st_uid)
-        if uid not in believed:
+        trusted = (0, os.geteuid()) if os.geteuid() else (0, path.parent.lstat().st_uid)
+        if uid not in trusted:
             raise PermissionError(errno.EACCES, f"the listening process belongs to uid {uid}, not to you")
     except BaseException:
         connection.close()

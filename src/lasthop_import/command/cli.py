@@ -41,7 +41,7 @@ class NamespacedName(click.ParamType[ObjectName]):
 
 
 class SystemName(click.Choice[str]):
-    """The name of a system; the error for an unknown one suggests the closest name."""
+    """The name of a system. The error for an unknown name suggests the closest one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value not in self.choices and (close := closest(str(value), self.choices)):
@@ -181,23 +181,30 @@ def command(
     settings = _settings(options, accepted, in_cluster=not paths)
     decisions = import_folder.load_decisions(decisions_file, folder)
     with ProgressLine() as progress, gc_pause.paused():
-        systems, found = _read(system, paths, settings, cluster, progress)
-        assert found.reading is not None
-        names = [each.name for each in systems]
+        systems, import_input = _read(system, paths, settings, cluster, progress)
+        assert import_input.reading is not None
+        names = [chosen.name for chosen in systems]
         result = write(
-            names, found.reading, found.documents, settings, decisions, found.problems, found.hidden, progress=progress
+            names,
+            import_input.reading,
+            import_input.documents,
+            settings,
+            decisions,
+            import_input.problems,
+            import_input.hidden,
+            progress=progress,
         )
-        seen: dict[str, tuple[str, ...]] = {}
+        observations: dict[str, tuple[str, ...]] = {}
         if probe:
             from lasthop_import.command.probe import proposals, with_probes
 
             progress("Probing backends", 0, len(result.questions))
-            seen = proposals(result, found.documents, settings)
-            result = with_probes(result, seen)
+            observations = proposals(result, import_input.documents, settings)
+            result = with_probes(result, observations)
         result = with_check(result, settings)
     code = result.exit_code(accepted, strict=strict)
     report = import_report.ImportReport.of(result, code, accepted)
-    edited = import_folder.write_folder(folder, result, report, decisions_file, settings, seen) if folder else []
+    edited = import_folder.write_folder(folder, result, report, decisions_file, settings, observations) if folder else []
     if output == "text" and not folder:
         click.echo(render(result.objects), nl=False)
     click.echo(import_report.RENDERERS[output](report), err=output == "text")
@@ -214,22 +221,24 @@ def command(
 def _read(
     system: str, paths: tuple[str, ...], settings: ImportSettings, cluster: target.ClusterOptions, progress: Any
 ) -> tuple[list[System], ImportInput]:
-    """Returns the systems to import from, and the input with the fields that they have read."""
+    """Returns the systems to import from, and the input with the result of their importers."""
     from lasthop_import.registry import detected
     from lasthop_import.run import read
 
-    wanted = list(SYSTEMS.values()) if system == AUTO else [SYSTEMS[system]]
-    chosen = list(wanted)
+    candidates = list(SYSTEMS.values()) if system == AUTO else [SYSTEMS[system]]
+    chosen = list(candidates)
 
-    def interpret(found: ImportInput) -> SystemsRead:
+    def interpret(import_input: ImportInput) -> SystemsRead:
         if system == AUTO:
-            chosen[:] = detected(found.documents)
-        return read(chosen, found.documents, settings, found.hidden)
+            chosen[:] = detected(import_input.documents)
+        return read(chosen, import_input.documents, settings, import_input.hidden)
 
-    found = _read_paths(paths, cluster, interpret, progress) if paths else _read_cluster(wanted, cluster, interpret, progress)
+    import_input = (
+        _read_paths(paths, cluster, interpret, progress) if paths else _read_cluster(candidates, cluster, interpret, progress)
+    )
     if system == AUTO:
-        _check_detected(chosen, found)
-    return chosen, found
+        _check_detected(chosen, import_input)
+    return chosen, import_input
 
 
 def _read_paths(
@@ -239,32 +248,32 @@ def _read_paths(
 
     if cluster.named:
         raise click.UsageError("both files and a cluster are given; remove one of them")
-    found = from_paths(paths, cluster.namespace or "default", progress)
-    if not found.documents and not found.problems:
+    import_input = from_paths(paths, cluster.namespace or "default", progress)
+    if not import_input.documents and not import_input.problems:
         raise click.ClickException(f"no objects in {', '.join(paths)}")
     progress("Importing", 0, 1)
-    return found._replace(reading=interpret(found))
+    return import_input._replace(reading=interpret(import_input))
 
 
 def _read_cluster(
-    wanted: list[System], cluster: target.ClusterOptions, interpret: Callable[[ImportInput], SystemsRead], progress: Any
+    systems: list[System], cluster: target.ClusterOptions, interpret: Callable[[ImportInput], SystemsRead], progress: Any
 ) -> ImportInput:
     from lasthop.cli.views import cluster as clusters
     from lasthop_import.command.sources import from_cluster
 
     if not cluster.named and not target.configured():
         raise click.UsageError("give files, a folder or - for standard input; or a cluster, with --context")
-    return clusters.run(cluster, lambda client, ns: from_cluster(client, ns, wanted, interpret, progress))
+    return clusters.run(cluster, lambda client, ns: from_cluster(client, ns, systems, interpret, progress))
 
 
-def _check_detected(chosen: list[System], found: ImportInput) -> None:
+def _check_detected(chosen: list[System], import_input: ImportInput) -> None:
     """Raises if no object belongs to a known system."""
-    if not found.documents and found.problems:
-        file, line, message, _ = found.problems[0]
+    if not import_input.documents and import_input.problems:
+        file, line, message, _ = import_input.problems[0]
         raise click.ClickException(f"nothing to import: {file}{f':{line}' if line else ''} {message}")
     if not chosen:
-        known = ", ".join(SYSTEMS)
-        raise click.ClickException(f"no object belongs to a known system; if you know the system, name it: {known}")
+        names = ", ".join(SYSTEMS)
+        raise click.ClickException(f"no object belongs to a known system; if you know the system, name it: {names}")
 
 
 def _settings(options: dict[str, Any], accepted: tuple[str, ...], *, in_cluster: bool) -> ImportSettings:
@@ -293,7 +302,7 @@ def _flag_value(flag: Flag, value: Any) -> Any:
 
 
 def _ca_file(option: str) -> tuple[str, bytes]:
-    """Returns the path in the old proxy and the content of a `PATH=FILE`."""
+    """Returns the path in the old proxy and the content of the file, from `PATH=FILE`."""
     path, equals, file = option.partition("=")
     if not equals or not Path(file).is_file():
         raise click.BadParameter(f"{option!r} must be PATH=FILE, with a file that exists", param_hint="--ca")

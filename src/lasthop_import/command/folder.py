@@ -24,7 +24,7 @@ DIGEST: Final = "# sha256 of the text below: "
 
 
 def load_decisions(file: Path | None, folder: Path | None) -> Decisions:
-    """Reads the decisions from a file, or from an earlier import in the folder, and the files that they name."""
+    """Reads the decisions from a file, or from an earlier import in the folder, with the files that they name."""
     if folder and folder.exists():
         _check_folder(folder)
     path = file or (folder / DECISIONS if folder and (folder / DECISIONS).exists() else None)
@@ -41,10 +41,10 @@ def load_decisions(file: Path | None, folder: Path | None) -> Decisions:
 
 
 def _check_folder(folder: Path) -> None:
-    """Raises if a folder contains other files than those of an import."""
+    """Raises if a folder has files and contains no earlier import."""
     ours = {DECISIONS, REPORT, OBJECTS}
-    others = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
-    if others and not ours & set(others):
+    names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
+    if names and not ours & set(names):
         raise click.ClickException(f"{folder} is not empty and contains no earlier import; choose another --to DIR")
 
 
@@ -54,7 +54,7 @@ def write_folder(
     report: ImportReport,
     decisions_file: Path | None,
     settings: ImportSettings,
-    seen: Mapping[str, tuple[str, ...]],
+    observations: Mapping[str, tuple[str, ...]],
 ) -> list[Path]:
     """Writes objects, decisions and the report. Returns the files that were edited by hand."""
     try:
@@ -62,7 +62,9 @@ def write_folder(
         (folder / REPORT).write_text(f"{markdown(report)}\n")
         path = decisions_file or folder / DECISIONS
         before = path.read_text() if path.exists() else ""
-        after = appended(before, (*result.questions, *result.closed), result.entries, settings.now, settings.waiver_days, seen)
+        after = appended(
+            before, (*result.questions, *result.closed), result.entries, settings.now, settings.waiver_days, observations
+        )
         if after != before:
             path.write_text(after)
     except OSError as error:
@@ -71,8 +73,8 @@ def write_folder(
 
 
 def _write_objects(folder: Path, result: ImportResult) -> list[Path]:
-    """Writes a file for each group of objects, and removes files of an earlier import that are empty now. Keeps a file that
-    was edited by hand, and writes the new text beside it; returns these files."""
+    """Writes a file for each group of objects, and removes files of an earlier import without objects. Keeps each file that
+    was edited by hand, writes the new text beside it, and returns the edited files."""
     folder.mkdir(parents=True, exist_ok=True)
     edited = []
     for file in OutputFile:
@@ -100,9 +102,9 @@ def _with_heading(body: str, systems: Sequence[str]) -> str:
 
 
 def _is_edited(path: Path) -> bool:
-    """Returns whether a file has a digest of an earlier import that does not fit its text."""
+    """Returns whether the text of a file does not match its digest from an earlier import."""
     if not path.exists():
         return False
-    _, _, rest = path.read_bytes().replace(b"\r\n", b"\n").partition(b"\n")
-    digest, _, body = rest.partition(b"\n")
+    _, _, hashed = path.read_bytes().replace(b"\r\n", b"\n").partition(b"\n")
+    digest, _, body = hashed.partition(b"\n")
     return digest != f"{DIGEST}{hashlib.sha256(body).hexdigest()}".encode()

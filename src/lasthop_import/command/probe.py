@@ -1,4 +1,4 @@
-"""Connects to the backends of open questions, and proposes answers. It never decides."""
+"""Connects to the backends of open questions and proposes answers. It never decides."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lasthop_import.settings import ImportSettings
 TIMEOUT: Final = 5.0
 AT_ONCE: Final = 8
 MOST_CAS: Final = 8
-"""Limit of CAs from the input to try with each backend, besides the system's."""
+"""Maximum CAs of the input to try with each backend, besides the system's."""
 
 
 class ProbedAnswer(NamedTuple):
@@ -38,60 +38,60 @@ class ProbedAnswer(NamedTuple):
 
 
 def proposals(result: ImportResult, documents: Sequence[Document], settings: ImportSettings) -> dict[str, tuple[str, ...]]:
-    """Connects to one endpoint of each port in question; returns lines with the observations, by port."""
+    """Connects to one endpoint of each port with an open question. Returns lines with the observations by port."""
     engine = engine_of(result, settings.now, serving_mode(settings))
     inputs = Inputs(documents)
     outside = {
-        f"{each.key[0]}/{each.key[2]}": str(each.document["spec"]["externalHostname"]["hostname"])
-        for each in result.objects
-        if each.kind == "XBackend" and "externalHostname" in each.document["spec"]
+        f"{written.key[0]}/{written.key[2]}": str(written.document["spec"]["externalHostname"]["hostname"])
+        for written in result.objects
+        if written.kind == "XBackend" and "externalHostname" in written.document["spec"]
     }
 
-    def places(question: Question) -> Sequence[EndpointAddress]:
+    def endpoints_of(question: Question) -> Sequence[EndpointAddress]:
         path, _, number = question.port.rpartition(":")
         if path in outside:
             return (EndpointAddress(outside[path], int(number)),)
         key = Key("Service", *path.split("/"))
         return backends.endpoints(engine.graph, key, int(number), "TCP").endpoints
 
-    def one(question: Question, found: Sequence[EndpointAddress]) -> tuple[str, ...]:
-        if not found:
+    def answer(question: Question, endpoints: Sequence[EndpointAddress]) -> tuple[str, ...]:
+        if not endpoints:
             return ("not probed: no endpoint is known",)
         namespace = question.port.partition("/")[0]
-        return _probed(found[0].address, found[0].port, question.hostname, _candidates(inputs, namespace))
+        return _probed(endpoints[0].address, endpoints[0].port, question.hostname, _candidates(inputs, namespace))
 
-    endpoints = list(map(places, result.questions))
+    endpoints = list(map(endpoints_of, result.questions))
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        answers = pool.map(one, result.questions, endpoints)
-        return dict(zip((each.port for each in result.questions), answers, strict=True))
+        answers = pool.map(answer, result.questions, endpoints)
+        return dict(zip((question.port for question in result.questions), answers, strict=True))
 
 
-def with_probes(result: ImportResult, seen: Mapping[str, tuple[str, ...]]) -> ImportResult:
-    """Returns the result with observations of the ports in question."""
+def with_probes(result: ImportResult, observations: Mapping[str, tuple[str, ...]]) -> ImportResult:
+    """Adds the observations as notes."""
     notes = [
         Note(Category.DECISION, "probed", "; ".join(lines), target=port, severity=NoteSeverity.INFO)
-        for port, lines in seen.items()
+        for port, lines in observations.items()
     ]
     return result.with_notes([*result.notes, *notes])
 
 
 def _candidates(inputs: Inputs, namespace: str) -> list[ProbedAnswer]:
     store = host_store()
-    found = [ProbedAnswer("{system: true}", store)] if store else []
+    candidates = [ProbedAnswer("{system: true}", store)] if store else []
     for document in inputs.documents:
-        if document.kind in ("ConfigMap", "Secret") and document.namespace == namespace and len(found) <= MOST_CAS:
+        if document.kind in ("ConfigMap", "Secret") and document.namespace == namespace and len(candidates) <= MOST_CAS:
             pem = (inputs.data(document.kind, namespace, document.bare_name) or {}).get("ca.crt", b"")
             if not isinstance(parse.certificates(pem), Unreadable):
                 kind = "configMap" if document.kind == "ConfigMap" else "secret"
-                found.append(ProbedAnswer(f"{{{kind}: {document.bare_name}}}", Anchors(pem)))
-    return found
+                candidates.append(ProbedAnswer(f"{{{kind}: {document.bare_name}}}", Anchors(pem)))
+    return candidates
 
 
 def _probed(address: str, port: int, hostname: str, candidates: Iterable[ProbedAnswer]) -> tuple[str, ...]:
     try:
-        seen = fetch(address, port, hostname, TIMEOUT)
-        leaf = describe(seen.chain[0])
-        own = parse.certificate(seen.chain[0])
+        presented = fetch(address, port, hostname, TIMEOUT)
+        leaf = describe(presented.chain[0])
+        certificate = parse.certificate(presented.chain[0])
     except (NoHandshake, ValueError) as error:
         return (f"probed {address}:{port}: {printable(str(error))}",)
     issuer = "itself" if leaf.self_signed else leaf.issuer
@@ -99,8 +99,10 @@ def _probed(address: str, port: int, hostname: str, candidates: Iterable[ProbedA
         f"probed {address}:{port}: {leaf.subject}, issued by {issuer}, until {leaf.not_after[:10]}",
         f"its names: {', '.join(leaf.names) or 'none, so only a pin or a waiver of names can hold'}",
     ]
-    name = hostname if holds_name(San(SanType.DNS, hostname), _extensions(own)) else _fixed_name(leaf.names)
-    holding = next((each.answer for each in candidates if _holds(address, port, name or hostname, each.trust)), "")
+    name = hostname if holds_name(San(SanType.DNS, hostname), _extensions(certificate)) else _fixed_name(leaf.names)
+    holding = next(
+        (candidate.answer for candidate in candidates if _holds(address, port, name or hostname, candidate.trust)), ""
+    )
     if name and holding:
         lines.append(f"would hold today: ca: {holding}, hostname: {name}")
     elif not holding:
@@ -123,7 +125,7 @@ def _fixed_name(names: Iterable[str]) -> str:
 def _holds(address: str, port: int, hostname: str, trust: Trust) -> bool:
     tls = BackendTLS(Key("BackendTLSPolicy", "", "proposal"), hostname, trust, ())
     try:
-        seen = handshake((address, port), Expectation(tls, ("h2", "http/1.1"), None), TIMEOUT)
+        result = handshake((address, port), Expectation(tls, ("h2", "http/1.1"), None), TIMEOUT)
     except NoHandshake:
         return False
-    return bool(seen.chain) and not seen.chain_errors
+    return bool(result.chain) and not result.chain_errors

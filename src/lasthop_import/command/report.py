@@ -1,4 +1,4 @@
-"""Renders the report of an import: one model as text, JSON, Markdown and SARIF. Private keys are in none of them."""
+"""Renders the report of an import as text, JSON, Markdown and SARIF. No format contains private keys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MEANING: Final = {
     Category.SKIPPED: "Skipped: not of this gateway",
 }
 FOLDED: Final = 3
-"""Limit of notes with one reason that are shown separately."""
+"""Maximum notes with one reason that are shown separately."""
 COLOURS: Final = {NoteSeverity.ERROR: "red", NoteSeverity.HIGH: "red", NoteSeverity.WARNING: "yellow"}
 SARIF_LEVELS: Final = {
     NoteSeverity.ERROR: "error",
@@ -63,9 +63,9 @@ class ImportReport(NamedTuple):
     @classmethod
     def of(cls, result: ImportResult, exit_code: int, accepted: Iterable[str] = ()) -> ImportReport:
         sources = {note.source for note in result.notes if note.source} | {row.source for row in result.rows}
-        # Handles one document after the other, so that only the lines of one stay in memory.
-        ordered = sorted(sources, key=lambda each: (each.document.text.name, each.document.span))
-        places = {each: FileLine(each.document.text.name, each.document.line(each.path)) for each in ordered}
+        # Handles documents one after the other, so that only the lines of one document stay in memory.
+        ordered = sorted(sources, key=lambda source: (source.document.text.name, source.document.span))
+        places = {source: FileLine(source.document.text.name, source.document.line(source.path)) for source in ordered}
         return cls(result, places, exit_code, tuple(accepted))
 
     def place(self, source: SourceRef | None) -> FileLine:
@@ -74,9 +74,10 @@ class ImportReport(NamedTuple):
     @property
     def missing(self) -> list[str]:
         """Lists in one line the objects that the input lacks."""
-        found = [(kind, names) for kind, names in self.result.missing]
+
         listed = [
-            f"{count(len(names), kind)} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" for kind, names in found
+            f"{count(len(names), kind)} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
+            for kind, names in self.result.missing
         ]
         return [f"Not in the input: {', '.join(listed)}."] if listed else []
 
@@ -102,7 +103,10 @@ def text(report: ImportReport) -> str:
 def _problem_block(report: ImportReport) -> Iterator[list[str]]:
     problems = report.result.problems
     if problems:
-        lines = [f"  {each.file}{f':{each.line}' if each.line else ''}: {printable(each.message)}" for each in problems]
+        lines = [
+            f"  {problem.file}{f':{problem.line}' if problem.line else ''}: {printable(problem.message)}"
+            for problem in problems
+        ]
         yield ["Could not be read", *lines]
 
 
@@ -113,12 +117,12 @@ def _note_blocks(report: ImportReport) -> Iterator[list[str]]:
 
 
 def _folded(notes: Iterable[Note]) -> Iterator[tuple[Note, int]]:
-    """Yields notes with the number of others that each represents: notes of one reason that need no action share a line."""
-    found: dict[tuple[object, ...], list[Note]] = {}
+    """Yields notes, each with the number of notes that it represents. Notes of one reason that need no action share a line."""
+    by_key: dict[tuple[object, ...], list[Note]] = {}
     for note in notes:
         key = (note.level, note.reason) if note.level not in SERIOUS else (id(note),)
-        found.setdefault(key, []).append(note)
-    for same in found.values():
+        by_key.setdefault(key, []).append(note)
+    for same in by_key.values():
         shown = same[:1] if len(same) > FOLDED else same
         yield from ((note, len(same) - len(shown)) for note in shown)
 
@@ -128,9 +132,9 @@ def _note_lines(report: ImportReport, note: Note, others: int) -> Iterator[str]:
     severity = click.style(f"{note.level:7}", fg=COLOURS.get(note.level))
     more = f", and {count(others, 'other')}" if others else ""
     yield f"  {severity} {printable(_where(note))}{f'  ({place})' if place else ''}{more}"
-    said = f"{note.reason}: {with_remedy(printable(note.text), note.remedy)}"
+    message = f"{note.reason}: {with_remedy(printable(note.text), note.remedy)}"
     target = f" -> {note.target}" if note.target else ""
-    yield from wrapped(f"{said}{target}", " " * 10, " " * 10)
+    yield from wrapped(f"{message}{target}", " " * 10, " " * 10)
 
 
 def _where(note: Note) -> str:
@@ -178,10 +182,12 @@ def as_json(report: ImportReport) -> str:
         "summary": result.summary,
         "hops": [_row_json(report, row) for row in result.rows],
         "notes": [_note_json(report, note) for note in result.notes],
-        "decisions": [{"port": each.port, "reason": each.reason, "was": each.was} for each in result.questions],
-        "closed": [{"route": each.port, "was": each.was} for each in result.closed],
-        "objects": [each.name for each in result.objects],
-        "problems": [{"file": each.file, "line": each.line, "message": each.message} for each in result.problems],
+        "decisions": [
+            {"port": question.port, "reason": question.reason, "was": question.was} for question in result.questions
+        ],
+        "closed": [{"route": question.port, "was": question.was} for question in result.closed],
+        "objects": [written.name for written in result.objects],
+        "problems": [{"file": problem.file, "line": problem.line, "message": problem.message} for problem in result.problems],
     }
     return json.dumps(document, indent=2)
 
@@ -204,7 +210,7 @@ def _row_json(report: ImportReport, row: ReportRow) -> dict[str, Any]:
 
 def _note_json(report: ImportReport, note: Note) -> dict[str, Any]:
     source = note.source
-    found = {"object": source.object, "field": source.field, **report.place(source)._asdict()} if source else None
+    location = {"object": source.object, "field": source.field, **report.place(source)._asdict()} if source else None
     return {
         "category": note.category,
         "severity": note.level,
@@ -213,7 +219,7 @@ def _note_json(report: ImportReport, note: Note) -> dict[str, Any]:
         "remedy": note.remedy,
         "value": note.value,
         "target": note.target,
-        "source": found,
+        "source": location,
     }
 
 
@@ -223,10 +229,10 @@ def _note_json(report: ImportReport, note: Note) -> dict[str, Any]:
 def markdown(report: ImportReport) -> str:
     result = report.result
     lines = [f"# Import from {', '.join(result.systems)}", "", f"**{result.headline}**", ""]
-    lines += [f"{each}\n" for each in report.missing] + [f"{report.conclusion}.", ""]
+    lines += [f"{line}\n" for line in report.missing] + [f"{report.conclusion}.", ""]
     if result.problems:
         lines += ["## Could not be read", ""]
-        lines += [f"- `{each.file}:{each.line}` {_escaped(each.message)}" for each in result.problems] + [""]
+        lines += [f"- `{problem.file}:{problem.line}` {_escaped(problem.message)}" for problem in result.problems] + [""]
     lines += ["## Hops", "", "| backend | route | was | seemed | is now | by |", "|---|---|---|---|---|---|"]
     lines += [f"| {' | '.join(_escaped(cell) for cell in _cells(row))} |" for row in result.rows] + [""]
     for category, notes in itertools.groupby(result.notes, key=lambda note: note.category):
@@ -263,10 +269,14 @@ def as_sarif(report: ImportReport) -> str:
     for note in report.result.notes:
         place = report.place(note.source)
         where = f"{note.source.object} {note.source.field} {note.reason}" if note.source else note.target
-        said = f"{_where(note)}: {note.reason}: {with_remedy(note.text, note.remedy)}"
+        message = f"{_where(note)}: {note.reason}: {with_remedy(note.text, note.remedy)}"
         file = place.file if place.line else ""
-        results.append(sarif.result(rules, note.category, SARIF_LEVELS[note.level], printable(said), where, file, place.line))
-    return sarif.document(rules, results, [f"{each.file}:{each.line}: {each.message}" for each in report.result.problems])
+        results.append(
+            sarif.result(rules, note.category, SARIF_LEVELS[note.level], printable(message), where, file, place.line)
+        )
+    return sarif.document(
+        rules, results, [f"{problem.file}:{problem.line}: {problem.message}" for problem in report.result.problems]
+    )
 
 
 RENDERERS: Final = {"text": text, "json": as_json, "markdown": markdown, "sarif": as_sarif}

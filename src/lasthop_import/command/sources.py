@@ -24,11 +24,11 @@ from lasthop_import.unread import READ_ALONG
 
 STDIN: Final = "-"
 MAX_FILE: Final = 512 * 1024 * 1024
-"""Maximum bytes of a file. Higher than in files mode, because the import reads it once and blocks nothing else."""
+"""Maximum bytes of a file. Higher than in files mode, because the import reads it once and delays no other work."""
 ROUNDS: Final = 4
 """Maximum rounds of fetching Secrets from a cluster: a fetched object may refer to another one."""
 HARMLESS: Final = (*READ_ALONG, "GatewayClass", "ReferenceGrant")
-"""Kinds that restrict nothing: what is missing of them is unknown, or refused."""
+"""Kinds that restrict nothing: configuration that depends on missing objects is unknown, or refused."""
 PLURALS: Final = {"Secret": "secrets", "ConfigMap": "configmaps"}
 
 
@@ -38,14 +38,14 @@ class ImportInput(NamedTuple):
     hidden: Mapping[Key, str] = MappingProxyType({})
     """Objects that the user may not read, with reasons."""
     reading: SystemsRead | None = None
-    """The input from a cluster, including objects that were fetched one by one."""
+    """The result of the importers for these documents."""
 
 
 def from_paths(paths: Sequence[str], namespace: str, progress: Progress) -> ImportInput:
     """Reads files, folders (recursive) and standard input. An unreadable file does not end the import."""
     texts: list[SourceText] = []
     problems: list[Unparsable] = []
-    files = [each for path in paths for each in _files(path, problems)]
+    files = [file for path in paths for file in _files(path, problems)]
     for number, file in enumerate(files, 1):
         progress("Reading files", number, len(files))
         if file == STDIN:
@@ -64,8 +64,8 @@ def from_paths(paths: Sequence[str], namespace: str, progress: Progress) -> Impo
         except UnreadableFile as error:
             problems.append(Unparsable(file, 0, f"cannot be read: {error}"))
     progress("Parsing", 0, len(texts))
-    found = _parsed(texts, namespace, progress)
-    return ImportInput(found.documents, (*problems, *found.problems))
+    parsed = _parsed(texts, namespace, progress)
+    return ImportInput(parsed.documents, (*problems, *parsed.problems))
 
 
 def _parsed(texts: Sequence[SourceText], namespace: str, progress: Progress) -> ReadTexts:
@@ -81,11 +81,11 @@ def _files(path: str, problems: list[Unparsable]) -> list[str]:
     if path == STDIN or not Path(path).is_dir():
         return [path]
     try:
-        found = scan(Path(path))
+        listing = scan(Path(path))
     except FilesError as error:
         raise click.ClickException(str(error)) from None
-    problems += [Unparsable(f"{path}/{below}", 0, f"cannot be read: {why}") for below, why in found.closed.items()]
-    return [str(Path(path) / below) for below in found.files]
+    problems += [Unparsable(f"{path}/{below}", 0, f"cannot be read: {why}") for below, why in listing.closed.items()]
+    return [str(Path(path) / below) for below in listing.files]
 
 
 async def from_cluster(
@@ -95,29 +95,29 @@ async def from_cluster(
     interpret: Callable[[ImportInput], SystemsRead],
     progress: Progress,
 ) -> ImportInput:
-    """Lists the systems' kinds, then gets the ConfigMaps and Secrets that they refer to, one by one."""
+    """Lists the systems' kinds, then gets the referenced ConfigMaps and Secrets one by one."""
     text = SourceText(client.access.name)
-    found = await _listed(client, namespace, systems, text, progress)
-    documents, hidden = list(found.documents), dict[Key, str]()
+    import_input = await _listed(client, namespace, systems, text, progress)
+    documents, hidden = list(import_input.documents), dict[Key, str]()
     fetched: set[Key] = set()
     for _ in range(ROUNDS):
-        reading = interpret(found)
-        wanted = sorted(reading.wanted - fetched)
-        if not wanted:
-            return found._replace(reading=reading)
-        for number, key in enumerate(wanted, 1):
-            progress("Getting Secrets and ConfigMaps", number, len(wanted))
+        reading = interpret(import_input)
+        missing = sorted(reading.missing - fetched)
+        if not missing:
+            return import_input._replace(reading=reading)
+        for number, key in enumerate(missing, 1):
+            progress("Getting Secrets and ConfigMaps", number, len(missing))
             fetched.add(key)
             if document := await _get(client, key, text, hidden):
                 documents.append(document)
-        found = found._replace(documents=tuple(documents), hidden=hidden)
-    return found._replace(reading=interpret(found))
+        import_input = import_input._replace(documents=tuple(documents), hidden=hidden)
+    return import_input._replace(reading=interpret(import_input))
 
 
 async def _listed(
     client: Client, namespace: str, systems: Sequence[System], text: SourceText, progress: Progress
 ) -> ImportInput:
-    """Returns the objects of all kinds that the systems read, and the kinds that the user may not list."""
+    """Returns the objects of all kinds that the systems read, with a problem for each kind that the user may not list."""
     kinds = {(kind.group, kind.kind): kind for system in systems for kind in (*system.kinds, *SHARED)}
     progress("Listing the cluster", 0, len(kinds))
     listed = await look(client, kinds.values(), namespace, beyond=False)
@@ -140,7 +140,7 @@ def _versioned(kind: Kind, path: str, document: dict[str, object]) -> dict[str, 
 
 async def _get(client: Client, key: Key, text: SourceText, hidden: dict[Key, str]) -> Document | None:
     try:
-        found = await client.get(path_of("", "v1", PLURALS[key.kind], key.namespace, key.name))
+        value = await client.get(path_of("", "v1", PLURALS[key.kind], key.namespace, key.name))
     except ApiError as error:
         if error.status == 403:
             hidden[key] = "may not be read with your rights"
@@ -149,5 +149,5 @@ async def _get(client: Client, key: Key, text: SourceText, hidden: dict[Key, str
         else:
             hidden[key] = "does not exist"
         return None
-    found.get("metadata", {}).pop("managedFields", None)
-    return Document({"apiVersion": "v1", "kind": key.kind, **found}, text)
+    value.get("metadata", {}).pop("managedFields", None)
+    return Document({"apiVersion": "v1", "kind": key.kind, **value}, text)

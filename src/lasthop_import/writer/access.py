@@ -1,9 +1,9 @@
 """Closes routes whose access control is lost: they answer 500 until a decision, or --accept, opens them.
 
-A closed rule keeps its matches, so that no wider rule takes its requests, and has no backend: Gateway API answers 500 then.
+A closed rule keeps its matches, so that no wider rule takes its requests. It has no backend, so Gateway API answers 500.
 
-A loss concerns the rules of its own object, or those below its field. The loss of another object (a policy, a middleware, a
-setting of the controller) concerns the routes that lead there by name, else those of its namespace, else all.
+A loss in a route closes the rules of the route, or the rules below the lost field. A loss in another object (a policy, a
+middleware, a setting of the controller) closes the routes that name the object, else the routes of its namespace, else all.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ AMOUNTS: Final = frozenset(
         *("inFlightReq", "inFlightConn", "labels", "dos", "app-protect-dos-resource", "rateLimitService"),
         *("rate-limit-connections", "rate-limit-connections.concurrent-tcp"),
         *("rate-limit-connections.rate-http", "rate-limit-connections.rate-tcp"),
-        *(f"limit-req-{each}" for each in ("rate", "key", "zone-size", "delay", "no-delay", "burst", "dry-run")),
+        *(f"limit-req-{setting}" for setting in ("rate", "key", "zone-size", "delay", "no-delay", "burst", "dry-run")),
         *("limit-req-log-level", "limit-req-reject-code", "limit-req-scale"),
     )
 )
-"""Reasons of losses that limited the amount of requests, not the clients: they close nothing."""
+"""Reasons of losses that limited the amount of requests, not the clients. They close no route."""
 INCLUDING: Final = frozenset(("includes", "route", "delegate", "targetRef", "targetRefs"))
-"""Fields by which an object names routes that its restrictions hold for."""
+"""Fields by which an object names the routes that it restricts."""
 INSTANCE_WIDE: Final = frozenset(
     (
         *("ConfigMap", "ContourConfiguration", "GlobalConfiguration", "Filter", "FilterPolicy"),
@@ -59,7 +59,7 @@ class AccessLoss(NamedTuple):
     documents: frozenset[Document]
     """Copied routes that are closed."""
     notes: tuple[Note, ...]
-    """All notes, those about losses that were accepted with a lower severity."""
+    """All notes. Notes about accepted losses have a lower severity."""
     questions: tuple[Question, ...]
 
 
@@ -70,8 +70,8 @@ def access_loss(
     decisions: Decisions,
     settings: ImportSettings,
 ) -> AccessLoss:
-    """Closes the rules and copied routes that notes about lost access control concern."""
-    lost = [each for each in notes if each.category is Category.ACCESS_CONTROL]
+    """Closes the rules and copied routes that notes about lost access control apply to."""
+    lost = [note for note in notes if note.category is Category.ACCESS_CONTROL]
     if not lost:
         return AccessLoss(frozenset(), frozenset(), frozenset(), tuple(notes), ())
     finder = _Finder(imported, documents)
@@ -84,31 +84,31 @@ def access_loss(
         concerned = finder.concerned(None if note.everywhere else note.source)
         if note.hides_tls:
             concerned = [
-                each._replace(rules=each.rules & plain)
-                for each in concerned
-                if each.rules & plain or (not each.rules and each.document in plain_copies)
+                route._replace(rules=route.rules & plain)
+                for route in concerned
+                if route.rules & plain or (not route.rules and route.document in plain_copies)
             ]
-        shut = [each for each in concerned if each.document.name not in decisions.opened]
+        shut = [route for route in concerned if route.document.name not in decisions.opened]
         if note.category in settings.accepted or note.reason in settings.accepted or (concerned and not shut):
             accepted.add(id(note))
             continue
-        for each in shut if note.reason not in AMOUNTS else ():
-            rules |= each.rules
-            reasons.setdefault(each.document, []).append(note.reason)
-    closed = sorted(reasons, key=lambda each: each.name)
-    asked = [each for each in closed if {*reasons[each]} != {UNREADABLE}]
-    questions = tuple(_question(each, reasons[each]) for each in asked)
+        for route in shut if note.reason not in AMOUNTS else ():
+            rules |= route.rules
+            reasons.setdefault(route.document, []).append(note.reason)
+    closed = sorted(reasons, key=lambda document: document.name)
+    undecided = [document for document in closed if {*reasons[document]} != {UNREADABLE}]
+    questions = tuple(_question(document, reasons[document]) for document in undecided)
     weighed = [
-        msgspec.structs.replace(each, severity=NoteSeverity.WARNING) if id(each) in accepted else each for each in notes
+        msgspec.structs.replace(note, severity=NoteSeverity.WARNING) if id(note) in accepted else note for note in notes
     ]
     hops = frozenset(id(hop) for rule in imported.rules if id(rule) in rules for hop in rule.all_hops)
-    notes = (*weighed, *(_note(each, reasons[each]) for each in asked))
+    notes = (*weighed, *(_note(document, reasons[document]) for document in undecided))
     return AccessLoss(frozenset(rules), hops, frozenset(reasons), notes, questions)
 
 
 def unreadable(problems: Iterable[Unparsable]) -> Iterator[Note]:
-    """Yields the note about input that cannot be read, if it may restrict access. It closes all routes."""
-    if any(each.hides for each in problems):
+    """Yields a note that closes all routes if unreadable input may restrict access."""
+    if any(problem.hides for problem in problems):
         text = "part of the input cannot be read; it may restrict access or verify backends, so all routes are closed"
         yield Note(Category.ACCESS_CONTROL, UNREADABLE, text, remedy="Correct it, or leave it out of the input.")
 
@@ -147,14 +147,14 @@ def closed_copy(route: Json) -> Json:
     rules = route["spec"].get("rules") or [{}]
     streams = route["kind"] in ("TLSRoute", "TCPRoute", "UDPRoute")
     kept = [
-        {**{key: each[key] for key in ("name", "matches") if key in each}, **(NO_BACKEND if streams else {})} for each in rules
+        {**{key: rule[key] for key in ("name", "matches") if key in rule}, **(NO_BACKEND if streams else {})} for rule in rules
     ]
     metadata = {**route["metadata"], "annotations": {**route["metadata"].get("annotations", {}), **CLOSED_ANNOTATION}}
     return {**route, "metadata": metadata, "spec": {**route["spec"], "rules": kept}}
 
 
 NO_BACKEND: Final = {"backendRefs": [{"name": "closed-todo", "port": 1}]}
-"""The backend of a closed rule of a TLSRoute or TCPRoute, which must have one: it does not exist."""
+"""A backend that does not exist, for closed rules of a TLSRoute or TCPRoute: these must have a backend."""
 
 
 class _Concerned(NamedTuple):
@@ -163,15 +163,15 @@ class _Concerned(NamedTuple):
 
 
 class _Finder:
-    """Finds the routes that an object of the input is about."""
+    """Finds the routes that an object of the input applies to."""
 
     def __init__(self, imported: Imported, documents: Sequence[Document]) -> None:
         self._rules: dict[Document, list[ImportedRule]] = {}
         for rule in imported.rules:
             if rule.all_hops:
                 self._rules.setdefault(rule.source.document, []).append(rule)
-        self._copied = {source.document for source, each in imported.objects if each["kind"].endswith("Route")}
-        self._routes = [*self._rules, *(each for each in self._copied if each not in self._rules)]
+        self._copied = {source.document for source, copy in imported.objects if copy["kind"].endswith("Route")}
+        self._routes = [*self._rules, *(route for route in self._copied if route not in self._rules)]
         self._namers: dict[str, list[Document]] = {}
         for document in documents:
             for name in _names(_texts([document.spec, document.annotations, document.value.get("parameters")])):
@@ -180,20 +180,20 @@ class _Finder:
 
     def concerned(self, source: SourceRef | None) -> list[_Concerned]:
         if source is None or (document := source.document) is None or document.kind in INSTANCE_WIDE:
-            return [self._whole(each) for each in self._routes]
-        own = self._rules.get(document, ())
-        narrow = [rule for rule in own if _related(rule.source.path, source.path)]
-        if 0 < len(narrow) < len(own):
+            return [self._whole(route) for route in self._routes]
+        rules = self._rules.get(document, ())
+        narrow = [rule for rule in rules if _related(rule.source.path, source.path)]
+        if 0 < len(narrow) < len(rules):
             return [_Concerned(document, frozenset(map(id, narrow)))]
-        found = self._reached(document) or self._around(document)
-        return [self._whole(each) for each in sorted(found, key=attrgetter("name"))]
+        routes = self._reached(document) or self._around(document)
+        return [self._whole(route) for route in sorted(routes, key=attrgetter("name"))]
 
     def _around(self, document: Document) -> Iterable[Document]:
-        """Returns the routes that an object concerns if no route leads to it: those of its namespace, else all. A policy
-        that targets routes alone concerns no others."""
+        """Returns the routes that an object applies to if no route leads to it: the routes of its namespace, else all. A
+        policy that targets only routes applies to no others."""
         if _targets_routes_only(document):
             return ()
-        return [each for each in self._routes if document.namespace in self._namespaces(each)] or self._routes
+        return [route for route in self._routes if document.namespace in self._namespaces(route)] or self._routes
 
     def _namespaces(self, route: Document) -> set[str]:
         listeners = [key for rule in self._rules.get(route, ()) for key in rule.listeners]
@@ -203,27 +203,27 @@ class _Finder:
         return _Concerned(document, frozenset(map(id, self._rules.get(document, ()))))
 
     def _reached(self, start: Document) -> set[Document]:
-        """Returns the routes that lead to an object by name, directly or by other objects, and those that it names itself."""
+        """Returns the routes that name an object, directly or through other objects, and the routes that it names."""
         routes = {*self._routes}
-        seen, waiting, found = {start}, [start], set[Document]()
+        seen, waiting, reached = {start}, [start], set[Document]()
         while waiting:
             document = waiting.pop()
             if document in routes:
-                found.add(document)
-                below = [*self._named_by(document)]
+                reached.add(document)
+                successors = [*self._named_by(document)]
             else:
-                below = [*self._named_by(document), *self._naming(document)]
-            for each in below:
-                if each not in seen:
-                    seen.add(each)
-                    waiting.append(each)
-        return found
+                successors = [*self._named_by(document), *self._naming(document)]
+            for successor in successors:
+                if successor not in seen:
+                    seen.add(successor)
+                    waiting.append(successor)
+        return reached
 
     def _naming(self, document: Document) -> Iterator[Document]:
         name, namespace = document.bare_name, document.namespace
-        for each in self._namers.get(name, ()):
-            if each.namespace == namespace or each in self._namers.get(namespace, ()):
-                yield each
+        for namer in self._namers.get(name, ()):
+            if namer.namespace == namespace or namer in self._namers.get(namespace, ()):
+                yield namer
         yield from self._namers.get(f"{namespace}-{name}", ())
 
     def _named_by(self, document: Document) -> Iterator[Document]:
@@ -231,12 +231,12 @@ class _Finder:
         named = set(_included(document.spec))
         names = {name for name, _ in named}
         yield from (
-            each
-            for each in self._documents
+            candidate
+            for candidate in self._documents
             if named
-            and each is not document
-            and {(each.bare_name, ""), (each.bare_name, each.kind)} & named
-            and (each.namespace == document.namespace or each.namespace in names)
+            and candidate is not document
+            and {(candidate.bare_name, ""), (candidate.bare_name, candidate.kind)} & named
+            and (candidate.namespace == document.namespace or candidate.namespace in names)
         )
 
 
@@ -244,23 +244,23 @@ def _targets_routes_only(document: Document) -> bool:
     """Returns whether a policy names its targets, all of them routes. If none is in the input, the policy closes nothing."""
     spec = document.spec
     targets = [*mappings(spec.get("targetRefs")), *mappings([spec.get("targetRef")])]
-    return bool(targets) and all(each.get("kind") in [*RouteKind] for each in targets)
+    return bool(targets) and all(target.get("kind") in [*RouteKind] for target in targets)
 
 
 def _related(rule: tuple[str | int, ...], field: tuple[str | int, ...]) -> bool:
-    """Returns whether a field is about a rule: it is in the rule, or beside it in the same entry of a list."""
+    """Returns whether a field applies to a rule: it is in the rule, or beside it in the same entry of a list."""
     around = field[:-1]
     return field[: len(rule)] == rule or (len(around) > 2 and rule[: len(around)] == around)
 
 
 def _references(value: Any) -> Iterator[tuple[str, str]]:
-    for each in value if isinstance(value, list) else [value]:
-        match each:
+    for reference in value if isinstance(value, list) else [value]:
+        match reference:
             case {"kind": str(kind), "name": str(name)}:
                 yield name, kind
-                yield from ((namespace, "") for namespace in _texts(each.get("namespace")))
+                yield from ((namespace, "") for namespace in _texts(reference.get("namespace")))
             case _:
-                yield from ((name, "") for name in _names(_texts(each)))
+                yield from ((name, "") for name in _names(_texts(reference)))
 
 
 def _names(texts: Iterable[str]) -> set[str]:
@@ -279,7 +279,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _included(value: Any) -> Iterator[tuple[str, str]]:
-    """Yields names that an object includes, each with its kind, which is empty if any kind may be meant."""
+    """Yields the names that an object includes with their kinds. An empty kind stands for any kind."""
     if isinstance(value, Mapping):
         for key, below in value.items():
             yield from _references(below) if key in INCLUDING else _included(below)

@@ -26,44 +26,44 @@ class Admitted(NamedTuple):
     objects: tuple[AdmittedObject, ...]
     """The same, decoded."""
     context: tuple[AdmittedObject, ...]
-    """The objects that others refer to and that are not written."""
+    """Referenced objects that are not written."""
     dropped: tuple[ImportedRule, ...]
     """Rules that were left out."""
     notes: tuple[Note, ...]
 
     @property
     def inadmissible(self) -> int:
-        """Objects that were left out."""
+        """Number of objects that were left out."""
         return sum(note.reason == INADMISSIBLE for note in self.notes)
 
 
 def admit_all(objects: Iterable[Written], context: Iterable[Written], progress: Progress) -> Admitted:
-    """Admits the objects, each once, and then what they refer to."""
+    """Admits each object once, and then the objects that they refer to."""
     admission = Admission()
     candidates = _unique(objects)
     written: list[Written] = []
     for number, candidate in enumerate(candidates, 1):
-        if one := admission.admit(candidate):
-            written.append(one)
+        if accepted := admission.admit(candidate):
+            written.append(accepted)
         progress("Validating objects", number, len(candidates))
-    notes, dropped, known = tuple(admission.notes), tuple(admission.dropped), dict(admission.objects)
+    notes, dropped, decoded = tuple(admission.notes), tuple(admission.dropped), dict(admission.objects)
     for candidate in _unique(context):
         admission.admit(candidate)
     return Admitted(
-        written=tuple(sorted(written, key=lambda each: each.key)),
-        objects=tuple(known.values()),
-        context=tuple(each for key, each in admission.objects.items() if key not in known),
+        written=tuple(sorted(written, key=lambda output: output.key)),
+        objects=tuple(decoded.values()),
+        context=tuple(context_object for key, context_object in admission.objects.items() if key not in decoded),
         dropped=dropped,
         notes=notes,
     )
 
 
 def _unique(objects: Iterable[Written]) -> list[Written]:
-    return list({each.key: each for each in reversed(list(objects))}.values())[::-1]
+    return list({output.key: output for output in reversed(list(objects))}.values())[::-1]
 
 
 class Admission:
-    """Admits what is written as an API server would. A rule that is refused is left out; so is any other object."""
+    """Admits written objects as an API server would. Leaves out refused rules, and other refused objects as a whole."""
 
     def __init__(self) -> None:
         self.objects: dict[Key, AdmittedObject] = {}
@@ -75,33 +75,33 @@ class Admission:
         stored, problems = admit(written.document)
         if not problems:
             try:
-                found = admitted(stored)
+                decoded = admitted(stored)
             except msgspec.ValidationError as error:
                 self._note(written, str(error))
                 return None
-            self.objects[found.key] = found
+            self.objects[decoded.key] = decoded
             return written
-        if written.rules and (rest := self._without_bad_rules(written)):
-            return self.admit(rest) if rest.rules else None
+        if written.rules and (sound := self._without_bad_rules(written)):
+            return self.admit(sound) if sound.rules else None
         fewer = without_listeners(written.document, problems)
-        for each in fewer.refused:
-            text = f"a listener is left out, because Gateway API refuses it: {field(each.path)}: {each.message}"
+        for problem in fewer.refused:
+            text = f"a listener is left out, because Gateway API refuses it: {field(problem.path)}: {problem.message}"
             source = written.sources[0] if written.sources else None
             self.notes.append(
                 Note(Category.CANNOT, "listener-refused", text, source, target=written.name, severity=NoteSeverity.HIGH)
             )
         if fewer.refused:
             return self.admit(written._replace(document=fewer.gateway))
-        self._note(written, "; ".join(f"{field(each.path)}: {each.message}" for each in problems[:3]))
+        self._note(written, "; ".join(f"{field(problem.path)}: {problem.message}" for problem in problems[:3]))
         return None
 
     def _without_bad_rules(self, written: Written) -> Written | None:
-        """Returns the route without the rules that are refused by themselves; None if that is not why."""
+        """Returns the route without its refused rules; None if no single rule is the reason of the refusal."""
         spec = written.document["spec"]
         kept, rules = [], []
         for rule, origin in zip(spec["rules"], written.rules, strict=True):
             _, problems = admit({**written.document, "spec": {**spec, "rules": [rule]}})
-            bad = [each for each in problems if each.path[:2] == ("spec", "rules")]
+            bad = [problem for problem in problems if problem.path[:2] == ("spec", "rules")]
             if not bad:
                 kept.append(rule)
                 rules.append(origin)

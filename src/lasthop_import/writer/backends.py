@@ -1,4 +1,5 @@
-"""Writes backends: XBackends for hosts outside, Services for addresses, in a folder also referenced objects of the input."""
+"""Writes backends: XBackends for external hosts, Services for addresses, and in a folder also referenced objects of the
+input."""
 
 from __future__ import annotations
 
@@ -30,21 +31,21 @@ def write_backends(
     tls: Mapping[tuple[str, str], Json],
     plaintext: Container[tuple[str, str, int]],
 ) -> StageOutput:
-    """Writes the objects that hops to hosts and addresses need, each once. `tls`: that of XBackends; `plaintext`: ports
+    """Writes the objects that hops to hosts and addresses need, each once. `tls`: the TLS of XBackends; `plaintext`: ports
     whose appProtocol must not require TLS."""
     objects = context.objects()
     sources: dict[HostBackend | AddressBackend, list[SourceRef]] = {}
     for rule_hop in rule_hops:
         if rule_hop.port is not None and isinstance(rule_hop.hop.backend, HostBackend | AddressBackend):
             sources.setdefault(rule_hop.hop.backend, []).append(rule_hop.source)
-    for backend, found in sources.items():
+    for backend, backend_sources in sources.items():
         metadata = {"name": backend.name, "namespace": backend.namespace}
         if isinstance(backend, HostBackend):
             spec = _host_spec(backend, tls.get((backend.namespace, backend.name)))
             document = {"apiVersion": XAPI, "kind": "XBackend", "metadata": metadata, "spec": spec}
-            objects.add(OutputFile.BACKENDS, document, found)
+            objects.add(OutputFile.BACKENDS, document, backend_sources)
         else:
-            _addresses(objects, backend, metadata, found, plaintext)
+            _addresses(objects, backend, metadata, backend_sources, plaintext)
     return StageOutput(objects=tuple(objects.objects))
 
 
@@ -79,14 +80,14 @@ def _addresses(
             "kind": "EndpointSlice",
             "metadata": {"name": name, "namespace": backend.namespace, "labels": labels},
             "addressType": family,
-            "endpoints": [{"addresses": [each]} for each in addresses],
+            "endpoints": [{"addresses": [address]} for address in addresses],
             "ports": [{"name": backend.port_name, "port": number}],
         }
         objects.add(OutputFile.BACKENDS, endpoints, sources)
 
 
 class KeptObjects(NamedTuple):
-    """Writes the objects of the input that others refer to: beside files there is no API server that holds them."""
+    """Objects of the input that written objects refer to. Without an API server, files must contain them."""
 
     objects: tuple[Written, ...]
     context: tuple[Written, ...]
@@ -99,13 +100,13 @@ def keep_referenced(
     plaintext: Container[tuple[str, str, int]],
 ) -> KeptObjects:
     """Copies Services with their EndpointSlices, ConfigMaps and Secrets; Secrets are written only with --with-secrets.
-    `plaintext`: ports that must not say otherwise."""
+    `plaintext`: ports whose appProtocol must not require TLS."""
     settings = context.settings
-    present = {(each.kind, each.key[0], each.key[2]) for each in written}
-    wanted = referenced(written) - present
-    secrets = {each for each in wanted if each[0] == "Secret" and not _is_public(context, each)}
+    present = {(output.kind, output.key[0], output.key[2]) for output in written}
+    references = referenced(written) - present
+    secrets = {reference for reference in references if reference[0] == "Secret" and not _is_public(context, reference)}
     services = _services(rule_hops)
-    public = _copied(context, {*(("Service", *each) for each in services), *(wanted - secrets)}, services, plaintext)
+    public = _copied(context, {*(("Service", *service) for service in services), *(references - secrets)}, services, plaintext)
     private = _copied(context, secrets, (), ())
     if settings.in_cluster:
         return KeptObjects((), (*public, *private))
@@ -119,15 +120,15 @@ def _services(rule_hops: Iterable[RuleHop]) -> set[tuple[str, str]]:
 
 def _copied(
     context: WriterContext,
-    wanted: Iterable[tuple[str, str, str]],
+    references: Iterable[tuple[str, str, str]],
     services: Container[tuple[str, str]],
     plaintext: Container[tuple[str, str, int]],
 ) -> tuple[Written, ...]:
     """Returns objects of the input by kind, namespace and name, and the EndpointSlices of `services`."""
     objects = context.objects()
-    for kind, namespace, name in sorted(wanted):
-        if found := context.inputs.find(kind, namespace, name):
-            kept = _cleaned(found.value)
+    for kind, namespace, name in sorted(references):
+        if original := context.inputs.find(kind, namespace, name):
+            kept = _cleaned(original.value)
             kept = _saying_plaintext(_of_no_cluster(kept), plaintext) if kind == "Service" else kept
             objects.add(COPIED_TO.get(kind, OutputFile.TRUST), kept, ())
     for document in context.inputs.documents:
@@ -139,10 +140,10 @@ def _copied(
 def referenced(objects: Iterable[Written]) -> set[tuple[str, str, str]]:
     """Returns the ConfigMaps and Secrets that objects refer to: kind, namespace and name."""
     return {
-        found
-        for each in objects
-        if each.kind in ("Gateway", "ListenerSet", "BackendTLSPolicy", "XBackend", "PinSet")
-        for found in _references(each.document.get("spec"), each.key[0], "")
+        reference
+        for output in objects
+        if output.kind in ("Gateway", "ListenerSet", "BackendTLSPolicy", "XBackend", "PinSet")
+        for reference in _references(output.document.get("spec"), output.key[0], "")
     }
 
 
@@ -167,15 +168,15 @@ def _is_public(context: WriterContext, secret: tuple[str, str, str]) -> bool:
 
 
 def _of_no_cluster(service: Json) -> Json:
-    """Returns a Service without what the API server of the old cluster has given it."""
+    """Returns a Service without the fields that the API server of the old cluster has allocated."""
     spec = service.get("spec")
     if not isinstance(spec, dict):
         return service
     kept = {key: value for key, value in spec.items() if key not in ALLOCATED or value == "None"}
     if isinstance(ports := spec.get("ports"), list):
         kept["ports"] = [
-            {key: value for key, value in each.items() if key != "nodePort"} if isinstance(each, dict) else each
-            for each in ports
+            {key: value for key, value in port.items() if key != "nodePort"} if isinstance(port, dict) else port
+            for port in ports
         ]
     return {**service, "spec": kept}
 
@@ -186,8 +187,8 @@ def _saying_plaintext(service: Json, ports: Container[tuple[str, str, int]]) -> 
     if not isinstance(spec, dict) or not isinstance(spec.get("ports"), list):
         return service
     kept = [
-        {key: value for key, value in each.items() if key != "appProtocol"} if _port(place, each) in ports else each
-        for each in spec["ports"]
+        {key: value for key, value in port.items() if key != "appProtocol"} if _port(place, port) in ports else port
+        for port in spec["ports"]
     ]
     return {**service, "spec": {**spec, "ports": kept}}
 
@@ -198,7 +199,7 @@ def _port(place: tuple[str, str], port: Any) -> tuple[str, str, int]:
 
 
 def _cleaned(document: Json) -> Json:
-    """Returns an object without what an API server has added, and without null fields."""
+    """Returns an object without null fields and without the fields that an API server adds."""
     metadata = document.get("metadata") or {}
     kept = {key: metadata[key] for key in ("name", "namespace", "labels", "annotations") if metadata.get(key) is not None}
     if "annotations" in kept:
@@ -207,8 +208,8 @@ def _cleaned(document: Json) -> Json:
         }
         if not kept["annotations"]:
             del kept["annotations"]
-    rest = {key: _without_nulls(value) for key, value in document.items() if key not in ("metadata", "status")}
-    return {"apiVersion": rest.pop("apiVersion"), "kind": rest.pop("kind"), "metadata": kept, **rest}
+    fields = {key: _without_nulls(value) for key, value in document.items() if key not in ("metadata", "status")}
+    return {"apiVersion": fields.pop("apiVersion"), "kind": fields.pop("kind"), "metadata": kept, **fields}
 
 
 def _without_nulls(value: Any) -> Any:

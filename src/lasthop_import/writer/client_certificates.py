@@ -1,4 +1,4 @@
-"""Chooses client certificates: one in the policy of a backend, and one of a Gateway for all its TLS backends."""
+"""Chooses client certificates: one in the policy of a backend, or one of a Gateway for all of its TLS backends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lasthop_import.settings import ImportSettings
 from lasthop_import.writer.objects import ObjectWriter, OutputFile
 
 KEYS: Final = (("tls.crt", "tls.key"), ("cert", "key"))
-"""Where a certificate and its key may be in a Secret; a policy reads the first two, and Istio also the others."""
+"""Keys of a certificate and its private key in a Secret. A policy reads the first pair, Istio both."""
 CONFLICT: Final = "client-certificate-conflict"
 WIDENED: Final = "client-certificate-widened"
 DECIDE: Final = "Write clientCertificate: NAMESPACE/NAME, or none, in decisions.yaml."
@@ -29,31 +29,34 @@ class OfGateways(NamedTuple):
     chosen: Mapping[ObjectName, ObjectName]
     """By Gateway."""
     hops: frozenset[int]
-    """Ids of the hops that get their certificate so: their policies need not name it."""
+    """Ids of the hops that get their certificate from the Gateway: their policies need not name it."""
     notes: tuple[Note, ...]
 
 
-def of_gateways(found: Sequence[RuleHop], gateways: Mapping[ListenerKey, ObjectName], decisions: Decisions) -> OfGateways:
-    """Returns what the old gateway showed to all backends, or what was decided; and what all TLS backends of a Gateway were
-    shown, where their policies could not name it. `gateways`: of each listener."""
+def of_gateways(rule_hops: Sequence[RuleHop], gateways: Mapping[ListenerKey, ObjectName], decisions: Decisions) -> OfGateways:
+    """Returns the certificates that Gateways show to all of their TLS backends.
+
+    These are the decided certificate, the one that the old gateway showed to all backends, and the common certificate of all
+    TLS backends of a Gateway if their policies cannot name it. `gateways`: the Gateway of each listener.
+    """
     if decisions.no_client_certificate:
         return OfGateways({}, frozenset(), ())
     shown: dict[ObjectName, dict[ObjectName | None, list[RuleHop]]] = {}
-    for each, tls in _with_tls(found):
-        for gateway in _owners(each, gateways):
-            shown.setdefault(gateway, {}).setdefault(tls.client_certificate, []).append(each)
+    for rule_hop, tls in _with_tls(rule_hops):
+        for gateway in _owners(rule_hop, gateways):
+            shown.setdefault(gateway, {}).setdefault(tls.client_certificate, []).append(rule_hop)
     shared = {gateway for gateway, by_certificate in shown.items() if _from_elsewhere(by_certificate)}
 
-    def by_gateway(each: RuleHop) -> bool:
-        wide = each.tls is not None and each.tls.shown_to_all
-        return wide or decisions.client_certificate is not None or _owners(each, gateways) <= shared
+    def by_gateway(rule_hop: RuleHop) -> bool:
+        wide = rule_hop.tls is not None and rule_hop.tls.shown_to_all
+        return wide or decisions.client_certificate is not None or _owners(rule_hop, gateways) <= shared
 
     chosen: dict[ObjectName, ObjectName] = {}
     hops: set[int] = set()
     notes: list[Note] = []
     for gateway, by_certificate in sorted(shown.items()):
         named = _covered(by_certificate, by_gateway)
-        hops |= {id(each.hop) for several in named.values() for each in several}
+        hops |= {id(rule_hop.hop) for several in named.values() for rule_hop in several}
         certificate = _only_certificate(named, decisions.client_certificate)
         if certificate is not None:
             chosen[gateway] = certificate
@@ -79,19 +82,19 @@ def _only_certificate(named: Collection[ObjectName], decided: ObjectName | None)
     return decided or (next(iter(named)) if len(named) == 1 else None)
 
 
-def _with_tls(found: Iterable[RuleHop]) -> Iterator[tuple[RuleHop, HopTLS]]:
-    """Yields the hops of rules that lead to a Service with TLS of the gateway's own."""
-    for each in found:
-        if each.tls is None or each.rule is None or each.port is None or each.port.kind != "Service":
+def _with_tls(rule_hops: Iterable[RuleHop]) -> Iterator[tuple[RuleHop, HopTLS]]:
+    """Yields the hops of rules to Services for which the gateway itself starts TLS."""
+    for rule_hop in rule_hops:
+        if rule_hop.tls is None or rule_hop.rule is None or rule_hop.port is None or rule_hop.port.kind != "Service":
             continue
-        if each.tls.level not in (OldLevel.PASSTHROUGH, OldLevel.PLAINTEXT):
-            yield each, each.tls
+        if rule_hop.tls.level not in (OldLevel.PASSTHROUGH, OldLevel.PLAINTEXT):
+            yield rule_hop, rule_hop.tls
 
 
 def _gateway_notes(
     gateway: ObjectName, certificate: ObjectName | None, named: Mapping[ObjectName, Sequence[RuleHop]], *, widened: bool
 ) -> Iterator[Note]:
-    """Yields that several certificates exclude each other, or that more backends are shown the one that is left."""
+    """Yields a note if several certificates exclude each other, or if more backends get to see the chosen one."""
     if not named:
         return
     source, target = next(iter(named.values()))[0].source, f"Gateway {gateway}"
@@ -104,7 +107,7 @@ def _gateway_notes(
 
 
 def _from_elsewhere(by_certificate: Mapping[ObjectName | None, Sequence[RuleHop]]) -> bool:
-    """Returns whether all backends of a Gateway were shown one certificate, which is in another namespace than one of them."""
+    """Returns whether all backends of a Gateway were shown one certificate, and it is in another namespace than a backend."""
     if len(by_certificate) != 1:
         return False
     (certificate, rule_hops), *_ = by_certificate.items()
@@ -121,13 +124,13 @@ class BackendCertificate(NamedTuple):
 
 
 def of_port(
-    port: HopPort, wanted: Sequence[tuple[RuleHop, HopTLS]], decisions: Decisions, gateways: OfGateways
+    port: HopPort, tls_hops: Sequence[tuple[RuleHop, HopTLS]], decisions: Decisions, gateways: OfGateways
 ) -> BackendCertificate:
-    """Returns the client certificate that all routes to a port use from now on, as a policy has one."""
+    """Returns the client certificate for all routes to a port, because a policy has only one."""
     by_certificate: dict[ObjectName | None, RuleHop] = {}
-    for rule_hop, tls in wanted:
+    for rule_hop, tls in tls_hops:
         by_certificate.setdefault(None if id(rule_hop.hop) in gateways.hops else tls.client_certificate, rule_hop)
-    named = sorted(each for each in by_certificate if each is not None)
+    named = sorted(name for name in by_certificate if name is not None)
     if not named or decisions.no_client_certificate:
         return BackendCertificate()
     source = by_certificate[named[0]].hop.source
@@ -142,7 +145,7 @@ def of_port(
 
 
 class ClientSecrets:
-    """Finds the Secrets for policies: they must be in the policy's own namespace."""
+    """Finds the Secrets for policies. A policy can only use Secrets of its own namespace."""
 
     def __init__(self, inputs: Inputs, settings: ImportSettings, objects: ObjectWriter) -> None:
         self._inputs = inputs
@@ -151,8 +154,8 @@ class ClientSecrets:
         self._copied: dict[tuple[ObjectName, str], str] = {}
 
     def name(self, certificate: ObjectName, namespace: str, source: SourceRef, target: str) -> tuple[str, list[Note]]:
-        """Returns the name of the Secret for a policy of this namespace, and what there is to do; empty if no policy can name
-        it. A missing Secret fails closed, and so does a certificate that has not been copied yet."""
+        """Returns the name of the Secret for a policy of this namespace, with notes about the remaining tasks. The name is
+        empty if no policy can name it. A missing Secret, or one that is not copied yet, fails closed."""
         if not is_dns_subdomain(certificate.name):
             text = f"{certificate} cannot be the name of a Secret; no client certificate is shown"
             return "", [Note(Category.CANNOT, "client-certificate", text, source, target=target, severity=NoteSeverity.HIGH)]
@@ -181,8 +184,8 @@ class ClientSecrets:
         return name, [Note(Category.TODO, "client-certificate-elsewhere", text, source, remedy=remedy, target=target)]
 
     def _copy(self, certificate: ObjectName, namespace: str, pair: tuple[bytes, bytes], source: SourceRef) -> str:
-        if known := self._copied.get((certificate, namespace)):
-            return known
+        if copied_name := self._copied.get((certificate, namespace)):
+            return copied_name
         name = self._objects.free_name("Secret", namespace, f"{certificate.name}-from-{certificate.namespace}")
         self._copied[certificate, namespace] = name
         document = {

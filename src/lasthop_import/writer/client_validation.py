@@ -1,4 +1,4 @@
-"""Writes how a Gateway verifies clients: its references to CAs, with the revocation lists that the old gateway enforced."""
+"""Writes the client validation of Gateways: references to CAs, with the revocation lists that the old gateway enforced."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ TODO: Final = "clients-ca-todo"
 
 class VerifyingListeners(NamedTuple):
     listeners: tuple[ImportedListener, ...]
-    """Those of other protocols than HTTPS without verification of clients, which they cannot have."""
+    """All listeners. Only HTTPS listeners keep the verification of clients; other protocols cannot have it."""
     notes: tuple[Note, ...]
 
 
 def verifying(listeners: tuple[ImportedListener, ...]) -> VerifyingListeners:
-    """Lists the listeners that cannot verify clients as the old gateway did."""
-    lost = [each for each in listeners if each.clients and each.protocol != "HTTPS"]
+    """Removes the verification of clients from listeners that cannot have it, and lists these."""
+    lost = [listener for listener in listeners if listener.clients and listener.protocol != "HTTPS"]
     text = "clients are verified on HTTPS listeners only; connections of this one need no certificate any more"
-    notes = (Note(Category.ACCESS_CONTROL, "client-certificates", text, each.source) for each in lost)
-    kept = (msgspec.structs.replace(each, clients=None) if each in lost else each for each in listeners)
+    notes = (Note(Category.ACCESS_CONTROL, "client-certificates", text, listener.source) for listener in lost)
+    kept = (msgspec.structs.replace(listener, clients=None) if listener in lost else listener for listener in listeners)
     return VerifyingListeners(tuple(kept), tuple(dict.fromkeys(notes)))
 
 
 class ValidationWriter:
     def __init__(self, trust: TrustWriter, notes: list[Note], grants: set[Grant]) -> None:
-        """`notes` and `grants` are added to."""
+        """Adds to `notes` and `grants`."""
         self._trust = trust
         self._notes = notes
         self._grants = grants
@@ -41,10 +41,10 @@ class ValidationWriter:
     def validation(self, owner: ObjectName, clients: ClientValidation, source: SourceRef) -> Json:
         """Returns the `tls` of a port of the Gateway `owner`."""
         mode = {"mode": "AllowInsecureFallback"} if clients.optional else {}
-        if clients.revocation and clients.revocation != tuple(beside(each) for each in clients.trust):
+        if clients.revocation and clients.revocation != tuple(beside(ca) for ca in clients.trust):
             refs = self._with_lists(owner, clients, source)
         else:
-            refs = [self._reference(owner, each) for each in clients.trust]
+            refs = [self._reference(owner, ca) for ca in clients.trust]
         return {"validation": {"caCertificateRefs": refs, **mode}}
 
     def _reference(self, owner: ObjectName, ca: TrustRef) -> Json:
@@ -54,13 +54,13 @@ class ValidationWriter:
         return {"group": "", "kind": ca.kind, "name": ca.name, "namespace": ca.namespace}
 
     def _with_lists(self, owner: ObjectName, clients: ClientValidation, source: SourceRef) -> list[Json]:
-        """Returns CAs with their revocation lists beside them, or what closes the listeners if they cannot be had: without the
-        lists, clients that were refused would be let in."""
+        """Returns references to the CAs with their revocation lists. If a list is missing, returns a reference that closes the
+        listeners: without the list, they would accept clients that were refused."""
         name = f"{clients.trust[0].name}-clients" if clients.trust else "clients"
-        found = self._trust.anchors(clients.trust, owner.namespace, name, source, clients.revocation)
-        if found.refs:
-            return list(found.refs)
-        text = f"{found.problem}; the listeners are closed until ConfigMap {owner.namespace}/{TODO} has a ca.crt"
+        anchors = self._trust.anchors(clients.trust, owner.namespace, name, source, clients.revocation)
+        if anchors.refs:
+            return list(anchors.refs)
+        text = f"{anchors.problem}; the listeners are closed until ConfigMap {owner.namespace}/{TODO} has a ca.crt"
         remedy = "Write the CA of the clients there, and their revocation list as ca.crl."
-        self._notes.append(Note(Category.TODO, found.reason, text, source, remedy=remedy, target=f"Gateway {owner}"))
+        self._notes.append(Note(Category.TODO, anchors.reason, text, source, remedy=remedy, target=f"Gateway {owner}"))
         return [{"group": "", "kind": "ConfigMap", "name": TODO}]

@@ -18,21 +18,21 @@ class Settled(NamedTuple):
     tls: HopTLS
     """The required TLS; the first one of a conflict."""
     rule_hop: RuleHop
-    """Whose it is."""
+    """The hop with this TLS."""
     conflict: tuple[HopTLS, ...] = ()
-    """Two or more that exclude each other."""
+    """Two or more requirements that exclude each other."""
 
 
 def policed(rule_hops: Sequence[RuleHop]) -> list[tuple[RuleHop, HopTLS]]:
-    """Returns the hops that had TLS of the gateway's own. If none had TLS: those that received plaintext on a port whose
-    appProtocol requires TLS. Lasthop refuses that, so they need a decision."""
-    own = [(each, each.tls) for each in rule_hops if each.tls and each.tls.level not in UNPOLICED]
+    """Returns the hops for which the old gateway itself started TLS. If there are none, returns the hops with plaintext to a
+    port whose appProtocol requires TLS. Lasthop refuses such plaintext, so these hops need a decision."""
+    with_tls = [(rule_hop, rule_hop.tls) for rule_hop in rule_hops if rule_hop.tls and rule_hop.tls.level not in UNPOLICED]
     plaintext = list(filter(_is_plaintext, rule_hops))
     port = plaintext[0].port if plaintext else None
-    if own or port is None or not is_tls(port.app_protocol):
-        return own
+    if with_tls or port is None or not is_tls(port.app_protocol):
+        return with_tls
     why = f"was sent plaintext, although the port has appProtocol {port.app_protocol}; Lasthop refuses that"
-    return [(each, HopTLS(OldLevel.BROKEN, why, was_plaintext=True)) for each in plaintext]
+    return [(rule_hop, HopTLS(OldLevel.BROKEN, why, was_plaintext=True)) for rule_hop in plaintext]
 
 
 def _is_plaintext(rule_hop: RuleHop) -> bool:
@@ -42,52 +42,54 @@ def _is_plaintext(rule_hop: RuleHop) -> bool:
 UNPOLICED = (OldLevel.PASSTHROUGH, OldLevel.PLAINTEXT)
 
 
-def settled(wanted: Sequence[tuple[RuleHop, HopTLS]]) -> Settled:
+def settled(tls_hops: Sequence[tuple[RuleHop, HopTLS]]) -> Settled:
     """Returns the strictest requirement of the routes. Different CAs or names are a conflict: a union would loosen both."""
-    verifying = [each for each in wanted if each[1].level in VERIFYING]
+    verifying = [tls_hop for tls_hop in tls_hops if tls_hop[1].level in VERIFYING]
     if not verifying:
-        rule_hop, tls = max(wanted, key=lambda each: (STRENGTH[each[1].level], each[1].level is OldLevel.UNVERIFIED))
+        rule_hop, tls = max(
+            tls_hops, key=lambda tls_hop: (STRENGTH[tls_hop[1].level], tls_hop[1].level is OldLevel.UNVERIFIED)
+        )
         return Settled(tls, rule_hop)
-    rule_hop, tls = max(verifying, key=lambda each: STRENGTH[each[1].level])
-    all_tls = [each for _, each in verifying]
-    if _contradict(all_tls, [each for each in all_tls if STRENGTH[each.level] == STRENGTH[tls.level]]):
-        return Settled(tls, rule_hop, tuple({each.meaning: each for each in all_tls}.values()))
+    rule_hop, tls = max(verifying, key=lambda tls_hop: STRENGTH[tls_hop[1].level])
+    all_tls = [hop_tls for _, hop_tls in verifying]
+    if _contradict(all_tls, [hop_tls for hop_tls in all_tls if STRENGTH[hop_tls.level] == STRENGTH[tls.level]]):
+        return Settled(tls, rule_hop, tuple({hop_tls.meaning: hop_tls for hop_tls in all_tls}.values()))
     return Settled(msgspec.structs.replace(tls, revocation=_lists(all_tls)), rule_hop)
 
 
 def _contradict(verifying: Iterable[HopTLS], strongest: Iterable[HopTLS]) -> bool:
     """Returns whether the CAs differ, or the names that the strongest require."""
-    trusts = {each.trust for each in verifying}
-    names = {(tuple(sorted(each.names)), each.sni) for each in strongest}
+    trusts = {tls.trust for tls in verifying}
+    names = {(tuple(sorted(tls.names)), tls.sni) for tls in strongest}
     return len(trusts) > 1 or len(names) > 1
 
 
-def _lists(several: Iterable[HopTLS]) -> tuple[TrustRef | FileTrust, ...]:
-    """Returns the revocation lists of all: what one of them revokes is refused for every route."""
-    return tuple(dict.fromkeys(each for tls in several for each in tls.revocation))
+def _lists(conflict: Iterable[HopTLS]) -> tuple[TrustRef | FileTrust, ...]:
+    """Returns all revocation lists: a certificate that one list revokes is refused for every route."""
+    return tuple(dict.fromkeys(reference for tls in conflict for reference in tls.revocation))
 
 
 def merged(conflict: Sequence[HopTLS]) -> HopTLS:
-    """Returns TLS that accepts every certificate that one of them accepts. Only a decision allows it."""
+    """Returns TLS that accepts every certificate that one of the requirements accepts. Only a decision allows this."""
     weakest = min(conflict, key=lambda tls: STRENGTH[tls.level])
-    trust = tuple(dict.fromkeys(each for tls in conflict for each in tls.trust))
-    names = tuple(dict.fromkeys(each for tls in conflict for each in tls.names))
+    trust = tuple(dict.fromkeys(ca for tls in conflict for ca in tls.trust))
+    names = tuple(dict.fromkeys(name for tls in conflict for name in tls.names))
     why = "the requirements of several routes, merged by decision"
     level = OldLevel.NAME if weakest.level is OldLevel.HOST_NAME else weakest.level
     return msgspec.structs.replace(weakest, level=level, trust=trust, names=names, revocation=_lists(conflict), why=why)
 
 
-def difference_notes(rule_hops: Sequence[RuleHop], found: Settled, target: str) -> Iterator[Note]:
-    if _is_plaintext(found.rule_hop):
+def difference_notes(rule_hops: Sequence[RuleHop], requirement: Settled, target: str) -> Iterator[Note]:
+    if _is_plaintext(requirement.rule_hop):
         return
-    winner, level = found.rule_hop.source.object, found.tls.level
-    for each in rule_hops:
-        if each.tls is None or each.tls.level is OldLevel.PLAINTEXT:
+    winner, level = requirement.rule_hop.source.object, requirement.tls.level
+    for rule_hop in rule_hops:
+        if rule_hop.tls is None or rule_hop.tls.level is OldLevel.PLAINTEXT:
             text = f"used plaintext, and {winner} TLS, to the same port; TLS holds for both"
-            yield Note(Category.TIGHTENED, "mixed-plaintext", text, each.source, target=target)
-        elif each.tls.level is not OldLevel.PASSTHROUGH and STRENGTH[each.tls.level] < STRENGTH[level]:
-            text = f"was {each.tls.level}; {winner} had {level} for the same port, which holds"
-            yield Note(Category.TIGHTENED, "stricter-route-wins", text, each.source, target=target)
-        elif each.tls.options != found.tls.options:
+            yield Note(Category.TIGHTENED, "mixed-plaintext", text, rule_hop.source, target=target)
+        elif rule_hop.tls.level is not OldLevel.PASSTHROUGH and STRENGTH[rule_hop.tls.level] < STRENGTH[level]:
+            text = f"was {rule_hop.tls.level}; {winner} had {level} for the same port, which holds"
+            yield Note(Category.TIGHTENED, "stricter-route-wins", text, rule_hop.source, target=target)
+        elif rule_hop.tls.options != requirement.tls.options:
             text = f"requires other TLS versions, ciphers or ALPN than {winner}, whose settings hold"
-            yield Note(Category.CHANGED, "options-differ", text, each.source, target=target)
+            yield Note(Category.CHANGED, "options-differ", text, rule_hop.source, target=target)

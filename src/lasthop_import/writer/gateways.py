@@ -1,6 +1,6 @@
 """Writes listeners as Gateways and ListenerSets, with their certificates and the grants that these need.
 
-Clients are verified for a whole port of a Gateway, so listeners that verify theirs in another way get a Gateway of their own.
+A Gateway verifies all clients of a port in one way, so listeners with another verification get a Gateway of their own.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ class Placement(NamedTuple):
 def place_listeners(listeners: Iterable[ImportedListener], settings: ImportSettings) -> Placement:
     merged: dict[ListenerKey, ImportedListener] = {}
     notes: list[Note] = []
-    for each in listeners:
-        merged[each.key] = _merged(merged[each.key], each, notes) if each.key in merged else each
+    for listener in listeners:
+        merged[listener.key] = _merged(merged[listener.key], listener, notes) if listener.key in merged else listener
     validations = _validations(merged.values(), settings)
     placed: dict[ObjectName, list[ImportedListener]] = {}
     gateways: dict[ListenerKey, ObjectName] = {}
-    for key, each in sorted(merged.items(), key=lambda item: _order(item[1])):
-        owner = each.gateway or settings.gateway
-        if each.clients is not None and len(validations[owner, each.port]) > 1:
-            owner = _own_gateway(owner, each, notes)
+    for key, listener in sorted(merged.items(), key=lambda item: _order(item[1])):
+        owner = listener.gateway or settings.gateway
+        if listener.clients is not None and len(validations[owner, listener.port]) > 1:
+            owner = _own_gateway(owner, listener, notes)
         gateways[key] = owner
-        placed.setdefault(owner, []).append(each)
+        placed.setdefault(owner, []).append(listener)
     return Placement(placed, gateways, tuple(notes))
 
 
@@ -68,41 +68,41 @@ def _validations(
     listeners: Iterable[ImportedListener], settings: ImportSettings
 ) -> dict[tuple[ObjectName, int], list[ClientValidation | None]]:
     """Returns the ways in which the clients of each port are verified."""
-    found: dict[tuple[ObjectName, int], list[ClientValidation | None]] = {}
-    for each in listeners:
-        if each.protocol == "HTTPS":
-            ways = found.setdefault((each.gateway or settings.gateway, each.port), [])
-            if each.clients not in ways:
-                ways.append(each.clients)
-    return found
+    validations: dict[tuple[ObjectName, int], list[ClientValidation | None]] = {}
+    for listener in listeners:
+        if listener.protocol == "HTTPS":
+            ways = validations.setdefault((listener.gateway or settings.gateway, listener.port), [])
+            if listener.clients not in ways:
+                ways.append(listener.clients)
+    return validations
 
 
-def _merged(known: ImportedListener, other: ImportedListener, notes: list[Note]) -> ImportedListener:
-    certificates = tuple(dict.fromkeys((*known.certificates, *other.certificates)))
-    own = tuple(each for each in certificates if not isinstance(each, ForeignCertificate))
-    if known.clients and other.clients and known.clients != other.clients:
-        text = f"clients of {known.hostname or 'all hosts'} are verified in two ways; {known.source.object} decides"
-        notes.append(Note(Category.ACCESS_CONTROL, "client-validation-conflict", text, other.source))
-    return msgspec.structs.replace(known, certificates=own or certificates, clients=known.clients or other.clients)
+def _merged(first: ImportedListener, second: ImportedListener, notes: list[Note]) -> ImportedListener:
+    certificates = tuple(dict.fromkeys((*first.certificates, *second.certificates)))
+    copyable = tuple(certificate for certificate in certificates if not isinstance(certificate, ForeignCertificate))
+    if first.clients and second.clients and first.clients != second.clients:
+        text = f"clients of {first.hostname or 'all hosts'} are verified in two ways; {first.source.object} decides"
+        notes.append(Note(Category.ACCESS_CONTROL, "client-validation-conflict", text, second.source))
+    return msgspec.structs.replace(first, certificates=copyable or certificates, clients=first.clients or second.clients)
 
 
 def _own_gateway(owner: ObjectName, listener: ImportedListener, notes: list[Note]) -> ObjectName:
-    """Returns a Gateway for hosts whose clients are verified in another way: a Gateway verifies those of all hosts of a
-    port alike."""
+    """Returns a separate Gateway for a host with another verification of clients: a Gateway verifies the clients of all hosts
+    of a port alike."""
     assert listener.clients is not None
     first = listener.clients.trust[0].name if listener.clients.trust else "clients"
     suffix = f"{first}-optional" if listener.clients.optional else first
-    suffix += "".join(f"-{slug(str(each))}" for each in listener.clients.revocation)
-    own = ObjectName(owner.namespace, shortened(f"{owner.name}-{suffix}"))
+    suffix += "".join(f"-{slug(str(reference))}" for reference in listener.clients.revocation)
+    gateway = ObjectName(owner.namespace, shortened(f"{owner.name}-{suffix}"))
     text = f"clients of {listener.hostname or 'all hosts'} are verified in another way than those of other hosts"
     remedy = "Point its DNS name to the address of that Gateway."
-    notes.append(Note(Category.CHANGED, "own-gateway", text, listener.source, remedy=remedy, target=f"Gateway {own}"))
-    return own
+    notes.append(Note(Category.CHANGED, "own-gateway", text, listener.source, remedy=remedy, target=f"Gateway {gateway}"))
+    return gateway
 
 
 class GatewaysWritten(StageOutput, frozen=True, kw_only=True):
     parents: Mapping[ListenerKey, RouteAttachment]
-    """Where routes of a listener attach."""
+    """The parent of the routes of each listener."""
 
 
 def write_gateways(
@@ -116,8 +116,8 @@ def write_gateways(
 ) -> GatewaysWritten:
     """Writes Gateways with up to 64 listeners, and ListenerSets with the others; with --parent only finds parents of routes.
 
-    `client_certificates`: what a Gateway shows to its backends; `copied`: CAs that policies have already; `profile`: a
-    GatewayProfile is to allow waivers.
+    `client_certificates`: the certificates that Gateways show to their backends; `copied`: CAs that policies already use;
+    `profile`: whether a GatewayProfile must allow waivers.
     """
     objects = context.objects([("ConfigMap", namespace, name) for (namespace, *_), name in copied.items()])
     trust = TrustWriter(context, objects, copied)
@@ -156,16 +156,16 @@ class GatewayWriter:
     ) -> None:
         if self._settings.parent:
             for listeners in placed.values():
-                for each in listeners:
-                    self.parents[each.key] = RouteAttachment(self._to_parent(each), each.hostname)
+                for listener in listeners:
+                    self.parents[listener.key] = RouteAttachment(self._to_parent(listener), listener.hostname)
             return
         if placed:
             self._objects.add(OutputFile.GATEWAY, self._gateway_class(), ())
         for owner, listeners in placed.items():
             names = _names(listeners)
-            own, *others = [listeners[i : i + MAX_LISTENERS] for i in range(0, len(listeners), MAX_LISTENERS)]
-            self._gateway(owner, own, names, users, bool(others), profile)
-            for number, chunk in enumerate(others, 2):
+            first, *further = [listeners[i : i + MAX_LISTENERS] for i in range(0, len(listeners), MAX_LISTENERS)]
+            self._gateway(owner, first, names, users, bool(further), profile)
+            for number, chunk in enumerate(further, 2):
                 self._listener_set(owner, f"{owner.name}-{number}", chunk, names, users)
 
     def _to_parent(self, listener: ImportedListener) -> Json:
@@ -193,7 +193,7 @@ class GatewayWriter:
         profile: bool,
     ) -> None:
         spec: Json = {"gatewayClassName": self._settings.gateway_class}
-        spec["listeners"] = [self._listener(owner, each, names, users, "Gateway") for each in listeners]
+        spec["listeners"] = [self._listener(owner, listener, names, users, "Gateway") for listener in listeners]
         if sets:
             spec["allowedListeners"] = {"namespaces": {"from": "Same"}}
         if tls := self._tls(owner, listeners):
@@ -202,9 +202,9 @@ class GatewayWriter:
             reference = {"group": "lasthop.dev", "kind": "GatewayProfile", "name": self._settings.gateway.name}
             spec["infrastructure"] = {"parametersRef": reference}
         self._add("Gateway", owner, spec, listeners)
-        for each in listeners:
-            reference = {"name": owner.name, "namespace": owner.namespace, "sectionName": names[each.key]}
-            self.parents[each.key] = RouteAttachment(reference, each.hostname)
+        for listener in listeners:
+            reference = {"name": owner.name, "namespace": owner.namespace, "sectionName": names[listener.key]}
+            self.parents[listener.key] = RouteAttachment(reference, listener.hostname)
 
     def _listener_set(
         self,
@@ -214,17 +214,17 @@ class GatewayWriter:
         names: Mapping[ListenerKey, str],
         users: Mapping[ListenerKey, set[str]],
     ) -> None:
-        own = ObjectName(owner.namespace, name)
+        listener_set = ObjectName(owner.namespace, name)
         spec: Json = {"parentRef": {"name": owner.name}}
-        spec["listeners"] = [self._listener(own, each, names, users, "ListenerSet") for each in listeners]
-        self._add("ListenerSet", own, spec, listeners)
-        for each in listeners:
-            reference = {"kind": "ListenerSet", "name": name, "namespace": owner.namespace, "sectionName": names[each.key]}
-            self.parents[each.key] = RouteAttachment(reference, each.hostname)
+        spec["listeners"] = [self._listener(listener_set, listener, names, users, "ListenerSet") for listener in listeners]
+        self._add("ListenerSet", listener_set, spec, listeners)
+        for listener in listeners:
+            reference = {"kind": "ListenerSet", "name": name, "namespace": owner.namespace, "sectionName": names[listener.key]}
+            self.parents[listener.key] = RouteAttachment(reference, listener.hostname)
 
     def _add(self, kind: str, owner: ObjectName, spec: Json, listeners: Sequence[ImportedListener]) -> None:
         metadata = {"name": owner.name, "namespace": owner.namespace}
-        sources = [each.source for each in listeners]
+        sources = [listener.source for listener in listeners]
         self._objects.add(OutputFile.GATEWAY, {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec}, sources)
 
     def _listener(
@@ -241,7 +241,7 @@ class GatewayWriter:
         if listener.passthrough:
             written["tls"] = {"mode": "Passthrough"}
         elif listener.protocol in ("HTTPS", "TLS"):
-            refs = [self._certificate(owner, each, listener, kind) for each in listener.certificates]
+            refs = [self._certificate(owner, certificate, listener, kind) for certificate in listener.certificates]
             refs = refs or [self._certificate(owner, ForeignCertificate("no certificate is named"), listener, kind)]
             written["tls"] = {
                 "mode": "Terminate",
@@ -256,46 +256,46 @@ class GatewayWriter:
         self,
         owner: ObjectName,
         certificate: SecretCertificate | InlineCertificate | ForeignCertificate,
-        at: ImportedListener,
+        listener: ImportedListener,
         kind: str,
     ) -> Json:
         match certificate:
             case SecretCertificate(namespace, name) if is_dns_label(namespace) and is_dns_subdomain(name):
-                self._note_secret(ObjectName(namespace, name), at.source)
+                self._note_secret(ObjectName(namespace, name), listener.source)
                 return self._secret(owner, ObjectName(namespace, name), kind)
             case InlineCertificate(namespace, name, chain, key) if is_dns_label(namespace) and is_dns_subdomain(name):
                 if self._settings.with_secrets:
                     metadata = {"name": name, "namespace": namespace}
                     data = {"tls.crt": chain, "tls.key": key.reveal()}
                     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls"}
-                    self._objects.add(OutputFile.SECRETS, {**secret, "stringData": data}, (at.source,))
+                    self._objects.add(OutputFile.SECRETS, {**secret, "stringData": data}, (listener.source,))
                 else:
                     text = f"the certificate is in the object itself, with its key; Secret {namespace}/{name} is not written"
                     remedy = "Pass --with-secrets, or create the Secret."
-                    self.notes.append(Note(Category.TODO, "inline-certificate", text, at.source, remedy=remedy))
+                    self.notes.append(Note(Category.TODO, "inline-certificate", text, listener.source, remedy=remedy))
                 return self._secret(owner, ObjectName(namespace, name), kind)
             case _:
-                return self._placeholder(owner, certificate, at, kind)
+                return self._placeholder(owner, certificate, listener, kind)
 
     def _placeholder(
         self,
         owner: ObjectName,
         certificate: SecretCertificate | InlineCertificate | ForeignCertificate,
-        at: ImportedListener,
+        listener: ImportedListener,
         kind: str,
     ) -> Json:
-        """Refers to the default certificate, or to a Secret that does not exist, with which the listener is closed."""
+        """Returns a reference to the default certificate, or to a Secret that does not exist, which closes the listener."""
         if self._settings.default_certificate:
             return self._secret(owner, self._settings.default_certificate, kind)
-        what = (
-            certificate.what
+        problem = (
+            certificate.reason
             if isinstance(certificate, ForeignCertificate)
             else f"{certificate.name!r} is not the name of a Secret"
         )
-        host = at.hostname or f"port {at.port}"
+        host = listener.hostname or f"port {listener.port}"
         remedy = f"Create Secret {owner.namespace}/{_TODO_CERTIFICATE}, or pass --default-certificate NS/SECRET."
-        text = f"{host} has no certificate of its own: {what}"
-        self.notes.append(Note(Category.TODO, "default-certificate", text, at.source, remedy=remedy))
+        text = f"{host} has no certificate of its own: {problem}"
+        self.notes.append(Note(Category.TODO, "default-certificate", text, listener.source, remedy=remedy))
         return self._secret(owner, ObjectName(owner.namespace, _TODO_CERTIFICATE), kind)
 
     def _secret(self, owner: ObjectName, secret: ObjectName, kind: str) -> Json:
@@ -321,12 +321,12 @@ class GatewayWriter:
             tls["backend"] = {
                 "clientCertificateRef": {"group": "", "kind": "Secret", **self._secret(owner, client, "Gateway")}
             }
-        ports = {each.port: each.clients for each in listeners if each.clients is not None}
+        ports = {listener.port: listener.clients for listener in listeners if listener.clients is not None}
         if ports:
-            places = {each.port: each.source for each in listeners if each.clients is not None}
+            places = {listener.port: listener.source for listener in listeners if listener.clients is not None}
             validated = [
-                {"port": port, "tls": self._clients.validation(owner, each, places[port])}
-                for port, each in sorted(ports.items())
+                {"port": port, "tls": self._clients.validation(owner, clients, places[port])}
+                for port, clients in sorted(ports.items())
             ]
             tls["frontend"] = {"default": {}, "perPort": validated}
         return tls
@@ -336,38 +336,38 @@ _TODO_CERTIFICATE: Final = "default-certificate-todo"
 
 
 def _order(listener: ImportedListener) -> tuple[object, ...]:
-    """Returns the order of listeners: plain HTTP first, so that a Gateway itself has it, and not a ListenerSet."""
+    """Returns the sort key of listeners. Plain HTTP comes first, so that the Gateway itself has it, not a ListenerSet."""
     protocols = ("HTTP", "HTTPS", "TLS", "TCP", "UDP")
     return (protocols.index(listener.protocol), listener.port, listener.hostname.split(".")[::-1], str(listener.gateway))
 
 
 def _names(listeners: Sequence[ImportedListener]) -> dict[ListenerKey, str]:
-    """Returns a name for each listener, as `https-shop-example-org`; other ports than 80 and 443 are part of it."""
-    found: dict[ListenerKey, str] = {}
+    """Returns a name for each listener, for example `https-shop-example-org`. It contains ports other than 80 and 443."""
+    names: dict[ListenerKey, str] = {}
     taken: set[str] = set()
-    for each in listeners:
-        usual = {"HTTP": 80, "HTTPS": 443}.get(each.protocol) == each.port
+    for listener in listeners:
+        usual = {"HTTP": 80, "HTTPS": 443}.get(listener.protocol) == listener.port
         parts = [
-            each.protocol.lower(),
-            *([] if usual else [str(each.port)]),
-            *([slug(each.hostname)] if each.hostname else []),
+            listener.protocol.lower(),
+            *([] if usual else [str(listener.port)]),
+            *([slug(listener.hostname)] if listener.hostname else []),
         ]
-        name = wanted = shortened("-".join(parts))
+        name = base = shortened("-".join(parts))
         number = 1
         while name in taken:
             number += 1
-            name = shortened(f"{wanted}-{number}")
+            name = shortened(f"{base}-{number}")
         taken.add(name)
-        found[each.key] = name
-    return found
+        names[listener.key] = name
+    return names
 
 
 def _users(rules: Sequence[ImportedRule]) -> dict[ListenerKey, set[str]]:
-    found: dict[ListenerKey, set[str]] = {}
+    namespaces: dict[ListenerKey, set[str]] = {}
     for rule in rules:
         for key in rule.listeners:
-            found.setdefault(key, set()).add(rule.namespace)
-    return found
+            namespaces.setdefault(key, set()).add(rule.namespace)
+    return namespaces
 
 
 def _allowed(namespaces: Sequence[str]) -> Json:

@@ -13,13 +13,13 @@ MAX_GRANTS: Final = 16
 
 
 def write_grants(context: WriterContext, grants: Iterable[Grant]) -> StageOutput:
-    """Writes ReferenceGrants, one or more for each pair of namespaces, which name every object."""
+    """Writes one or more ReferenceGrants for each pair of namespaces. They name every object."""
     objects = context.objects()
     groups: dict[tuple[str, str, str], set[tuple[str, str]]] = {}
     for kind, from_namespace, to_kind, namespace, name in grants:
         groups.setdefault((namespace, kind, from_namespace), set()).add((to_kind, name))
-    for (namespace, kind, from_namespace), found in sorted(groups.items()):
-        names = sorted(found)
+    for (namespace, kind, from_namespace), targets in sorted(groups.items()):
+        names = sorted(targets)
         for start in range(0, len(names), MAX_GRANTS):
             to = [{"group": _group(kind), "kind": kind, "name": name} for kind, name in names[start : start + MAX_GRANTS]]
             name = objects.free_name("ReferenceGrant", namespace, f"{kind.lower()}-of-{from_namespace}")

@@ -1,4 +1,4 @@
-"""Collects the objects that an import writes, with the file that each belongs to and where it comes from."""
+"""Collects the objects that an import writes, with their files and sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IMPORTED_FROM: Final = "lasthop.dev/imported-from"
 CLOSED: Final = {"lasthop.dev/closed": "answers 500 until decisions.yaml opens it: its access control is not carried over"}
 """The annotation of a route with closed rules. Gateway API has no fixed answer such as 403."""
 SHOWN_SOURCES: Final = 20
-"""Sources that an annotation names; a Service may have thousands of routes."""
+"""Maximum sources in an annotation; a Service may have thousands of routes."""
 
 
 class OutputFile(StrEnum):
@@ -36,7 +36,7 @@ class Written(NamedTuple):
     comment: tuple[str, ...] = ()
     """Lines above the object."""
     rules: tuple[ImportedRule, ...] = ()
-    """The imported rules that the rules of a route are made of."""
+    """The imported rules of a route, in the order of its rules."""
 
     @property
     def kind(self) -> str:
@@ -60,13 +60,13 @@ class ObjectWriter:
         self._origin = origin
         self.objects: list[Written] = []
 
-    def free_name(self, kind: str, namespace: str, wanted: str) -> str:
-        """Returns a name that no object of the kind has, and keeps it."""
-        name = shortened(wanted)
+    def free_name(self, kind: str, namespace: str, preferred: str) -> str:
+        """Returns an unused name for an object of the kind, and reserves it."""
+        name = shortened(preferred)
         number = 1
         while (kind, namespace, name) in self._taken:
             number += 1
-            name = shortened(f"{wanted}-{number}")
+            name = shortened(f"{preferred}-{number}")
         self._taken.add((kind, namespace, name))
         return name
 
@@ -78,8 +78,8 @@ class ObjectWriter:
         comment: tuple[str, ...] = (),
         rules: tuple[ImportedRule, ...] = (),
     ) -> Written:
-        found = tuple(dict.fromkeys(sources))
-        names = sorted({self._origin(source) for source in found})
+        unique_sources = tuple(dict.fromkeys(sources))
+        names = sorted({self._origin(source) for source in unique_sources})
         if names:
             more = f",and {len(names) - SHOWN_SOURCES} more" if len(names) > SHOWN_SOURCES else ""
             metadata = document["metadata"]
@@ -87,6 +87,6 @@ class ObjectWriter:
             origin = {IMPORTED_FROM: ",".join(names[:SHOWN_SOURCES]) + more}
             annotations = {**metadata.get("annotations", {}), **closed, **origin}
             document = {**document, "metadata": {**metadata, "annotations": annotations}}
-        written = Written(file, document, found, comment, rules)
+        written = Written(file, document, unique_sources, comment, rules)
         self.objects.append(written)
         return written

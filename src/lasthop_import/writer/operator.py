@@ -1,4 +1,4 @@
-"""Writes copied objects, and the operator's GatewayProfile, which allows waivers and unverified hosts outside."""
+"""Writes copied objects, and the operator's GatewayProfile, which allows waivers and unverified external hosts."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ FILES: Final = {
     "ListenerSet": OutputFile.GATEWAY,
     "Service": OutputFile.BACKENDS,
 }
-"""The files of objects that an importer returns as they are; the others are routes."""
+"""Files of the kinds that an importer copies; all other kinds are routes."""
 
 
 def write_copies(context: WriterContext, copies: Iterable[tuple[SourceRef, Json]], *, profile: bool) -> StageOutput:
-    """Writes the objects that an importer has copied; with `profile`, Gateways refer to the one that may allow waivers."""
+    """Writes the objects that an importer has copied. With `profile`, Gateways refer to the GatewayProfile."""
     objects = context.objects()
     for source, document in copies:
         written = _with_profile(document, context.settings) if profile and document["kind"] == "Gateway" else document
@@ -45,7 +45,7 @@ def write_profiles(context: WriterContext, gateways: Iterable[ObjectName], *, wa
     if not waivers:
         return StageOutput()
     objects = context.objects()
-    for namespace in sorted({each.namespace for each in gateways}) if not settings.parent else ():
+    for namespace in sorted({gateway.namespace for gateway in gateways}) if not settings.parent else ():
         objects.add(OutputFile.OPERATOR, _profile(settings, namespace), (), () if settings.allow_waivers else (NOT_ALLOWED,))
     text = "waivers are in force once the Gateway's GatewayProfile allows them; until then they fail closed"
     remedy = "Ask the operator to allow them, or, as the operator, import with --allow-waivers."
@@ -67,9 +67,9 @@ def _profile(settings: ImportSettings, namespace: str) -> Json:
     }
 
 
-def external_hostnames(found: Sequence[RuleHop], verdicts: Mapping[PortGroup, PortVerdict | None]) -> Iterator[Note]:
-    """Notes unverified hosts outside, which the operator of a cluster must allow."""
-    for rule_hop in found:
+def external_hostnames(rule_hops: Sequence[RuleHop], verdicts: Mapping[PortGroup, PortVerdict | None]) -> Iterator[Note]:
+    """Yields notes about unverified external hosts, which the operator of a cluster must allow."""
+    for rule_hop in rule_hops:
         if rule_hop.port and rule_hop.port.kind == "XBackend" and not _named(verdicts.get(rule_hop.port.group)):
             text = "a host outside is not verified, and in a cluster fails closed until a GatewayProfile allows it"
             remedy = "Let the operator write externalHostnames: Allow in the GatewayProfile."
@@ -79,5 +79,5 @@ def external_hostnames(found: Sequence[RuleHop], verdicts: Mapping[PortGroup, Po
 
 
 def _named(verdict: PortVerdict | None) -> bool:
-    """Returns whether the names in a certificate are checked, or will be once a decision is made."""
+    """Returns whether the names of a certificate are checked, now or after a decision."""
     return verdict is not None and (verdict.new.todo or verdict.new.strength in (Strength.VERIFIED, Strength.WAIVED_EXPIRY))

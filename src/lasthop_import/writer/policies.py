@@ -46,14 +46,14 @@ class PortVerdict(NamedTuple):
 
 class PoliciesWritten(StageOutput, frozen=True, kw_only=True):
     verdicts: Mapping[PortGroup, PortVerdict | None]
-    """None: no hop to the port had TLS of the gateway's own."""
+    """None: the old gateway started TLS on no hop to the port."""
     questions: tuple[Question, ...]
     entries: tuple[str, ...]
-    """Decisions that the shortcuts of the command line have made, for decisions.yaml."""
+    """Decisions from the shortcuts of the command line, for decisions.yaml."""
     xbackend_tls: Mapping[tuple[str, str], Json]
     """`tls` by namespace and name of an XBackend."""
     plaintext_ports: frozenset[tuple[str, str, int]]
-    """Namespace, Service and number of ports that say TLS and stay plaintext, by a decision."""
+    """Namespace, Service and number of ports with appProtocol TLS that stay plaintext by a decision."""
     waivers: bool
     """Some port has a VerificationWaiver."""
     copied: CopiedCAs
@@ -68,8 +68,8 @@ def write_policies(
     writer = PolicyWriter(context, objects, trust, gateways)
     by_port = groups(rule_hops)
     verdicts: dict[PortGroup, PortVerdict | None] = {}
-    for group, found in by_port.items():
-        verdicts[group] = writer.write(found)
+    for group, port_hops in by_port.items():
+        verdicts[group] = writer.write(port_hops)
         progress("Judging ports", len(verdicts), len(by_port))
     return PoliciesWritten(
         objects=tuple(objects.objects),
@@ -97,51 +97,53 @@ class PolicyWriter:
         self.notes: list[Note] = []
         self.questions: list[Question] = []
         self.entries: list[str] = []
-        """Decisions that the shortcuts of the command line have made, for decisions.yaml."""
+        """Decisions from the shortcuts of the command line, for decisions.yaml."""
         self.xbackend_tls: dict[tuple[str, str], Json] = {}
         """`tls` by namespace and name of an XBackend."""
         self.grants: set[Grant] = set()
         """For client certificates of XBackends."""
         self.waivers = False
         self.plaintext_ports: set[tuple[str, str, int]] = set()
-        """Namespace, Service and number of ports that say TLS and stay plaintext, by a decision."""
+        """Namespace, Service and number of ports with appProtocol TLS that stay plaintext by a decision."""
 
     def write(self, rule_hops: Sequence[RuleHop]) -> PortVerdict | None:
-        """Writes the policy of the port that all these hops lead to; returns None where none had TLS of the gateway's own."""
-        wanted = policed(rule_hops)
-        if not wanted:
+        """Writes the policy of the port of these hops. Returns None if the old gateway started TLS on none of them."""
+        tls_hops = policed(rule_hops)
+        if not tls_hops:
             self.notes += believed_notes(rule_hops)
             return None
-        found = settled(wanted)
-        port = found.rule_hop.port
+        requirement = settled(tls_hops)
+        port = requirement.rule_hop.port
         assert port is not None
-        source = found.rule_hop.source
-        decision = self._decision(port, found)
-        tls = merged(found.conflict) if found.conflict and decision and decision.merge else found.tls
-        if decision and decision.plaintext and all(each.was_plaintext for _, each in wanted):
+        source = requirement.rule_hop.source
+        decision = self._decision(port, requirement)
+        tls = merged(requirement.conflict) if requirement.conflict and decision and decision.merge else requirement.tls
+        if decision and decision.plaintext and all(hop_tls.was_plaintext for _, hop_tls in tls_hops):
             return self._plaintext(port, decision, source)
         if tls.by_section and decision is None:
-            return self._sections(port, tls, [rule_hop.source for rule_hop, _ in wanted])
-        verification = self._verification(port, tls, found, decision, source)
-        shown = of_port(port, wanted, self._decisions, self._gateways)
+            return self._sections(port, tls, [rule_hop.source for rule_hop, _ in tls_hops])
+        verification = self._verification(port, tls, requirement, decision, source)
+        shown = of_port(port, tls_hops, self._decisions, self._gateways)
         tls = msgspec.structs.replace(tls, client_certificate=shown.certificate)
-        target = self._target(port, tls, verification, decision, [rule_hop.source for rule_hop, _ in wanted])
-        self.notes += [msgspec.structs.replace(each, target=target) for each in shown.notes]
-        self.notes += self._differences(rule_hops, found, tls, verification, target)
+        target = self._target(port, tls, verification, decision, [rule_hop.source for rule_hop, _ in tls_hops])
+        self.notes += [msgspec.structs.replace(note, target=target) for note in shown.notes]
+        self.notes += self._differences(rule_hops, requirement, tls, verification, target)
         if verification.open:
             self._ask(port, tls, verification, source, target)
         return PortVerdict(verification.new, target, verification.text)
 
     def _sections(self, port: HopPort, tls: HopTLS, sources: Sequence[SourceRef]) -> PortVerdict:
-        """Writes the policies that name ports of a Service that is not in the input, for the same ports."""
+        """Copies the policies for named ports of a Service that is not in the input."""
         targets = []
-        for section, each in tls.by_section:
+        for section, section_tls in tls.by_section:
             named = port._replace(section=section)
-            anchors = self._trust.anchors(each.trust, port.namespace, port.name, sources[0], each.revocation)
-            found = as_before(named, each, anchors)
-            targets.append(self._target(named, each, found, None, sources))
-            if found.open:
-                self._note(Category.TODO, found.reason, found.text, sources[0], targets[-1], "Correct it in the source.")
+            anchors = self._trust.anchors(section_tls.trust, port.namespace, port.name, sources[0], section_tls.revocation)
+            verification = as_before(named, section_tls, anchors)
+            targets.append(self._target(named, section_tls, verification, None, sources))
+            if verification.open:
+                self._note(
+                    Category.TODO, verification.reason, verification.text, sources[0], targets[-1], "Correct it in the source."
+                )
         sections = ", ".join(section or "all others" for section, _ in tls.by_section)
         text = f"{tls.why}; its policies are kept for the ports {sections}, and one of another name uses plaintext, as before"
         self._note(Category.TODO, REASONS[tls.level], text, sources[0], targets[0], "Add the Service to the input.")
@@ -154,7 +156,7 @@ class PolicyWriter:
         return PortVerdict(NewState(Strength.PLAINTEXT), "", f"decided: {decision.reason}")
 
     def _correct(self, port: HopPort, source: SourceRef) -> None:
-        """Lasthop sends no plaintext to a port whose appProtocol requires TLS, so the Service must not have it."""
+        """Removes an appProtocol that requires TLS, because Lasthop sends no plaintext to such a port."""
         self.plaintext_ports.add((port.namespace, port.name, port.number))
         text = f"appProtocol {port.app_protocol} of {port} requires TLS, and Lasthop refuses such a port without a policy"
         remedy = "Remove appProtocol from the port, or write a plaintext protocol." if self._settings.in_cluster else ""
@@ -162,30 +164,30 @@ class PolicyWriter:
         done = "" if self._settings.in_cluster else "; it is left out of the Service"
         self._note(category, "app-protocol", f"{text}{done}", source, remedy=remedy)
 
-    # --- what is required --------------------------------------------------------------------------------------------
+    # --- requirements ------------------------------------------------------------------------------------------------
 
-    def _decision(self, port: HopPort, found: Settled) -> Decision | None:
-        """Returns the decision for a port: from the file, or by the shortcuts of the command line."""
+    def _decision(self, port: HopPort, requirement: Settled) -> Decision | None:
+        """Returns the decision for a port from the file, or from the shortcuts of the command line."""
         decided = self._decisions.by_port.get(str(port))
-        if decided or found.conflict:
+        if decided or requirement.conflict:
             return decided
-        level, settings = found.tls.level, self._settings
+        level, settings = requirement.tls.level, self._settings
         expires = default_expiry(settings.now, settings.waiver_days)
         if level is OldLevel.CHAIN and settings.chain_only == "strict":
             return Decision(str(port), choice="strict")
         chosen = {OldLevel.UNVERIFIED: (settings.unverified, "All"), OldLevel.CHAIN: (settings.chain_only, "Names")}.get(level)
         if not chosen or chosen[0] != "waive":
             return None
-        self.entries.append(entry(str(port), chosen[1], settings.reason, expires, f"{level} ({found.tls.why})"))
+        self.entries.append(entry(str(port), chosen[1], settings.reason, expires, f"{level} ({requirement.tls.why})"))
         return Decision(str(port), waive=chosen[1], reason=settings.reason, expires="" if expires == "never" else expires)
 
     def _verification(
-        self, port: HopPort, tls: HopTLS, found: Settled, decision: Decision | None, source: SourceRef
+        self, port: HopPort, tls: HopTLS, requirement: Settled, decision: Decision | None, source: SourceRef
     ) -> PortVerification:
         if decision and decision.plaintext:
             text = "plaintext is decided, but some route had TLS to this port, which no decision can take away"
             return todo(port, tls, "plaintext-refused", text)
-        if found.conflict and not (decision and (decision.merge or decision.names_trust)):
+        if requirement.conflict and not (decision and (decision.merge or decision.names_trust)):
             return todo(port, tls, "conflict", "routes require different CAs or names on this port")
         anchors = self._anchors(port, tls, decision, source)
         if decision is None or decision.only_merges:
@@ -196,7 +198,7 @@ class PolicyWriter:
         return as_decided(port, tls, decision, anchors, pinned)
 
     def _anchors(self, port: HopPort, tls: HopTLS, decision: Decision | None, source: SourceRef) -> PolicyAnchors:
-        """Returns the CAs that were decided, or else those of the source."""
+        """Returns the CAs of the decision, or else those of the source."""
         if decision is None or not decision.names_trust:
             return self._trust.anchors(tls.trust, port.namespace, port.name, source, tls.revocation)
         if tls.revocation and not self._has_lists(decision.ca, port.namespace):
@@ -208,30 +210,38 @@ class PolicyWriter:
         return ca is not None and CRL_KEY in (self._inputs.data(ca.kind, namespace, ca.name) or {})
 
     def _pinned(self, decision: Decision) -> tuple[Certificate, ...] | str:
-        found: list[Certificate] = []
+        certificates: list[Certificate] = []
         for file in decision.certificates:
             parsed = parse.certificates(self._decisions.files.get(file, b""))
             if isinstance(parsed, Unreadable):
                 return f"{file}, which the decision pins, {parsed.message}"
-            found.append(parsed[0])
-        return tuple(found)
+            certificates.append(parsed[0])
+        return tuple(certificates)
 
     # --- objects -----------------------------------------------------------------------------------------------------
 
     def _target(
-        self, port: HopPort, tls: HopTLS, found: PortVerification, decision: Decision | None, sources: Sequence[SourceRef]
+        self,
+        port: HopPort,
+        tls: HopTLS,
+        verification: PortVerification,
+        decision: Decision | None,
+        sources: Sequence[SourceRef],
     ) -> str:
-        """Writes the policy, or keeps the XBackend's tls, and returns its name."""
+        """Writes the policy, or stores the `tls` of the XBackend. Returns the name of the object."""
         name = self._policy_name(port)
-        validation: Json = {"hostname": found.hostname}
-        refs = self._refs(port, name, tls, found, decision, sources)
-        if found.anchors.system and not found.waives:
+        validation: Json = {"hostname": verification.hostname}
+        refs = self._refs(port, name, tls, verification, decision, sources)
+        if verification.anchors.system and not verification.waives:
             validation["wellKnownCACertificates"] = "System"
         else:
             validation["caCertificateRefs"] = refs
-        if found.names and found.waives != "Names":
-            validation["subjectAltNames"] = [_san(each) for each in found.names]
-        comment = (f"TODO ({found.reason}): {printable(found.text)}", "It fails closed until decisions.yaml says more.")
+        if verification.names and verification.waives != "Names":
+            validation["subjectAltNames"] = [_san(name) for name in verification.names]
+        comment = (
+            f"TODO ({verification.reason}): {printable(verification.text)}",
+            "It fails closed until decisions.yaml says more.",
+        )
         if port.kind == "XBackend":
             self.xbackend_tls[port.namespace, port.name] = self._xbackend_tls(port, tls, validation, sources[0])
             return f"XBackend {port.namespace}/{port.name}"
@@ -244,7 +254,7 @@ class PolicyWriter:
             spec["options"] = options
         metadata = {"name": free, "namespace": port.namespace}
         document = {"apiVersion": API, "kind": "BackendTLSPolicy", "metadata": metadata, "spec": spec}
-        return self._objects.add(OutputFile.BACKEND_TLS, document, sources, comment if found.open else ()).name
+        return self._objects.add(OutputFile.BACKEND_TLS, document, sources, comment if verification.open else ()).name
 
     def _with_certificate(self, tls: HopTLS, port: HopPort, source: SourceRef, target: str) -> TLSOptions:
         if tls.client_certificate is None:
@@ -263,25 +273,25 @@ class PolicyWriter:
         port: HopPort,
         name: str,
         tls: HopTLS,
-        found: PortVerification,
+        verification: PortVerification,
         decision: Decision | None,
         sources: Sequence[SourceRef],
     ) -> list[Json]:
-        if found.open:
+        if verification.open:
             return [{"group": "", "kind": "ConfigMap", "name": shortened(f"{name}-ca-todo")}]
-        refs: list[Json] = [SYSTEM_REF] if found.anchors.system else list(found.anchors.refs)
-        if found.pinned or found.hashes:
-            refs = [self._pin_set(port, name, found, sources)]
-        if found.waives and decision:
-            refs.append(self._waiver(port, name, found.waives, decision, tls, sources))
+        refs: list[Json] = [SYSTEM_REF] if verification.anchors.system else list(verification.anchors.refs)
+        if verification.pinned or verification.hashes:
+            refs = [self._pin_set(port, name, verification, sources)]
+        if verification.waives and decision:
+            refs.append(self._waiver(port, name, verification.waives, decision, tls, sources))
         return refs
 
-    def _pin_set(self, port: HopPort, name: str, found: PortVerification, sources: Sequence[SourceRef]) -> Json:
+    def _pin_set(self, port: HopPort, name: str, verification: PortVerification, sources: Sequence[SourceRef]) -> Json:
         spec: Json = {}
-        if found.hashes:
-            spec["pins"] = [{"type": kind, "algorithm": "SHA256", "value": value} for kind, value in found.hashes]
-        if found.pinned:
-            spec["certificates"] = [each.pem.decode().strip() + "\n" for each in found.pinned]
+        if verification.hashes:
+            spec["pins"] = [{"type": kind, "algorithm": "SHA256", "value": value} for kind, value in verification.hashes]
+        if verification.pinned:
+            spec["certificates"] = [certificate.pem.decode().strip() + "\n" for certificate in verification.pinned]
         return self._extension("PinSet", OutputFile.BACKEND_TLS, port, name, spec, sources)
 
     def _waiver(
@@ -317,59 +327,61 @@ class PolicyWriter:
         reference = {"group": "", "kind": "Secret", "name": name, "namespace": namespace}
         return {"mode": "ClientAndServer", "clientCertificateRef": reference, "validation": validation}
 
-    # --- what to say -------------------------------------------------------------------------------------------------
+    # --- notes and questions -----------------------------------------------------------------------------------------
 
-    def _ask(self, port: HopPort, tls: HopTLS, found: PortVerification, source: SourceRef, target: str) -> None:
-        self.questions.append(question(port, tls, found, source.object))
+    def _ask(self, port: HopPort, tls: HopTLS, verification: PortVerification, source: SourceRef, target: str) -> None:
+        self.questions.append(question(port, tls, verification, source.object))
         remedy = f"Decide on {port} in decisions.yaml."
         if tls.level is OldLevel.UNVERIFIED:
-            place = f"{found.hostname}:{port.number}" if port.kind == "Service" else f"{port.name}:{port.number}"
+            place = f"{verification.hostname}:{port.number}" if port.kind == "Service" else f"{port.name}:{port.number}"
             remedy += f" What the backend presents: lasthop pin {place}, from where it can be reached."
-        self._note(Category.DECISION, found.reason, found.text, source, target, remedy)
+        self._note(Category.DECISION, verification.reason, verification.text, source, target, remedy)
 
     def _differences(
-        self, rule_hops: Sequence[RuleHop], found: Settled, tls: HopTLS, now: PortVerification, target: str
+        self, rule_hops: Sequence[RuleHop], requirement: Settled, tls: HopTLS, verification: PortVerification, target: str
     ) -> list[Note]:
-        decided = str(found.rule_hop.port) in self._decisions.by_port
+        decided = str(requirement.rule_hop.port) in self._decisions.by_port
         notes = [
-            *difference_notes(rule_hops, found, target),
+            *difference_notes(rule_hops, requirement, target),
             *believed_notes(rule_hops, target),
         ]
-        if not now.open:
-            outside = isinstance(found.rule_hop.hop.backend, HostBackend)
-            notes += _sni_notes(tls, now, found.rule_hop.source, target, outside=outside)
-            notes += _name_notes(tls, now, found.rule_hop.source, target)
-        accepted = [msgspec.structs.replace(each, severity=NoteSeverity.WARNING) for each in notes]
+        if not verification.open:
+            outside = isinstance(requirement.rule_hop.hop.backend, HostBackend)
+            notes += _sni_notes(tls, verification, requirement.rule_hop.source, target, outside=outside)
+            notes += _name_notes(tls, verification, requirement.rule_hop.source, target)
+        accepted = [msgspec.structs.replace(note, severity=NoteSeverity.WARNING) for note in notes]
         return accepted if decided else notes
 
     def _note(self, category: Category, reason: str, text: str, source: SourceRef, target: str = "", remedy: str = "") -> None:
         self.notes.append(Note(category, reason, text, source, remedy=remedy, target=target))
 
 
-def _sni_notes(tls: HopTLS, now: PortVerification, source: SourceRef, target: str, *, outside: bool) -> Iterator[Note]:
+def _sni_notes(
+    tls: HopTLS, verification: PortVerification, source: SourceRef, target: str, *, outside: bool
+) -> Iterator[Note]:
     if tls.level is OldLevel.HOST_NAME or (tls.sni_of_host and not tls.sni):
-        text = f"SNI was the request's Host; it is always {now.hostname} now"
+        text = f"SNI was the request's Host; it is always {verification.hostname} now"
         yield Note(Category.CHANGED, "sni-fixed", text, source, target=target)
     elif not tls.sni and not outside:
-        text = f"no SNI was sent; it is {now.hostname} now"
+        text = f"no SNI was sent; it is {verification.hostname} now"
         yield Note(Category.CHANGED, "sni-added", text, source, target=target)
 
 
-def _name_notes(tls: HopTLS, now: PortVerification, source: SourceRef, target: str) -> Iterator[Note]:
-    if now.new.strength is Strength.VERIFIED and tls.level in (OldLevel.CHAIN, OldLevel.UNVERIFIED):
-        text = f"a certificate without the name {now.hostname} is refused now"
+def _name_notes(tls: HopTLS, verification: PortVerification, source: SourceRef, target: str) -> Iterator[Note]:
+    if verification.new.strength is Strength.VERIFIED and tls.level in (OldLevel.CHAIN, OldLevel.UNVERIFIED):
+        text = f"a certificate without the name {verification.hostname} is refused now"
         yield Note(Category.TIGHTENED, "names-now-checked", text, source, target=target)
-    elif now.new.by == "name" and tls.cn_fallback:
+    elif verification.new.by == "name" and tls.cn_fallback:
         text = "a certificate that has its name only in the CN was accepted, and is refused now"
         remedy = "If it has no subjectAltName, pin it: lasthop pin."
         yield Note(Category.TIGHTENED, "cn-only-risk", text, source, remedy=remedy, target=target)
-    if now.new.strength is Strength.PINNED_ONLY and tls.level is OldLevel.CHAIN:
+    if verification.new.strength is Strength.PINNED_ONLY and tls.level is OldLevel.CHAIN:
         text = "the configured CA is a single certificate, which is pinned; its dates are no longer checked"
         yield Note(Category.LOOSENED, "leaf-as-ca", text, source, target=target)
 
 
 def believed_notes(rule_hops: Sequence[RuleHop], target: str = "") -> list[Note]:
-    """Notes configuration that seems to verify more than the old gateway did."""
+    """Returns notes about configuration that suggests more verification than the old gateway performed."""
     return [
         Note(
             Category.BELIEVED,
@@ -386,12 +398,12 @@ def believed_notes(rule_hops: Sequence[RuleHop], target: str = "") -> list[Note]
 def written_options(options: TLSOptions) -> Json:
     """Returns the options of a policy that differ from the defaults."""
     defaults = msgspec.structs.asdict(TLSOptions())
-    found: Json = {}
+    written: Json = {}
     for option in OPTIONS:
         value = getattr(options, option.field)
         if value is not None and value != defaults[option.field]:
-            found[f"{PREFIX}{option.name}"] = value if isinstance(value, str) else ",".join(value)
-    return found
+            written[f"{PREFIX}{option.name}"] = value if isinstance(value, str) else ",".join(value)
+    return written
 
 
 def _san(name: Name) -> Json:

@@ -1,4 +1,4 @@
-"""Finds Gateways that want the same port. In a cluster each has its own address; on a host they share one."""
+"""Finds Gateways that listen on the same port. In a cluster each has its own address; on a host they share one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lasthop_import.writer.objects import Written
 
 
 def shared_ports(objects: Iterable[Written]) -> Iterator[Note]:
-    """Yields a note for each Gateway but the first of a port: on one host it gets no traffic until that is resolved."""
+    """Yields a note for each Gateway except the first of a port. On one host, it gets no traffic until this is resolved."""
     owners: dict[tuple[int, str], Written] = {}
     noted: set[tuple[str, str]] = set()
     for gateway, port, address in _listened(objects):
@@ -24,13 +24,15 @@ def shared_ports(objects: Iterable[Written]) -> Iterator[Note]:
 
 
 def _listened(objects: Iterable[Written]) -> Iterator[tuple[Written, int, str]]:
-    """Yields the Gateway, port and address of all listeners: those of Gateways first, then those of ListenerSets."""
-    written = sorted(objects, key=lambda each: each.key)
-    gateways = {each.key[::2]: each for each in written if each.kind == "Gateway"}
-    sets = [(gateways.get(_parent(each)), each) for each in written if each.kind == "ListenerSet"]
-    for gateway, each in (*((each, each) for each in gateways.values()), *sets):
+    """Yields the Gateway, port and address of all listeners, first of Gateways, then of ListenerSets."""
+    written = sorted(objects, key=lambda output: output.key)
+    gateways = {gateway.key[::2]: gateway for gateway in written if gateway.kind == "Gateway"}
+    sets = [
+        (gateways.get(_parent(listener_set)), listener_set) for listener_set in written if listener_set.kind == "ListenerSet"
+    ]
+    for gateway, owner in (*((gateway, gateway) for gateway in gateways.values()), *sets):
         if gateway is not None:
-            ports = sorted({listener["port"] for listener in each.document["spec"]["listeners"]})
+            ports = sorted({listener["port"] for listener in owner.document["spec"]["listeners"]})
             yield from ((gateway, *place) for place in product(ports, _addresses(gateway.document)))
 
 
@@ -40,4 +42,4 @@ def _parent(listener_set: Written) -> tuple[str, str]:
 
 
 def _addresses(gateway: Json) -> list[str]:
-    return [each.get("value", "") for each in gateway["spec"].get("addresses") or ()] or [""]
+    return [address.get("value", "") for address in gateway["spec"].get("addresses") or ()] or [""]

@@ -1,4 +1,4 @@
-"""Finds the revocation lists of the old gateway, and why one cannot be carried over."""
+"""Finds the revocation lists of the old gateway, or the reason why one cannot be carried over."""
 
 from __future__ import annotations
 
@@ -17,22 +17,26 @@ class Lists(NamedTuple):
     pem: bytes = b""
     origin: str = ""
     problem: str = ""
-    """Why a list is missing: then no certificate is trusted, because a revoked one could be among them."""
+    """Why a list is missing. Then no certificate is trusted, because any could be revoked."""
 
 
-def found_lists(inputs: Inputs, settings: ImportSettings, wanted: Sequence[TrustRef | FileTrust]) -> Lists:
-    """Returns the lists that a source names, joined."""
+def found_lists(inputs: Inputs, settings: ImportSettings, references: Sequence[TrustRef | FileTrust]) -> Lists:
+    """Joins the lists that a source names."""
     contents, origins = [], []
-    for each in wanted:
-        if isinstance(each, FileTrust):
-            content = settings.ca_files.get(each.path)
-            origin = f"the file {each.path} of the old proxy"
-            absent = f"the revocation list is in {origin}; give it with --ca {each.path}=FILE"
+    for reference in references:
+        if isinstance(reference, FileTrust):
+            content = settings.ca_files.get(reference.path)
+            origin = f"the file {reference.path} of the old proxy"
+            absent = f"the revocation list is in {origin}; give it with --ca {reference.path}=FILE"
         else:
-            data = inputs.data(each.kind, each.namespace, each.name)
-            content, origin = (data or {}).get(each.key), f"{each}, key {each.key}"
-            missing = f"has no key {each.key}" if data is not None else inputs.absence(each.kind, each.namespace, each.name)
-            absent = f"the revocation list is in {each}, which {missing}"
+            data = inputs.data(reference.kind, reference.namespace, reference.name)
+            content, origin = (data or {}).get(reference.key), f"{reference}, key {reference.key}"
+            missing = (
+                f"has no key {reference.key}"
+                if data is not None
+                else inputs.absence(reference.kind, reference.namespace, reference.name)
+            )
+            absent = f"the revocation list is in {reference}, which {missing}"
         if content is None:
             return Lists(problem=absent)
         contents.append(content.strip() + b"\n")
@@ -44,22 +48,22 @@ class Current(NamedTuple):
     pem: bytes = b""
     """The lists, without other text of the file."""
     due: str = ""
-    """The day on which the first of them is out of date."""
+    """The day on which the first list expires."""
     problem: str = ""
 
 
 def current(lists: Lists, cas: bytes, now: float) -> Current:
-    """Returns the lists to enforce beside these CAs, or why they cannot be enforced."""
+    """Returns the lists to enforce with these CAs, or the reason why they cannot be enforced."""
     try:
-        found = parse_bundle(cas, lists.pem).crls
+        crls = parse_bundle(cas, lists.pem).crls
     except (BadCertificate, BadRevocationList) as error:
         return Current(problem=f"the revocation list in {lists.origin} {error}")
     # Of several lists of one issuer the latest counts.
-    latest = {each.name: each for each in sorted(found, key=attrgetter("this_update"))}.values()
-    if any(each.this_update > now for each in latest):
+    latest = {crl.name: crl for crl in sorted(crls, key=attrgetter("this_update"))}.values()
+    if any(crl.this_update > now for crl in latest):
         return Current(problem=f"the revocation list in {lists.origin} is not valid yet")
-    pem = b"".join(each.pem for each in found)
-    end = min((each.next_update for each in latest if each.next_update is not None), default=None)
+    pem = b"".join(crl.pem for crl in crls)
+    end = min((crl.next_update for crl in latest if crl.next_update is not None), default=None)
     if end is None:
         return Current(pem)
     due = rfc3339(end)[:10]

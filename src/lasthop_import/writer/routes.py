@@ -41,7 +41,7 @@ STREAMS: Final = (RouteKind.TLS, RouteKind.TCP, RouteKind.UDP)
 
 
 class RouteAttachment(NamedTuple):
-    """Where a route attaches."""
+    """The parent of a route."""
 
     reference: Json
     hostname: str = ""
@@ -58,7 +58,7 @@ class RoutesWritten(StageOutput, frozen=True, kw_only=True):
 def write_routes(
     context: WriterContext, rules: Sequence[ImportedRule], rule_hops: Sequence[RuleHop], parents: Parents
 ) -> RoutesWritten:
-    """Writes the routes of all rules; `rule_hops`: where their hops lead."""
+    """Writes the routes of all rules; `rule_hops`: their hops with ports."""
     objects = context.objects()
     ports = {id(rule_hop.hop): rule_hop.port for rule_hop in rule_hops if rule_hop.port is not None}
     writer = RouteWriter(objects, ports, context.settings.experimental)
@@ -73,7 +73,7 @@ def write_routes(
 
 class RouteWriter:
     def __init__(self, objects: ObjectWriter, ports: Mapping[int, HopPort], experimental: bool) -> None:
-        """`ports`: where each hop leads, by the id of the hop."""
+        """`ports`: the port of each hop, by the id of the hop."""
         self._objects = objects
         self._ports = ports
         self._experimental = experimental
@@ -86,14 +86,15 @@ class RouteWriter:
         for rule in map(self._kind_that_fits, filter(self._is_sound, rules)):
             listeners = tuple(sorted(set(rule.listeners), key=str))
             groups.setdefault((rule.kind, rule.namespace, rule.route, rule.hostnames, listeners), []).append(rule)
-        for (kind, namespace, name, hostnames, listeners), found in groups.items():
+        for (kind, namespace, name, hostnames, listeners), group in groups.items():
             for chunk in _chunks(hostnames, MAX_HOSTNAMES) if hostnames else [()]:
                 references = _references(listeners, chunk, parents, namespace)
-                self._route(kind, namespace, name, chunk, references, found)
+                self._route(kind, namespace, name, chunk, references, group)
 
     def _is_sound(self, rule: ImportedRule) -> bool:
-        """Returns whether a rule can be written, and Envoy can compile its regular expressions."""
-        problem = rule.refused or next(filter(None, (Regexes(Limits()).problem(each) for each in _patterns(rule))), "")
+        """Returns whether a rule can be written and Envoy can compile its regular expressions. Lists a rule that is left
+        out."""
+        problem = rule.refused or next(filter(None, (Regexes(Limits()).problem(pattern) for pattern in _patterns(rule))), "")
         if problem:
             text = f"the rule is left out: {problem}"
             self.notes.append(Note(Category.CANNOT, RULE_REFUSED, text, rule.source, severity=NoteSeverity.HIGH))
@@ -101,7 +102,7 @@ class RouteWriter:
         return not problem
 
     def _kind_that_fits(self, rule: ImportedRule) -> ImportedRule:
-        """Returns a rule for gRPC as one of an HTTPRoute where a GRPCRoute cannot express it."""
+        """Returns a gRPC rule as a rule of an HTTPRoute if a GRPCRoute cannot express it."""
         if rule.kind is not RouteKind.GRPC:
             return rule
         if _fits_grpc(rule):
@@ -121,9 +122,9 @@ class RouteWriter:
         parents: list[Json],
         rules: list[ImportedRule],
     ) -> None:
-        written = [(rule, each) for rule in rules for each in self._rules(kind, rule)]
+        written = [(rule, written_rule) for rule in rules for written_rule in self._rules(kind, rule)]
         chunks = list(_packed(written, 1 if kind in STREAMS else MAX_RULES))
-        # Among equally specific matches the older route wins, then the name: names must sort as the rules do.
+        # Of equally specific matches the older route wins, then the first name, so names must sort in the order of rules.
         width = len(str(len(chunks)))
         base = self._base_name(kind, namespace, name, hostnames)
         for number, chunk in enumerate(chunks, 1):
@@ -131,18 +132,18 @@ class RouteWriter:
             if len(chunks) > 1:
                 free = self._objects.free_name(kind, namespace, f"{base}-{number:0{width}}")
             named = {"hostnames": list(hostnames)} if hostnames else {}
-            spec: Json = {"parentRefs": parents, **named, "rules": [each for _, each in chunk]}
+            spec: Json = {"parentRefs": parents, **named, "rules": [written_rule for _, written_rule in chunk]}
             document = {
                 "apiVersion": API,
                 "kind": str(kind),
                 "metadata": {"name": free, "namespace": namespace},
                 "spec": spec,
             }
-            found = tuple(rule for rule, _ in chunk)
-            self._objects.add(OutputFile.ROUTES, document, tuple(rule.source for rule in found), rules=found)
+            chunk_rules = tuple(rule for rule, _ in chunk)
+            self._objects.add(OutputFile.ROUTES, document, tuple(rule.source for rule in chunk_rules), rules=chunk_rules)
 
     def _base_name(self, kind: RouteKind, namespace: str, name: str, hostnames: Sequence[str]) -> str:
-        """Returns the rule's own name for a route; the hostname is added where there are several of it."""
+        """Returns the rule's own name for a route. Adds the hostname if the name is taken."""
         free = self._objects.free_name(kind, namespace, name)
         if free == name or not hostnames:
             return free
@@ -155,14 +156,14 @@ class RouteWriter:
         if kind in STREAMS:
             yield {**written, **(NO_BACKEND if rule.closed else self._backends(rule, weights_only=True))}
             return
-        filters = [_filter(each) for each in rule.filters] + list(self._hop_filters(rule))
-        rest: Json = {"filters": filters} if filters else {}
-        rest |= {**self._backends(rule), **self._times(kind, rule), **self._sessions(rule)}
-        matches = tuple(_match(kind, each, rule, self.notes) for each in rule.matches)
+        filters = [_filter(route_filter) for route_filter in rule.filters] + list(self._hop_filters(rule))
+        fields: Json = {"filters": filters} if filters else {}
+        fields |= {**self._backends(rule), **self._times(kind, rule), **self._sessions(rule)}
+        matches = tuple(_match(kind, match, rule, self.notes) for match in rule.matches)
         # A match without conditions matches everything, so the others have no effect.
         for number, chunk in enumerate(_chunks(matches, MAX_MATCHES) if matches and all(matches) else [()]):
             named = {"name": f"{rule.name}-{number + 1}"} if rule.name and number else written
-            yield {**named, **({"matches": list(chunk)} if chunk else {}), **rest}
+            yield {**named, **({"matches": list(chunk)} if chunk else {}), **fields}
 
     def _times(self, kind: RouteKind, rule: ImportedRule) -> Json:
         """Returns timeouts and retries, which a GRPCRoute does not have."""
@@ -201,10 +202,10 @@ class RouteWriter:
             port = self._ports.get(id(hop))
             if port is not None:
                 ref = self._reference(hop, port, rule)
-                if any(each.weight != 1 for each in rule.hops):
+                if any(other_hop.weight != 1 for other_hop in rule.hops):
                     ref["weight"] = min(hop.weight, 1_000_000)
                 if hop.filters and not weights_only:
-                    ref["filters"] = [_filter(each) for each in hop.filters]
+                    ref["filters"] = [_filter(route_filter) for route_filter in hop.filters]
                 refs.append(ref)
         if len(refs) > MAX_BACKENDS:
             text = f"{len(refs)} backends are more than the {MAX_BACKENDS} of a rule; those after that are left out"
@@ -242,11 +243,13 @@ class RouteWriter:
 
 
 def auth_notes(rule_hops: Sequence[RuleHop], settings: ImportSettings) -> Iterator[Note]:
-    """Yields the servers that authorize requests and that nothing written can refer to."""
-    for each in rule_hops:
-        if each.role == "auth" and (each.port is None or not settings.experimental):
+    """Yields a note for each authorization server that no written object can refer to."""
+    for rule_hop in rule_hops:
+        if rule_hop.role == "auth" and (rule_hop.port is None or not settings.experimental):
             text = "the server that authorizes requests cannot be referred to, so nothing would be authorized"
-            yield Note(Category.ACCESS_CONTROL, "external-auth", text, each.rule.source if each.rule else each.source)
+            yield Note(
+                Category.ACCESS_CONTROL, "external-auth", text, rule_hop.rule.source if rule_hop.rule else rule_hop.source
+            )
 
 
 def _external_auth(auth: Auth, reference: Json) -> Json:
@@ -261,7 +264,7 @@ def _external_auth(auth: Auth, reference: Json) -> Json:
 
 
 def _filter(value: Any) -> Json:
-    """Returns a filter as a user writes it. A redirect always has a code, because the default of 302 is not the usual one."""
+    """Returns a filter as a user writes it. A redirect always has a code, because the default, 302, is not the usual code."""
     written: Json = plain(value)
     if "requestRedirect" in written:
         written["requestRedirect"].setdefault("statusCode", 302)
@@ -269,7 +272,7 @@ def _filter(value: Any) -> Json:
 
 
 def _packed(rules: Sequence[tuple[ImportedRule, Json]], most: int) -> Iterator[list[tuple[ImportedRule, Json]]]:
-    """Yields the rules of one route after another, as many as it may have, with all of their matches."""
+    """Splits rules into routes within the limits of rules and matches per route."""
     chunk: list[tuple[ImportedRule, Json]] = []
     matches = 0
     for rule, written in rules:
@@ -289,16 +292,16 @@ def _chunks(values: tuple[Any, ...], size: int) -> Iterator[tuple[Any, ...]]:
 
 
 def _references(listeners: Sequence[ListenerKey], hostnames: Sequence[str], parents: Parents, namespace: str) -> list[Json]:
-    """Returns the parentRefs: the listeners that these hostnames can reach, each once."""
-    found: list[Json] = []
+    """Returns the parentRefs: each listener that these hostnames can reach, once."""
+    references: list[Json] = []
     for key in listeners:
         parent = parents[key]
-        if hostnames and parent.hostname and not any(intersection(parent.hostname, each) for each in hostnames):
+        if hostnames and parent.hostname and not any(intersection(parent.hostname, hostname) for hostname in hostnames):
             continue
         reference = {k: v for k, v in parent.reference.items() if k != "namespace" or v != namespace}
-        if reference not in found:
-            found.append(reference)
-    return found
+        if reference not in references:
+            references.append(reference)
+    return references
 
 
 # --- matches ---------------------------------------------------------------------------------------------------------
@@ -311,9 +314,9 @@ def _match(kind: RouteKind, match: ImportedMatch, rule: ImportedRule, notes: lis
     if match.path is not None:
         written["path"] = _path(match.path, rule, notes)
     if match.headers:
-        written["headers"] = [_value(each) for each in match.headers]
+        written["headers"] = [_value(header) for header in match.headers]
     if match.query:
-        written["queryParams"] = [_value(each) for each in match.query]
+        written["queryParams"] = [_value(parameter) for parameter in match.query]
     if match.method:
         written["method"] = match.method
     return written
@@ -341,18 +344,18 @@ def _value(match: ImportedValueMatch) -> Json:
 
 
 def _fits_grpc(rule: ImportedRule) -> bool:
-    """Returns whether a GRPCRoute has everything that the rule needs."""
+    """Returns whether a GRPCRoute can express the rule."""
     if (rule.retry is not None and rule.retry.attempts > 0) or rule.auth is not None or plain(rule.timeouts):
         return False
-    fits = all(each.type in GRPC_FILTERS for each in rule.filters)
+    fits = all(route_filter.type in GRPC_FILTERS for route_filter in rule.filters)
     return fits and all(_grpc_match(match) is not None for match in rule.matches)
 
 
 def _grpc_match(match: ImportedMatch) -> Json | None:
-    """Returns a match as a GRPCRoute has it; None if it cannot."""
+    """Returns a match of a GRPCRoute; None if a GRPCRoute cannot express it."""
     if match.query or match.method:
         return None
-    written: Json = {"headers": [_value(each) for each in match.headers]} if match.headers else {}
+    written: Json = {"headers": [_value(header) for header in match.headers]} if match.headers else {}
     path = match.path
     if path is None or (path.value == "/" and path.kind is not PathKind.EXACT):
         return written
@@ -361,18 +364,18 @@ def _grpc_match(match: ImportedMatch) -> Json | None:
 
 
 def _grpc_method(path: PathMatch) -> Json | None:
-    """Returns the service, and the method, that a path names. A prefix of characters without a slash after the service is a
-    whole name only if it has a package: `/api` also matched the service `api.v1.Users`."""
-    found = _METHOD.fullmatch(path.value)
-    if found is None or path.kind is PathKind.REGEX or (path.kind is PathKind.EXACT and not found["method"]):
+    """Returns the service, and the method, of a path. A character prefix without a slash after the service counts as a whole
+    name only if it has a package, because `/api` also matched the service `api.v1.Users`."""
+    match = _METHOD.fullmatch(path.value)
+    if match is None or path.kind is PathKind.REGEX or (path.kind is PathKind.EXACT and not match["method"]):
         return None
-    if path.kind is PathKind.STRING and not found["slash"] and "." not in found["service"]:
+    if path.kind is PathKind.STRING and not match["slash"] and "." not in match["service"]:
         return None
-    return {"type": "Exact", "service": found["service"], **({"method": found["method"]} if found["method"] else {})}
+    return {"type": "Exact", "service": match["service"], **({"method": match["method"]} if match["method"] else {})}
 
 
 def _grpc_notes(rule: ImportedRule) -> Iterator[Note]:
-    """Yields the prefixes of characters that are whole names of services or methods now."""
+    """Yields a note for each character prefix that becomes the whole name of a service or method."""
     for match in rule.matches:
         path = match.path
         if path is not None and path.kind is PathKind.STRING and not path.value.endswith("/"):
@@ -386,4 +389,4 @@ def _patterns(rule: ImportedRule) -> Iterator[str]:
     for match in rule.matches:
         if match.path and match.path.kind is PathKind.REGEX:
             yield match.path.value
-        yield from (each.value for each in (*match.headers, *match.query) if each.regex)
+        yield from (value_match.value for value_match in (*match.headers, *match.query) if value_match.regex)

@@ -30,15 +30,15 @@ class Split(NamedTuple):
 def split_conflicts(
     inputs: Inputs, imported: Imported, rule_hops: Sequence[RuleHop], decisions: Decisions, settings: ImportSettings
 ) -> Split:
-    """Returns the rules with the backends that conflicts are split to by decision."""
+    """Returns the rules with separate backends for the conflicts that a decision splits."""
     renamed: dict[int, str] = {}
     documents: list[Document] = []
     notes: list[Note] = []
-    for (kind, namespace, name, _), found in groups(rule_hops).items():
-        wanted = policed(found)
-        if kind != "Service" or not wanted:
+    for (kind, namespace, name, _), port_hops in groups(rule_hops).items():
+        tls_hops = policed(port_hops)
+        if kind != "Service" or not tls_hops:
             continue
-        conflict = settled(wanted)
+        conflict = settled(tls_hops)
         if not conflict.conflict or not _is_to_split(conflict.rule_hop, decisions, settings):
             continue
         service = inputs.find("Service", namespace, name)
@@ -46,7 +46,7 @@ def split_conflicts(
             text = f"Service {namespace}/{name} is not in the input, so no second one can be written"
             notes.append(Note(Category.TODO, "cannot-split", text, conflict.rule_hop.source, remedy="Add it to the input."))
             continue
-        for alias, hops in _aliases(name, wanted, conflict.tls.meaning):
+        for alias, hops in _aliases(name, tls_hops, conflict.tls.meaning):
             documents += _copies(inputs, service, alias)
             renamed |= {id(hop): alias for hop in hops}
     rules = tuple(_renamed(rule, renamed) for rule in imported.rules)
@@ -58,10 +58,10 @@ def _is_to_split(rule_hop: RuleHop, decisions: Decisions, settings: ImportSettin
     return decision.split if decision else settings.split_conflicts
 
 
-def _aliases(name: str, wanted: Sequence[tuple[RuleHop, object]], first: object) -> Iterator[tuple[str, list[ImportedHop]]]:
-    """Yields a name, after the first route, for each way but the first."""
+def _aliases(name: str, tls_hops: Sequence[tuple[RuleHop, object]], first: object) -> Iterator[tuple[str, list[ImportedHop]]]:
+    """Yields a Service name for each requirement except the first, with its hops. The name contains the first route."""
     ways: dict[object, list[RuleHop]] = {}
-    for rule_hop, _ in wanted:
+    for rule_hop, _ in tls_hops:
         assert rule_hop.tls is not None
         if rule_hop.tls.meaning != first:
             ways.setdefault(rule_hop.tls.meaning, []).append(rule_hop)
@@ -79,10 +79,10 @@ def _copies(inputs: Inputs, service: Document, alias: str) -> Iterator[Document]
     yield _copied_service(service, alias)
     if service.spec.get("selector"):
         return  # Kubernetes writes its EndpointSlices
-    for each in inputs.slices(service.namespace, service.bare_name):
-        own = {"kubernetes.io/service-name": alias}
-        renamed = {"name": shortened(f"{each.bare_name}-{alias}"), "namespace": each.namespace, "labels": own}
-        yield _document({**copy.deepcopy(each.value), "metadata": renamed}, each)
+    for endpoints in inputs.slices(service.namespace, service.bare_name):
+        labels = {"kubernetes.io/service-name": alias}
+        renamed = {"name": shortened(f"{endpoints.bare_name}-{alias}"), "namespace": endpoints.namespace, "labels": labels}
+        yield _document({**copy.deepcopy(endpoints.value), "metadata": renamed}, endpoints)
 
 
 def _copied_service(service: Document, alias: str) -> Document:
@@ -91,7 +91,7 @@ def _copied_service(service: Document, alias: str) -> Document:
     if kept.get("type") not in (None, "ExternalName"):
         kept["type"] = "ClusterIP"
     if isinstance(kept.get("ports"), list):
-        kept["ports"] = [_without_node_port(each) for each in kept["ports"]]
+        kept["ports"] = [_without_node_port(port) for port in kept["ports"]]
     metadata = {"name": alias, "namespace": service.namespace}
     return _document({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": kept}, service)
 
@@ -105,16 +105,17 @@ def _document(value: Json, origin: Document) -> Document:
 
 
 def _renamed(rule: ImportedRule, renamed: dict[int, str]) -> ImportedRule:
-    def hop(each: ImportedHop) -> ImportedHop:
-        alias = renamed.get(id(each))
-        if alias is None or not isinstance(each.backend, ServiceBackend):
-            return each
-        return msgspec.structs.replace(each, backend=msgspec.structs.replace(each.backend, name=alias))
-
     replace = msgspec.structs.replace
+
+    def to_alias(hop: ImportedHop) -> ImportedHop:
+        alias = renamed.get(id(hop))
+        if alias is None or not isinstance(hop.backend, ServiceBackend):
+            return hop
+        return replace(hop, backend=replace(hop.backend, name=alias))
+
     return replace(
         rule,
-        hops=tuple(map(hop, rule.hops)),
-        mirrors=tuple(replace(each, hop=hop(each.hop)) for each in rule.mirrors),
-        auth=replace(rule.auth, hop=hop(rule.auth.hop)) if rule.auth else None,
+        hops=tuple(map(to_alias, rule.hops)),
+        mirrors=tuple(replace(mirror, hop=to_alias(mirror.hop)) for mirror in rule.mirrors),
+        auth=replace(rule.auth, hop=to_alias(rule.auth.hop)) if rule.auth else None,
     )

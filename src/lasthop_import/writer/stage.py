@@ -24,14 +24,14 @@ class WriterContext(msgspec.Struct, frozen=True):
     settings: ImportSettings
     decisions: Decisions
     origins: Mapping[Document, str]
-    """The system of each object that was opened."""
+    """The system that has read each object."""
     system: str
-    """That of the others."""
+    """The system of all other objects."""
 
     def objects(self, taken: Iterable[tuple[str, str, str]] = ()) -> ObjectWriter:
-        """Returns a writer that takes no name of a ConfigMap or Secret of the input, nor of `taken`."""
-        known = [(d.kind, d.namespace, d.bare_name) for d in self.inputs.documents if d.kind in ("ConfigMap", "Secret")]
-        return ObjectWriter([*known, *taken], self._origin)
+        """Returns a writer that avoids the names of `taken` and of the input's ConfigMaps and Secrets."""
+        input_names = [(d.kind, d.namespace, d.bare_name) for d in self.inputs.documents if d.kind in ("ConfigMap", "Secret")]
+        return ObjectWriter([*input_names, *taken], self._origin)
 
     def _origin(self, source: SourceRef) -> str:
         document = source.document

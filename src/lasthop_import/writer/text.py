@@ -1,4 +1,4 @@
-"""Renders objects as YAML, always in the same way: block style, literal certificates, quotes only where they are needed."""
+"""Renders objects as YAML in one fixed format: block style, literal certificates, quotes only where they are needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NUMBER: Final = re.compile(r"[-+.]?[0-9]")
 
 
 def render(objects: Iterable[Written]) -> str:
-    return "---\n".join(_document(each) for each in objects)
+    return "---\n".join(_document(written) for written in objects)
 
 
 def _document(written: Written) -> str:
@@ -72,7 +72,7 @@ def _scalar(value: Any) -> str:
     return _text(value) if isinstance(value, str) else json.dumps(value)
 
 
-@lru_cache(maxsize=10_000)  # most are keys, and what all routes have
+@lru_cache(maxsize=10_000)  # most values are keys, or common to all routes
 def _text(value: str) -> str:
     if _SAFE.fullmatch(value) and isinstance(_read(value), str) and not _NUMBER.match(value):
         return value

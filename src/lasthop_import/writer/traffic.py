@@ -1,4 +1,4 @@
-"""Writes retry budgets as XBackendTrafficPolicies: one for a Service or XBackend, for all routes that lead there."""
+"""Writes retry budgets as XBackendTrafficPolicies: one for each Service or XBackend, shared by all of its routes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def write_budgets(context: WriterContext, rule_hops: Iterable[RuleHop]) -> Stage
     objects = context.objects()
     notes: list[Note] = []
     for (kind, namespace, name), budgets in sorted(_by_backend(rule_hops).items()):
-        sources = [rule_hop.source for each in budgets.values() for rule_hop in each]
+        sources = [rule_hop.source for hops in budgets.values() for rule_hop in hops]
         if not context.settings.experimental:
             text = "a retry budget needs an XBackendTrafficPolicy, which the standard channel does not have"
             notes.append(Note(Category.CANNOT, "retry-budget", text, sources[0]))
@@ -46,9 +46,9 @@ def write_budgets(context: WriterContext, rule_hops: Iterable[RuleHop]) -> Stage
 
 def _by_backend(rule_hops: Iterable[RuleHop]) -> dict[tuple[str, str, str], dict[ImportedRetryBudget, list[RuleHop]]]:
     """Returns the hops with a budget, by kind, namespace and name of the backend."""
-    found: dict[tuple[str, str, str], dict[ImportedRetryBudget, list[RuleHop]]] = {}
-    for each in rule_hops:
-        budget, port, rule = each.hop.budget, each.port, each.rule
+    by_backend: dict[tuple[str, str, str], dict[ImportedRetryBudget, list[RuleHop]]] = {}
+    for rule_hop in rule_hops:
+        budget, port, rule = rule_hop.hop.budget, rule_hop.port, rule_hop.rule
         if budget is not None and port is not None and rule is not None and rule.kind in HTTP:
-            found.setdefault((port.kind, port.namespace, port.name), {}).setdefault(budget, []).append(each)
-    return found
+            by_backend.setdefault((port.kind, port.namespace, port.name), {}).setdefault(budget, []).append(rule_hop)
+    return by_backend

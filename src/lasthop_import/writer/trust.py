@@ -1,4 +1,4 @@
-"""Turns the CAs of the old gateway into references of a policy, with the objects that they need."""
+"""Converts the CAs of the old gateway into references of a policy, and writes the objects that they need."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ class PolicyAnchors(NamedTuple):
     refs: tuple[Json, ...] = ()
     system: bool = False
     leaves: tuple[Certificate, ...] = ()
-    """No CAs, but the backends' own certificates: only a PinSet can hold them."""
+    """The backends' own certificates instead of CAs: only a PinSet can hold them."""
     problem: str = ""
-    """Why there is nothing to refer to."""
+    """Why no reference is possible."""
     reason: str = "ca-missing"
 
 
 class CAContent(NamedTuple):
-    """CA certificates as they were found."""
+    """CA certificates of the input."""
 
     pem: bytes
     certificates: Sequence[Certificate]
     origin: str
     name: str
-    """The data of the ConfigMap to write, if they are copied."""
+    """The name of the ConfigMap to write, if they are copied."""
     usable: Json | None = None
-    """A reference to them where they are, if a policy can have it."""
+    """A reference to the original object, if a policy can have it."""
 
 
 class TrustWriter:
     """Writes ConfigMaps with CA certificates and their revocation lists, each once in a namespace."""
 
     def __init__(self, context: WriterContext, objects: ObjectWriter, copied: CopiedCAs = MappingProxyType({})) -> None:
-        """`copied`: what an earlier stage has written."""
+        """`copied`: the CAs that an earlier stage has written."""
         self._inputs = context.inputs
         self._settings = context.settings
         self._decisions = context.decisions
@@ -71,21 +71,21 @@ class TrustWriter:
         source: SourceRef,
         revocation: Sequence[TrustRef | FileTrust] = (),
     ) -> PolicyAnchors:
-        """Returns what a policy in this namespace can refer to instead of `trust`, with the revocation lists beside it."""
+        """Returns the references of a policy in this namespace to `trust`, with its revocation lists."""
         if not trust:
             return PolicyAnchors(problem="no CA is known")
-        if any(isinstance(each, SystemTrust) for each in trust):
+        if any(isinstance(ca, SystemTrust) for ca in trust):
             text = "certificates were looked up in a revocation list, which the system's store cannot have beside it"
             return PolicyAnchors(problem=text, reason="crl-not-possible") if revocation else PolicyAnchors(system=True)
         if revocation:
             return self._revocable(trust, revocation, namespace, service, source)
-        found: list[PolicyAnchors] = []
-        for each in trust:
-            one = self._anchor(each, namespace, service, source)
-            if one.problem:
-                return one
-            found.append(one)
-        return _together(found)
+        anchors: list[PolicyAnchors] = []
+        for ca in trust:
+            anchor = self._anchor(ca, namespace, service, source)
+            if anchor.problem:
+                return anchor
+            anchors.append(anchor)
+        return _together(anchors)
 
     def _revocable(
         self,
@@ -95,17 +95,17 @@ class TrustWriter:
         service: str,
         source: SourceRef,
     ) -> PolicyAnchors:
-        """Returns a reference to the CAs with the lists beside them: to the source's own object, if it has both, or a copy."""
+        """Returns a reference to an object with the CAs and the lists: the source's own object, if it has both, or a copy."""
         lists = found_lists(self._inputs, self._settings, revocation)
         if lists.problem:
             return PolicyAnchors(problem=lists.problem, reason="crl-missing")
         contents = self._contents(trust, namespace, service)
         if isinstance(contents, PolicyAnchors):
             return contents
-        if any(_leaves(each.certificates) for each in contents):
+        if any(_leaves(content.certificates) for content in contents):
             text = "a single certificate is trusted as a CA beside a revocation list, of which no policy can be made"
             return PolicyAnchors(problem=text, reason="mixed-trust")
-        cas = b"".join(certificate.pem.strip() + b"\n" for each in contents for certificate in each.certificates)
+        cas = b"".join(certificate.pem.strip() + b"\n" for content in contents for certificate in content.certificates)
         now = current(lists, cas, self._settings.now)
         if now.problem:
             return PolicyAnchors(problem=now.problem, reason="crl-unusable")
@@ -114,18 +114,18 @@ class TrustWriter:
         return self._copied(_joined(contents, lists.origin), namespace, source, now)
 
     def _contents(self, trust: Sequence[Trust], namespace: str, service: str) -> list[CAContent] | PolicyAnchors:
-        """Returns the certificates of all CAs, or why one of them cannot be had."""
+        """Returns the certificates of all CAs, or the reason why one is not available."""
         contents: list[CAContent] = []
-        for each in trust:
-            found = self._content(each, namespace, service)
-            if isinstance(found, PolicyAnchors):
-                text = f"{each} is not in the input, so that the revocation list cannot be put beside it"
-                return found if found.problem else PolicyAnchors(problem=text)
-            contents.append(found)
+        for ca in trust:
+            content = self._content(ca, namespace, service)
+            if isinstance(content, PolicyAnchors):
+                text = f"{ca} is not in the input, so that the revocation list cannot be put beside it"
+                return content if content.problem else PolicyAnchors(problem=text)
+            contents.append(content)
         return contents
 
     def decided(self, ca: CA, namespace: str, service: str, source: SourceRef) -> PolicyAnchors:
-        """Returns what a decision chooses. The referenced objects need not be in the input."""
+        """Returns the CAs that a decision chooses. The referenced objects need not be in the input."""
         match ca.kind:
             case "system":
                 return PolicyAnchors(system=True)
@@ -138,17 +138,17 @@ class TrustWriter:
                 return PolicyAnchors((_ref(kind, ca.name),))
 
     def _anchor(self, trust: Trust, namespace: str, service: str, source: SourceRef) -> PolicyAnchors:
-        found = self._content(trust, namespace, service)
-        if isinstance(found, PolicyAnchors):
-            return found
-        if leaves := _leaves(found.certificates):
+        content = self._content(trust, namespace, service)
+        if isinstance(content, PolicyAnchors):
+            return content
+        if leaves := _leaves(content.certificates):
             return PolicyAnchors(leaves=leaves)
-        if found.usable and isinstance(trust, TrustRef) and self._unlisted(trust, found, source):
-            return PolicyAnchors((found.usable,))
-        return self._copied(found, namespace, source)
+        if content.usable and isinstance(trust, TrustRef) and self._unlisted(trust, content, source):
+            return PolicyAnchors((content.usable,))
+        return self._copied(content, namespace, source)
 
     def _content(self, trust: Trust, namespace: str, service: str) -> CAContent | PolicyAnchors:
-        """Returns the certificates, or what there is to refer to without having seen them."""
+        """Returns the certificates, or a reference to certificates that are not in the input."""
         match trust:
             case TrustRef():
                 return self._referenced(trust, namespace, service)
@@ -163,8 +163,8 @@ class TrustWriter:
                 return self._inline(content, f"the file {path} of the old proxy", service)
             case ServiceCA():
                 return self._service_ca(namespace)
-            case MissingTrust(what):
-                return PolicyAnchors(problem=what)
+            case MissingTrust(problem):
+                return PolicyAnchors(problem=problem)
             case SystemTrust():
                 return PolicyAnchors(system=True)
 
@@ -176,16 +176,16 @@ class TrustWriter:
         content = data.get(trust.key)
         if content is None:
             return PolicyAnchors(problem=f"{trust} has no key {trust.key}")
-        found = parse.certificates(content)
-        if isinstance(found, Unreadable):
-            return PolicyAnchors(problem=f"{trust.key} of {trust} {found.message}")
-        if expired := self._expired(found, str(trust)):
+        certificates = parse.certificates(content)
+        if isinstance(certificates, Unreadable):
+            return PolicyAnchors(problem=f"{trust.key} of {trust} {certificates.message}")
+        if expired := self._expired(certificates, str(trust)):
             return expired
         reference = _ref(trust.kind, trust.name) if usable else None
-        return CAContent(content, found, f"{trust}, key {trust.key}", f"{service}-ca", reference)
+        return CAContent(content, certificates, f"{trust}, key {trust.key}", f"{service}-ca", reference)
 
     def _absent(self, trust: TrustRef, namespace: str, *, usable: bool) -> PolicyAnchors:
-        """Returns a reference to what is not in the input: it fails closed while it does not exist."""
+        """Returns a reference to an object that is not in the input. It fails closed while the object does not exist."""
         if usable:
             return PolicyAnchors((_ref(trust.kind, trust.name),))
         absent = self._inputs.absence(trust.kind, trust.namespace, trust.name)
@@ -193,28 +193,28 @@ class TrustWriter:
         return PolicyAnchors(problem=f"the CA is in {trust} {where}, from where it must be copied, and {absent}")
 
     def _inline(self, pem: bytes, origin: str, service: str) -> CAContent | PolicyAnchors:
-        found = parse.certificates(pem)
-        if isinstance(found, Unreadable):
-            return PolicyAnchors(problem=f"the CA in {origin} {found.message}")
-        return self._expired(found, origin) or CAContent(pem, found, origin, f"{service}-ca")
+        certificates = parse.certificates(pem)
+        if isinstance(certificates, Unreadable):
+            return PolicyAnchors(problem=f"the CA in {origin} {certificates.message}")
+        return self._expired(certificates, origin) or CAContent(pem, certificates, origin, f"{service}-ca")
 
     def _service_ca(self, namespace: str) -> CAContent | PolicyAnchors:
         data = self._inputs.data("ConfigMap", namespace, SERVICE_CA.name) or {}
         content = data.get(SERVICE_CA.key, b"")
-        found = parse.certificates(content)
-        if isinstance(found, Unreadable):
+        certificates = parse.certificates(content)
+        if isinstance(certificates, Unreadable):
             text = f"the service CA is in ConfigMap {namespace}/{SERVICE_CA.name}, key {SERVICE_CA.key}, and that "
             absent = self._inputs.absence("ConfigMap", namespace, SERVICE_CA.name)
-            return PolicyAnchors(problem=text + (found.message if data else absent))
-        return CAContent(content, found, f"ConfigMap {namespace}/{SERVICE_CA.name}", "service-ca")
+            return PolicyAnchors(problem=text + (certificates.message if data else absent))
+        return CAContent(content, certificates, f"ConfigMap {namespace}/{SERVICE_CA.name}", "service-ca")
 
-    def _unlisted(self, trust: TrustRef, found: CAContent, source: SourceRef) -> bool:
+    def _unlisted(self, trust: TrustRef, content: CAContent, source: SourceRef) -> bool:
         """Returns whether a policy may refer to an object as it is. A revocation list in it is enforced even if the old
         gateway ignored it, so it must be current."""
         crl = (self._inputs.data(trust.kind, trust.namespace, trust.name) or {}).get(CRL_KEY)
         if crl is None:
             return True
-        now = current(Lists(crl, f"{trust}, key {CRL_KEY}"), found.pem, self._settings.now)
+        now = current(Lists(crl, f"{trust}, key {CRL_KEY}"), content.pem, self._settings.now)
         if now.problem:
             text = f"{now.problem}; the old gateway did not look at it, and the CA is copied without it"
             self.notes.append(Note(Category.CHANGED, "crl-left-out", text, source))
@@ -223,28 +223,30 @@ class TrustWriter:
         self.notes.append(Note(Category.TIGHTENED, "crl-now-enforced", text, source))
         return True
 
-    def _copied(self, found: CAContent, namespace: str, source: SourceRef, lists: Current | None = None) -> PolicyAnchors:
-        """Writes the certificates, their revocation lists, and nothing else that the text may hold, as a ConfigMap."""
-        pem = b"".join(each.pem.strip() + b"\n" for each in found.certificates)
+    def _copied(self, content: CAContent, namespace: str, source: SourceRef, lists: Current | None = None) -> PolicyAnchors:
+        """Writes only the certificates and their revocation lists as a ConfigMap, without any other text of the source."""
+        pem = b"".join(certificate.pem.strip() + b"\n" for certificate in content.certificates)
         crl = lists.pem if lists else b""
-        known = self.copied.get((namespace, pem, crl))
-        if known is None:
-            others = sorted({kind.decode() for kind in _BLOCK.findall(found.pem)} - {"CERTIFICATE", "TRUSTED CERTIFICATE"})
-            if others:
-                text = f"{found.origin} also holds {', '.join(others)}, which is left out"
+        name = self.copied.get((namespace, pem, crl))
+        if name is None:
+            block_kinds = sorted(
+                {kind.decode() for kind in _BLOCK.findall(content.pem)} - {"CERTIFICATE", "TRUSTED CERTIFICATE"}
+            )
+            if block_kinds:
+                text = f"{content.origin} also holds {', '.join(block_kinds)}, which is left out"
                 self.notes.append(Note(Category.CHANGED, "not-a-certificate", text, source))
-            known = self._objects.free_name("ConfigMap", namespace, found.name)
-            self.copied[namespace, pem, crl] = known
+            name = self._objects.free_name("ConfigMap", namespace, content.name)
+            self.copied[namespace, pem, crl] = name
             document = {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
-                "metadata": {"name": known, "namespace": namespace},
+                "metadata": {"name": name, "namespace": namespace},
                 "data": {CA_KEY: pem.decode(), **({CRL_KEY: crl.decode()} if crl else {})},
             }
-            comment = (f"Copied from {found.origin}: it does not follow when that is renewed.",)
+            comment = (f"Copied from {content.origin}: it does not follow when that is renewed.",)
             self._objects.add(OutputFile.TRUST, document, (source,), comment)
-            self._note_copy(found.origin, f"ConfigMap {namespace}/{known}", lists, source)
-        return PolicyAnchors((_ref("ConfigMap", known),))
+            self._note_copy(content.origin, f"ConfigMap {namespace}/{name}", lists, source)
+        return PolicyAnchors((_ref("ConfigMap", name),))
 
     def _note_copy(self, origin: str, target: str, lists: Current | None, source: SourceRef) -> None:
         text = f"{origin} is copied, and does not follow when that is renewed"
@@ -258,9 +260,9 @@ class TrustWriter:
             note = Note(Category.CHANGED, "crl-copied", text, source, "", remedy, target, NoteSeverity.HIGH)
             self.notes.append(note)
 
-    def _expired(self, found: Sequence[Certificate], origin: str) -> PolicyAnchors | None:
-        """Returns the problem if no certificate is valid any more."""
-        last = max(each.not_after for each in found)
+    def _expired(self, certificates: Sequence[Certificate], origin: str) -> PolicyAnchors | None:
+        """Returns a problem if all certificates have expired."""
+        last = max(certificate.not_after for certificate in certificates)
         if last >= self._settings.now:
             return None
         return PolicyAnchors(problem=f"{origin} has expired on {rfc3339(last)[:10]}", reason="expired-ca")
@@ -268,14 +270,14 @@ class TrustWriter:
 
 def _joined(contents: Sequence[CAContent], lists: str) -> CAContent:
     return contents[0]._replace(
-        pem=b"".join(each.pem for each in contents),
-        certificates=tuple(dict.fromkeys(one for each in contents for one in each.certificates)),
-        origin=" and ".join([*dict.fromkeys(each.origin for each in contents), lists]),
+        pem=b"".join(content.pem for content in contents),
+        certificates=tuple(dict.fromkeys(certificate for content in contents for certificate in content.certificates)),
+        origin=" and ".join([*dict.fromkeys(content.origin for content in contents), lists]),
     )
 
 
 def beside(ca: TrustRef) -> TrustRef:
-    """Returns where the revocation list of a CA is found without further ado."""
+    """Returns the default location of the revocation list of a CA: in the same object."""
     return TrustRef(ca.kind, ca.namespace, ca.name, CRL_KEY)
 
 
@@ -283,23 +285,27 @@ def _ref(kind: str, name: str) -> Json:
     return {"group": GROUPS.get(kind, ""), "kind": kind, "name": name}
 
 
-def _leaves(found: Sequence[Certificate]) -> tuple[Certificate, ...]:
+def _leaves(certificates: Sequence[Certificate]) -> tuple[Certificate, ...]:
     """Returns the certificates if none of them is a CA. A certificate without readable extensions counts as a CA."""
-    own = [each for each in found if not isinstance(each.extensions, Unreadable) and not each.extensions.ca]
-    return tuple(own) if len(own) == len(found) else ()
+    leaves = [
+        certificate
+        for certificate in certificates
+        if not isinstance(certificate.extensions, Unreadable) and not certificate.extensions.ca
+    ]
+    return tuple(leaves) if len(leaves) == len(certificates) else ()
 
 
 def _has_both(trust: Sequence[Trust], revocation: Sequence[TrustRef | FileTrust]) -> bool:
-    """Returns whether one object holds the CAs and, beside them, the revocation list."""
+    """Returns whether one object holds both the CAs and the revocation list."""
     return len(trust) == 1 and isinstance(trust[0], TrustRef) and tuple(revocation) == (beside(trust[0]),)
 
 
-def _together(several: Sequence[PolicyAnchors]) -> PolicyAnchors:
-    """Returns the anchors of all CAs of a policy, or why a policy cannot have them."""
+def _together(anchors: Sequence[PolicyAnchors]) -> PolicyAnchors:
+    """Joins the anchors of all CAs of a policy, or returns the reason why a policy cannot have them."""
     refs: list[Json] = []
-    for each in several:
-        refs += [ref for ref in each.refs if ref not in refs]
-    leaves = tuple(leaf for each in several for leaf in each.leaves)
+    for anchor in anchors:
+        refs += [ref for ref in anchor.refs if ref not in refs]
+    leaves = tuple(leaf for anchor in anchors for leaf in anchor.leaves)
     if refs and leaves:
         return PolicyAnchors(
             problem="CAs and single certificates are mixed, of which no policy can be made", reason="mixed-trust"

@@ -1,4 +1,4 @@
-"""Decides the verification of a backend: that of the old gateway, or that of a decision, never less.
+"""Decides the verification of a backend: as the old gateway did or as a decision requires, never less.
 
     level        without a decision                              with one
     name, uri    the same names and CAs                          as decided
@@ -25,7 +25,7 @@ from lasthop_import.rule_hops import HopPort
 from lasthop_import.writer.trust import PolicyAnchors
 
 MAX_NAMES = 5
-"""`subjectAltNames` of a BackendTLSPolicy."""
+"""Maximum `subjectAltNames` of a BackendTLSPolicy."""
 REASONS = {
     OldLevel.UNVERIFIED: "unverified-before",
     OldLevel.CHAIN: "name-not-checked-before",
@@ -40,7 +40,7 @@ REASONS = {
 
 
 NO_ANCHORS = ("ca-missing", "crl-missing", "crl-unusable", "crl-not-possible")
-"""Why there is nothing to hold certificates against, so that a name alone decides nothing."""
+"""Reasons why there are no anchors to verify certificates with, so that a name alone decides nothing."""
 
 
 class PortVerification(NamedTuple):
@@ -51,7 +51,7 @@ class PortVerification(NamedTuple):
     names: tuple[Name, ...] = ()
     """Empty: the hostname."""
     pinned: tuple[Certificate, ...] = ()
-    """Trusted whole, with names and dates."""
+    """Certificates that are trusted with their names and dates."""
     hashes: tuple[tuple[str, str], ...] = ()
     """Type and value of pins."""
     waives: str = ""
@@ -59,7 +59,7 @@ class PortVerification(NamedTuple):
     """Why it is TODO, in kebab-case."""
     text: str = ""
     open: bool = False
-    """It is TODO: a decision is needed, and the policy fails closed until there is one."""
+    """TODO: the policy fails closed until a decision is made."""
 
     @property
     def new(self) -> NewState:
@@ -83,10 +83,10 @@ def todo(port: HopPort, tls: HopTLS, reason: str, text: str) -> PortVerification
 
 
 def guessed_hostname(port: HopPort, tls: HopTLS) -> str:
-    """Returns the name that the certificate most likely has: what is known, or the Service's own."""
-    known = [tls.sni, *(name.value for name in tls.names if name.kind is NameKind.DNS)]
-    own = f"{port.name}.{port.namespace}.svc"
-    return next((name.lower() for name in known if is_hostname(name.lower())), own)
+    """Returns the most likely name of the certificate: a known name, or the name of the Service."""
+    candidates = [tls.sni, *(name.value for name in tls.names if name.kind is NameKind.DNS)]
+    service_name = f"{port.name}.{port.namespace}.svc"
+    return next((name.lower() for name in candidates if is_hostname(name.lower())), service_name)
 
 
 def is_hostname(text: str) -> bool:
@@ -94,7 +94,7 @@ def is_hostname(text: str) -> bool:
 
 
 def as_before(port: HopPort, tls: HopTLS, anchors: PolicyAnchors) -> PortVerification:
-    """Returns the verification of the old gateway, where a policy can express it."""
+    """Returns the verification of the old gateway if a policy can express it, else a TODO."""
     if tls.level not in (OldLevel.NAME, OldLevel.URI, OldLevel.HOST_NAME, OldLevel.CHAIN):
         return todo(port, tls, REASONS[tls.level], tls.why)
     if anchors.problem:
@@ -111,7 +111,7 @@ def as_before(port: HopPort, tls: HopTLS, anchors: PolicyAnchors) -> PortVerific
 
 
 def _chain_as_before(port: HopPort, tls: HopTLS, anchors: PolicyAnchors) -> PortVerification:
-    """Returns the pins of the certificates that are trusted as CAs; a chain without a name needs a decision."""
+    """Returns pins if single certificates are trusted as CAs. Any other chain without a name needs a decision."""
     if not anchors.leaves:
         return todo(port, tls, REASONS[tls.level], tls.why)
     hashes = tuple(("Certificate", leaf.sha256.hex()) for leaf in anchors.leaves)
@@ -125,7 +125,7 @@ def _by_name(port: HopPort, tls: HopTLS, hostname: str, names: tuple[Name, ...],
 
 
 def verified(hostname: str, names: tuple[Name, ...], anchors: PolicyAnchors) -> PortVerification:
-    """Returns that chain, dates and one of the names are checked; or, of a single certificate, that it is this one."""
+    """Returns the verification of chain, dates and one of the names, or of a single pinned certificate."""
     written = () if names == (Name(hostname),) else names
     if anchors.leaves:
         return PortVerification(hostname, names=written, pinned=anchors.leaves)
@@ -135,7 +135,7 @@ def verified(hostname: str, names: tuple[Name, ...], anchors: PolicyAnchors) -> 
 def as_decided(
     port: HopPort, tls: HopTLS, decision: Decision, anchors: PolicyAnchors, pinned: tuple[Certificate, ...]
 ) -> PortVerification:
-    """Returns the verification of a decision; `anchors` are those that it names, or the source's."""
+    """Returns the verification by a decision. `anchors`: the CAs of the decision, or those of the source."""
     hostname, names = _decided_names(port, tls, decision)
     if decision.waive == "All":
         return PortVerification(hostname, waives="All")
@@ -147,19 +147,19 @@ def as_decided(
         return PortVerification(hostname, anchors, pinned=pinned or anchors.leaves, waives="Names")
     if not names:
         return todo(port, tls, "name-unknown", "the decision has no hostname, and none is known")
-    found = _by_name(port, tls, hostname, names, PolicyAnchors(leaves=pinned) if pinned else anchors)
-    return found._replace(waives="Expiry") if decision.waive == "Expiry" and not found.open else found
+    verification = _by_name(port, tls, hostname, names, PolicyAnchors(leaves=pinned) if pinned else anchors)
+    return verification._replace(waives="Expiry") if decision.waive == "Expiry" and not verification.open else verification
 
 
 def _decided_names(port: HopPort, tls: HopTLS, decision: Decision) -> tuple[str, tuple[Name, ...]]:
-    """Returns the hostname of a policy by this decision, and the names that a certificate may have."""
-    hostname = decision.hostname or next((each.value for each in decision.names if is_hostname(each.value)), "")
+    """Returns the hostname of the policy and the permitted names of the certificate, by this decision."""
+    hostname = decision.hostname or next((name.value for name in decision.names if is_hostname(name.value)), "")
     names = decision.names or ((Name(hostname),) if hostname else _chosen_names(port, tls, decision))
     return hostname or guessed_hostname(port, tls), names
 
 
 def _writable_names(tls: HopTLS) -> tuple[Name, ...]:
-    return tuple(dict.fromkeys(each for name in tls.names if (each := writable(name))))
+    return tuple(dict.fromkeys(written for name in tls.names if (written := writable(name))))
 
 
 def _chosen_names(port: HopPort, tls: HopTLS, decision: Decision) -> tuple[Name, ...]:
@@ -169,28 +169,33 @@ def _chosen_names(port: HopPort, tls: HopTLS, decision: Decision) -> tuple[Name,
 
 
 def writable(name: Name) -> Name | None:
-    """Returns a name as a policy can hold it; None for an IP address, an e-mail address or another wildcard."""
+    """Returns a name in the form of a policy; None for an IP address, an e-mail address or another wildcard."""
     if name.kind is NameKind.URI:
         return name if "://" in name.value and len(name.value) <= 253 else None
     value = name.value.lower()
     return Name(value) if is_hostname(value.removeprefix("*.")) and "*" not in value.removeprefix("*.") else None
 
 
-def question(port: HopPort, tls: HopTLS, found: PortVerification, where: str) -> Question:
-    hostname = (f"hostname: {found.hostname}",)
+def question(port: HopPort, tls: HopTLS, verification: PortVerification, where: str) -> Question:
+    hostname = (f"hostname: {verification.hostname}",)
     waive = "Names" if tls.level is OldLevel.CHAIN else "All"
     answers: list[tuple[str, ...]] = [(_offered_ca(tls), *hostname)]
-    if found.reason == "conflict":
+    if verification.reason == "conflict":
         answers = [("merge: true",), ("split: true",), *answers]
-    elif tls.level is OldLevel.CHAIN and not found.anchors.problem and tls.trust and found.reason not in NO_ANCHORS:
+    elif (
+        tls.level is OldLevel.CHAIN
+        and not verification.anchors.problem
+        and tls.trust
+        and verification.reason not in NO_ANCHORS
+    ):
         answers = [("names: strict", *hostname)]
-    elif found.reason == "several-names":
+    elif verification.reason == "several-names":
         answers = [("names: any",), *answers]
     answers += [("pin: {certificates: [FILE.pem]}", *hostname)]
     answers += [(f"waive: {waive}", 'reason: "why this is not verified"', "expires: EXPIRES")]
     if tls.was_plaintext:
         answers += [("plaintext: true", 'reason: "why this stays plaintext"')]
-    return Question(str(port), found.reason, f"{tls.level} ({tls.why}; {where})", found.hostname, tuple(answers))
+    return Question(str(port), verification.reason, f"{tls.level} ({tls.why}; {where})", verification.hostname, tuple(answers))
 
 
 def _offered_ca(tls: HopTLS) -> str:

@@ -64,9 +64,9 @@ def test_null_is_a_field_left_out() -> None:
 
 def test_schema_violations_are_all_reported_with_their_field() -> None:
     text = policy().replace("hostname: web.example", "hostname: 5").replace("kind: Service", "kind: '*'")
-    found = dict(refused(text))
-    assert found["spec.validation.hostname"] == "must be a string, not a number"
-    assert "does not match" in found["spec.targetRefs[0].kind"]
+    messages = dict(refused(text))
+    assert messages["spec.validation.hostname"] == "must be a string, not a number"
+    assert "does not match" in messages["spec.targetRefs[0].kind"]
 
 
 def test_a_cel_rule_that_is_violated_speaks_with_its_own_message() -> None:
@@ -94,9 +94,9 @@ def test_rules_still_speak_where_the_schema_is_satisfied() -> None:
 def test_rules_judge_values_that_break_a_pattern_but_not_those_of_a_wrong_type(hostname: str, evaluated: bool) -> None:
     """As an API server: `Invalid` is reported beside the rules; `TypeInvalid` and `TooLong` block them."""
     refs = "    caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]\n"
-    found = refused(policy(more=refs).replace("hostname: web.example", f"hostname: {hostname}"))
-    assert "spec.validation.hostname" in dict(found)
-    assert any("exactly one of" in message for _, message in found) == evaluated
+    problems = refused(policy(more=refs).replace("hostname: web.example", f"hostname: {hostname}"))
+    assert "spec.validation.hostname" in dict(problems)
+    assert any("exactly one of" in message for _, message in problems) == evaluated
 
 
 def test_list_keys_are_unique() -> None:
@@ -224,5 +224,5 @@ def test_the_value_of_a_header_is_not_quoted(place: str) -> None:
         "{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: r, namespace: shop}, spec: {rules: "
         f"[{{filters: [{{type: RequestHeaderModifier, {place.replace('ITEM', item)}}}]}}]}}}}"
     )
-    told = refused(text)
-    assert told and "PLANTED" not in str(told)
+    problems = refused(text)
+    assert problems and "PLANTED" not in str(problems)

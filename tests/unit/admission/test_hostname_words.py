@@ -15,7 +15,7 @@ PRECISE, WILDCARD = sorted(HOSTNAMES, key=HOSTNAMES.__getitem__)
 
 
 @pytest.mark.parametrize(
-    ("written", "said", "instead"),
+    ("written", "message", "instead"),
     [
         ("api.example:8443", "has a port", "Write api.example."),
         ("https://api.example", "is a URL", "Write api.example."),
@@ -28,10 +28,10 @@ PRECISE, WILDCARD = sorted(HOSTNAMES, key=HOSTNAMES.__getitem__)
         ("a b", "is not a DNS name", "Write a name such as api.example."),
     ],
 )
-def test_errors_of_hostnames_have_a_remedy(written: str, said: str, instead: str) -> None:
+def test_errors_of_hostnames_have_a_remedy(written: str, message: str, instead: str) -> None:
     assert not re.match(PRECISE, written)
-    found = hostname_problem(written, PRECISE)
-    assert found is not None and said in found[0] and found[1] == instead
+    problem = hostname_problem(written, PRECISE)
+    assert problem is not None and message in problem[0] and problem[1] == instead
 
 
 def test_the_patterns_are_those_of_the_crds() -> None:

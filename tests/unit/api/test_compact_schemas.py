@@ -26,4 +26,4 @@ def test_admission_reads_the_same_of_a_compact_schema_as_of_the_crd(kind: str, v
 
 
 def _without_status(schema: Any) -> Any:
-    return {**schema, "properties": {name: each for name, each in schema["properties"].items() if name != "status"}}
+    return {**schema, "properties": {name: field for name, field in schema["properties"].items() if name != "status"}}

@@ -54,8 +54,8 @@ def _of_type(held: Any, schema: dict[str, Any], path: str) -> Iterator[str]:
 
 
 def spec_of(kind: Kind) -> type:
-    (found,) = (field.type for field in msgspec.structs.fields(kind.struct) if field.name == "spec")
-    return typing.cast(type, found)
+    (spec,) = (field.type for field in msgspec.structs.fields(kind.struct) if field.name == "spec")
+    return typing.cast(type, spec)
 
 
 @pytest.mark.parametrize("kind", OWN, ids=lambda kind: kind.kind)

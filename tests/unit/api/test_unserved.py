@@ -10,7 +10,7 @@ from lasthop.base.api import crds
 from lasthop.base.api.kinds import KINDS
 from lasthop.base.api.unserved import FIELDS, Unserved
 
-NAMED = [(kind, each.path) for each in FIELDS for kind in each.kinds]
+NAMED = [(kind, field.path) for field in FIELDS for kind in field.kinds]
 
 
 @pytest.mark.parametrize(("kind", "path"), NAMED)

@@ -32,20 +32,22 @@ def test_cpu_is_shown_by_its_median_and_has_no_goal() -> None:
 def test_instructions_are_judged_beside_each_peer_that_a_goal_names() -> None:
     counts = {LASTHOP: 148_000.0, TUNED: 133_000.0, TUNED_SAFE: 147_000.0, ENVOY_GATEWAY: 160_000.0}
     rows = {"1k-h1": ROWS["1k-h1"]}
-    found = {each.peer: each.met for each in figures(rows, {side: {"1k-h1": count} for side, count in counts.items()})}
-    assert found == {"": False, TUNED: None, TUNED_SAFE: True, ENVOY_GATEWAY: False}
+    met = {
+        compared.peer: compared.met for compared in figures(rows, {side: {"1k-h1": count} for side, count in counts.items()})
+    }
+    assert met == {"": False, TUNED: None, TUNED_SAFE: True, ENVOY_GATEWAY: False}
 
 
 def test_every_row_of_the_data_plane_has_a_goal() -> None:
     costs = {side: dict.fromkeys(ROWS, 1.0) for side in COUNTED}
-    judged = {each.what for each in figures(ROWS, costs) if each.met is not None}
+    judged = {compared.what for compared in figures(ROWS, costs) if compared.met is not None}
     assert judged == {"1 KiB request", *(f"{row.name}: instructions" for row in ROWS.values())}
 
 
 def test_a_round_is_compared_with_the_same_round_of_the_other() -> None:
     """So a machine that is slow for a while changes nothing."""
     slow = [1.0] * 12 + [5.0] * 12
-    assert figure(ROWS["1m"], NGINX, [2 * each for each in slow], slow).ratio == 2.0
+    assert figure(ROWS["1m"], NGINX, [2 * count for count in slow], slow).ratio == 2.0
 
 
 def places(home: Path) -> Places:
@@ -89,16 +91,16 @@ def test_the_configuration_from_the_control_plane_fits_into_one_file() -> None:
             {"@type": "x.EndpointsConfigDump", "dynamic_endpoint_configs": [{"endpoint_config": assignment}]},
         ]
     }
-    found = as_static({"node": {}, "dynamic_resources": {}, "admin": {}}, dump)
-    (cluster,) = found["static_resources"]["clusters"]
+    config = as_static({"node": {}, "dynamic_resources": {}, "admin": {}}, dump)
+    (cluster,) = config["static_resources"]["clusters"]
     assert cluster == {
         "name": "api",
         "type": "STATIC",
         "load_assignment": {"cluster_name": "api", "endpoints": [{"lb_endpoints": []}]},
     }
-    (served,) = connection_managers(found)
+    (served,) = connection_managers(config)
     assert served["route_config"] == {"name": "shop/web/80"} and "rds" not in served
-    assert "dynamic_resources" not in found
+    assert "dynamic_resources" not in config
 
 
 def _cluster() -> dict[str, Any]:

@@ -34,8 +34,8 @@ def test_each_part_shows_its_own_plots() -> None:
 
 
 def test_numbers_have_three_digits_that_count() -> None:
-    assert [number(each) for each in (None, 0, 0.01234, 5.678, 45.0, 17540.4)] == ["", "0", "0.0123", "5.68", "45", "17,540"]
+    assert [number(value) for value in (None, 0, 0.01234, 5.678, 45.0, 17540.4)] == ["", "0", "0.0123", "5.68", "45", "17,540"]
 
 
 def test_small_ratios_are_written_as_goals_are() -> None:
-    assert [ratio(each) for each in (None, 1 / 300, 0.5, 1.25)] == ["", "1/300", "0.5", "1.25"]
+    assert [ratio(value) for value in (None, 1 / 300, 0.5, 1.25)] == ["", "1/300", "0.5", "1.25"]

@@ -32,7 +32,7 @@ def test_lines_are_printed_in_order_and_the_last_ones_before_the_end() -> None:
         assert [json.loads(line) for line in output] == [{"path": f"/{number}", "status": 503} for number in range(100)]
 
 
-def test_a_reader_that_stops_holds_nobody_up_and_what_it_misses_is_counted() -> None:
+def test_a_stopped_reader_blocks_nothing_and_missed_lines_are_counted() -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with contextlib.suppress(BlockingIOError):
@@ -40,12 +40,12 @@ def test_a_reader_that_stops_holds_nobody_up_and_what_it_misses_is_counted() -> 
             os.write(writing, b"\n")
     os.set_blocking(writing, True)
     many = 2 * WAITING
-    told: list[int] = []
+    repetitions: list[int] = []
     with os.fdopen(reading, "rb") as output:
-        printer = AccessLogPrinter(writing, JsonLines(), told.append, BUSY_MACHINE)
+        printer = AccessLogPrinter(writing, JsonLines(), repetitions.append, BUSY_MACHINE)
         for number in range(many):
             printer(AccessLogEntry(path=f"/{number}"))
-        early = len(told)
+        early = len(repetitions)
         assert early <= 1, "there is room only once, if the thread takes its first line late"
         lines: list[bytes] = []
         reader = threading.Thread(target=lambda: lines.extend(line for line in output if line != b"\n"))
@@ -56,14 +56,14 @@ def test_a_reader_that_stops_holds_nobody_up_and_what_it_misses_is_counted() -> 
             nonlocal attempts
             attempts += 1
             printer(AccessLogEntry(path="/after"))
-            return len(told) > early
+            return len(repetitions) > early
 
         until(recovered)
         printer.close()
         os.close(writing)
         reader.join(10)
     assert len(lines) >= WAITING
-    assert len(lines) + sum(told) == many + attempts
+    assert len(lines) + sum(repetitions) == many + attempts
 
 
 def test_a_closed_output_does_not_end_the_gateway() -> None:
@@ -80,13 +80,13 @@ def test_a_reader_that_never_resumes_is_reported(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(access_log, "TELLING", 0.0)
     reading, writing = os.pipe()
     os.close(reading)
-    told: list[int] = []
-    printer = AccessLogPrinter(writing, JsonLines(), told.append, 0.0)
+    repetitions: list[int] = []
+    printer = AccessLogPrinter(writing, JsonLines(), repetitions.append, 0.0)
     for _ in range(2 * WAITING):
         printer(AccessLogEntry(path="/"))
     printer.close()
     os.close(writing)
-    assert WAITING - 10 <= sum(told) <= WAITING
+    assert WAITING - 10 <= sum(repetitions) <= WAITING
 
 
 FAILED = AccessLogEntry(
@@ -118,8 +118,8 @@ def test_a_repeated_failure_is_counted_and_printed_every_ten_seconds() -> None:
     assert len(lines.lines(FAILED, 0.0)) == 1
     assert [lines.lines(msgspec.structs.replace(FAILED, path=f"/{n}"), 0.1) for n in range(412)] == [[]] * 412
     assert lines.due(WINDOW - 0.1) == []
-    (told,) = lines.due(WINDOW)
-    assert told.strip() == (
+    (line,) = lines.due(WINDOW)
+    assert line.strip() == (
         "and 412 more in 10 s: 503 -> shop/api:443  certificate is for old.example, policy shop/api wants api.example"
     )
     assert lines.lines(FAILED, WINDOW + 1) == []
@@ -133,8 +133,8 @@ def test_remaining_counts_are_printed_at_the_end() -> None:
     lines = TextLines()
     for now in (0.0, 1.0, 2.0):
         lines.lines(FAILED, now)
-    (told,) = lines.due(4.0, last=True)
-    assert "and 2 more in 4 s" in told
+    (line,) = lines.due(4.0, last=True)
+    assert "and 2 more in 4 s" in line
 
 
 def test_failures_of_many_kinds_are_bounded() -> None:

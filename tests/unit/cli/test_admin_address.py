@@ -11,9 +11,9 @@ from tests.ports import free_port
 
 def test_gateways_that_start_together_get_an_address_each() -> None:
     wanted = with_port("127.0.0.1", free_port())
-    found = [_free_admin(wanted) for _ in range(5)]
+    addresses = [_free_admin(wanted) for _ in range(5)]
     with contextlib.ExitStack() as stack:
-        for each in found:
-            assert each.listening
-            stack.enter_context(each.listening)
-        assert len({each.address for each in found}) == 5
+        for address in addresses:
+            assert address.listening
+            stack.enter_context(address.listening)
+        assert len({address.address for address in addresses}) == 5

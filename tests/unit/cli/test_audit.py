@@ -112,13 +112,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def audited(*args: str | Path) -> dict[str, Any]:
     result = lasthop("audit", *args, "-o", "json")
     assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
 
 
 def test_every_verification_mode_has_its_routes_and_its_place(folder: Path) -> None:
-    found = audited(folder)
-    hops = {hop["service"]: hop for hop in found["hops"]}
+    report = audited(folder)
+    hops = {hop["service"]: hop for hop in report["hops"]}
     assert {name: (hop["manner"], hop["source"]) for name, hop in hops.items()} == {
         "shop/ca": ("verified", "CA"),
         "shop/mirrored": ("verified", "CA"),
@@ -151,7 +151,7 @@ def test_every_verification_mode_has_its_routes_and_its_place(folder: Path) -> N
     place = hops["shop/waived"]
     assert place["file"].endswith("objects.yaml")
     assert lines[place["line"] : place["line"] + 1] == ["kind: VerificationWaiver"]
-    assert found["counts"] == {
+    assert report["counts"] == {
         "failing closed": 1,
         "waived": 1,
         "plaintext": 3,
@@ -160,7 +160,7 @@ def test_every_verification_mode_has_its_routes_and_its_place(folder: Path) -> N
         "udp": 1,
         "verified": 6,
     }
-    assert "WebSocket" in found["notes"][0]
+    assert "WebSocket" in report["notes"][0]
 
 
 def test_certificates_are_reported_before_they_expire(folder: Path) -> None:
@@ -227,8 +227,8 @@ def test_a_pipeline_passes_where_there_is_nothing_of_it_and_not_where_something_
 
 def test_a_namespace_has_what_begins_or_ends_there(folder: Path) -> None:
     def shown(*args: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(lasthop("audit", folder, "--expiring", "400", "-o", "json", *args).stdout)
-        return found
+        document: dict[str, Any] = json.loads(lasthop("audit", folder, "--expiring", "400", "-o", "json", *args).stdout)
+        return document
 
     team = shown("-n", "team")
     assert {hop["service"] for hop in team["hops"]} == {"team/by-set"}
@@ -238,9 +238,9 @@ def test_a_namespace_has_what_begins_or_ends_there(folder: Path) -> None:
 
 @pytest.mark.parametrize("command", ["audit", "check"])
 def test_a_namespace_that_is_not_there_is_an_error_that_names_those_that_are(folder: Path, command: str) -> None:
-    found = lasthop(command, folder, "-n", "shpo")
-    assert found.exit_code == 1
-    assert "there is no namespace shpo" in found.output and "did you mean shop?" in found.output
+    result = lasthop(command, folder, "-n", "shpo")
+    assert result.exit_code == 1
+    assert "there is no namespace shpo" in result.output and "did you mean shop?" in result.output
     assert "there is shop, team" in lasthop(command, folder, "-n", "other").output
 
 
@@ -273,9 +273,9 @@ def test_markdown_keeps_what_people_wrote_as_text(folder: Path) -> None:
 def test_sarif_has_a_line_for_everything_that_deserves_a_look(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder.parent)
     monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
-    found = json.loads(lasthop("audit", folder.name, "-o", "sarif").stdout)
-    assert found["version"] == "2.1.0"
-    (run,) = found["runs"]
+    document = json.loads(lasthop("audit", folder.name, "-o", "sarif").stdout)
+    assert document["version"] == "2.1.0"
+    (run,) = document["runs"]
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     results = run["results"]
     assert len(results) == 8 + 5, "eight hops that are not verified, five certificates"
@@ -289,7 +289,7 @@ def test_sarif_has_a_line_for_everything_that_deserves_a_look(folder: Path, monk
         assert at["region"]["startLine"] > 0
     assert len({result["partialFingerprints"]["lasthop/v1"] for result in results}) == len(results)
     assert run["invocations"] == [{"executionSuccessful": True, "toolExecutionNotifications": []}]
-    assert "PRIVATE KEY" not in json.dumps(found)
+    assert "PRIVATE KEY" not in json.dumps(document)
 
 
 def test_a_backend_that_no_cluster_stands_for_is_failing_and_not_plaintext(tmp_path: Path) -> None:

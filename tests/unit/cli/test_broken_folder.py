@@ -34,9 +34,9 @@ def test_explain_says_what_is_withheld_and_why(cold: Path) -> None:
 
 
 def test_check_says_it_once_where_it_is_broken(cold: Path) -> None:
-    found = json.loads(lasthop("check", cold, "-o", "json").stdout)["findings"]
-    assert {Path(each["file"]).name for each in found} == {"policy.yaml"}
-    follows = [follow for each in found for follow in each["follows"]]
+    findings = json.loads(lasthop("check", cold, "-o", "json").stdout)["findings"]
+    assert {Path(finding["file"]).name for finding in findings} == {"policy.yaml"}
+    follows = [follow for finding in findings for follow in finding["follows"]]
     assert any("not known whether a BackendTLSPolicy" in follow["message"] for follow in follows)
 
 

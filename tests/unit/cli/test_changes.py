@@ -51,22 +51,22 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_folder_shows_what_was_recorded_while_a_gateway_ran_on_it(folder: Path) -> None:
-    found = lasthop("audit", str(folder), "--since", "24h", "-n", "shop")
-    assert found.exit_code == 0
-    assert "shop/api:443  verified (CA) for api.example -> plaintext  weaker, not acknowledged" in found.stdout
-    assert "because BackendTLSPolicy shop/api was deleted" in found.stdout
-    assert "because acknowledged by appProtocol http of Service shop/api" in found.stdout
-    assert "other/db" not in found.stdout and "applies now" not in found.stdout
-    assert "2 changes since " in found.stdout and "1 weaker, 1 of them unacknowledged" in found.stdout
+    result = lasthop("audit", str(folder), "--since", "24h", "-n", "shop")
+    assert result.exit_code == 0
+    assert "shop/api:443  verified (CA) for api.example -> plaintext  weaker, not acknowledged" in result.stdout
+    assert "because BackendTLSPolicy shop/api was deleted" in result.stdout
+    assert "because acknowledged by appProtocol http of Service shop/api" in result.stdout
+    assert "other/db" not in result.stdout and "applies now" not in result.stdout
+    assert "2 changes since " in result.stdout and "1 weaker, 1 of them unacknowledged" in result.stdout
 
 
 @pytest.mark.parametrize(("effect", "shown"), [("NewReduced", "new"), ("OpenedReduced", "opened")])
 def test_a_hop_that_begins_without_full_verification_is_marked_and_counted(tmp_path: Path, effect: str, shown: str) -> None:
     before = "" if effect == "NewReduced" else "failing closed"
-    found = Entry(time.time() - HOUR, "Service", "shop/api", 443, before, "waived (All)", "x", effect=effect)
+    entry = Entry(time.time() - HOUR, "Service", "shop/api", 443, before, "waived (All)", "x", effect=effect)
     state = paths.of_folder(paths.state_root(), tmp_path)
     state.mkdir(parents=True)
-    memory.save(state / memory.FILE, Memory({}, mk_record((found,), found.at - HOUR)), codec.Encoder())
+    memory.save(state / memory.FILE, Memory({}, mk_record((entry,), entry.at - HOUR)), codec.Encoder())
     text = lasthop("audit", str(tmp_path), "--since", "24h").stdout
     assert f"-> waived (All)  {shown}, not fully verified" in text
     assert "none of them weaker; 1 began to connect without full verification" in text
@@ -75,9 +75,9 @@ def test_a_hop_that_begins_without_full_verification_is_marked_and_counted(tmp_p
 
 def test_it_is_json_for_scripts_and_safe_for_terminals(folder: Path) -> None:
     document = json.loads(lasthop("audit", str(folder), "--since", "7d", "-o", "json").stdout)
-    assert [each["after"] for each in document["changes"]][:2] == ["verified (CA) for api.example", "plaintext"]
-    assert [each["weaker"] for each in document["changes"]] == [False, True, False, False]
-    assert all(each["time"].endswith("Z") for each in document["changes"])
+    assert [change["after"] for change in document["changes"]][:2] == ["verified (CA) for api.example", "plaintext"]
+    assert [change["weaker"] for change in document["changes"]] == [False, True, False, False]
+    assert all(change["time"].endswith("Z") for change in document["changes"])
     assert "\x1b" not in lasthop("audit", str(folder), "--since", "7d").stdout
 
 
@@ -92,23 +92,23 @@ def test_who_made_the_report_and_when_is_part_of_it(folder: Path) -> None:
     ("since", "expected"), [("90m", 2), ("3h", 3), ("3d", 4), ("2w", 4), ("2020-01-01", 4), ("2020-01-01T10:00:00+02:00", 4)]
 )
 def test_a_time_is_how_long_ago_or_a_date(folder: Path, since: str, expected: int) -> None:
-    found = lasthop("audit", str(folder), "--since", since, "-o", "json")
-    assert len(json.loads(found.stdout)["changes"]) == expected
+    result = lasthop("audit", str(folder), "--since", since, "-o", "json")
+    assert len(json.loads(result.stdout)["changes"]) == expected
 
 
 @pytest.mark.parametrize("since", ["yesterday", "24", "-1h", "2026-13-01", "1y"])
 def test_an_invalid_time_is_explained(folder: Path, since: str) -> None:
-    found = lasthop("audit", str(folder), f"--since={since}")
-    assert found.exit_code == 2 and "give how long ago (30m, 24h, 7d) or a date" in found.stderr
+    result = lasthop("audit", str(folder), f"--since={since}")
+    assert result.exit_code == 2 and "give how long ago (30m, 24h, 7d) or a date" in result.stderr
 
 
 def test_without_a_record_the_error_explains_its_origin(tmp_path: Path) -> None:
-    found = lasthop("audit", str(tmp_path), "--since", "1h")
-    assert found.exit_code == 1 and "has no record of changes" in found.stderr
+    result = lasthop("audit", str(tmp_path), "--since", "1h")
+    assert result.exit_code == 1 and "has no record of changes" in result.stderr
     assert lasthop("audit", str(tmp_path), "--since", "1h", "--fail-on", "waived").exit_code == 2
 
 
-def test_nothing_new_is_said_in_words(folder: Path) -> None:
+def test_no_change_is_reported_in_words(folder: Path) -> None:
     assert "no change of how a backend is verified since" in lasthop("audit", str(folder), "--since", "1m").stdout
 
 
@@ -120,19 +120,19 @@ def test_no_change_is_claimed_only_for_the_time_that_the_record_covers(folder: P
     begun = time.time() - HOUR
     keep(folder, mk_record((), begun))
     stamp = datetime.fromtimestamp(begun, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    found = lasthop("audit", str(folder), "--since", "2h").stdout
-    assert f"The record is complete only from {stamp} on" in found
-    assert f"no change of how a backend is verified since {stamp} in" in found
+    output = lasthop("audit", str(folder), "--since", "2h").stdout
+    assert f"The record is complete only from {stamp} on" in output
+    assert f"no change of how a backend is verified since {stamp} in" in output
     within = lasthop("audit", str(folder), "--since", "30m").stdout
     assert "The record" not in within and f"since {stamp}" not in within
     document = json.loads(lasthop("audit", str(folder), "--since", "2h", "-o", "json").stdout)
     assert document["completeSince"] == rfc3339(begun)
 
 
-def test_without_a_beginning_no_change_is_never_said(folder: Path) -> None:
+def test_without_a_beginning_no_change_is_never_claimed(folder: Path) -> None:
     keep(folder, mk_record())
-    found = lasthop("audit", str(folder), "--since", "2h").stdout
-    assert "The beginning of the record is unknown" in found and "since 2" not in found
+    output = lasthop("audit", str(folder), "--since", "2h").stdout
+    assert "The beginning of the record is unknown" in output and "since 2" not in output
     assert json.loads(lasthop("audit", str(folder), "--since", "2h", "-o", "json").stdout)["completeSince"] is None
 
 
@@ -141,22 +141,22 @@ def test_entries_dropped_for_space_are_not_covered(folder: Path) -> None:
     keep(folder, mk_record((), now - 50 * HOUR, {"loud": now - HOUR}))
     for namespace, complete in (("loud", False), ("quiet", True), ("", False)):
         chosen = ("-n", namespace) if namespace else ()
-        found = lasthop("audit", str(folder), "--since", "2h", *chosen).stdout
-        assert ("The record is complete only from" not in found) is complete, namespace
+        output = lasthop("audit", str(folder), "--since", "2h", *chosen).stdout
+        assert ("The record is complete only from" not in output) is complete, namespace
 
 
 def test_a_damaged_record_is_an_error_and_never_no_change(folder: Path) -> None:
     (paths.of_folder(paths.state_root(), folder) / memory.FILE).write_bytes(b"{")
-    found = lasthop("audit", str(folder), "--since", "2h")
-    assert found.exit_code == 1 and "cannot be decoded" in found.stderr and "no change" not in found.output
+    result = lasthop("audit", str(folder), "--since", "2h")
+    assert result.exit_code == 1 and "cannot be decoded" in result.stderr and "no change" not in result.output
 
 
 def test_incidents_of_the_record_itself_are_shown(folder: Path) -> None:
     now = time.time()
     incidents = ((now - 3 * HOUR, "x was damaged"), (now - HOUR, "x was \x1b deleted"))
     keep(folder, mk_record((), now - 50 * HOUR, incidents=incidents))
-    found = lasthop("audit", str(folder), "--since", "2h").stdout
-    assert "the record itself: x was \\x1b deleted" in found and "damaged" not in found
+    output = lasthop("audit", str(folder), "--since", "2h").stdout
+    assert "the record itself: x was \\x1b deleted" in output and "damaged" not in output
 
 
 def test_added_and_removed_members_are_shown(folder: Path) -> None:
@@ -166,8 +166,8 @@ def test_added_and_removed_members_are_shown(folder: Path) -> None:
         time.time(), "Service", "shop/api", 443, *words, "because", effect="OtherTrust", facts=(RecordedFact("ca", fact),)
     )
     keep(folder, mk_record((edit,), 1.0))
-    found = lasthop("audit", str(folder), "--since", "2h").stdout
-    assert "other trust" in found and fact in " ".join(found.split())
+    output = lasthop("audit", str(folder), "--since", "2h").stdout
+    assert "other trust" in output and fact in " ".join(output.split())
 
 
 def test_the_edit_and_its_author_are_shown_for_each_gateway(folder: Path) -> None:
@@ -177,19 +177,19 @@ def test_the_edit_and_its_author_are_shown_for_each_gateway(folder: Path) -> Non
     edit = Entry(time.time(), "Service", "shop/api", 443, *words, effect="Opened", causes=(cause,), gateways=gateways)
     new = Entry(time.time(), "Service", "shop/b", 443, "", "plaintext", "HTTPRoute shop/b was created", effect="New")
     keep(folder, mk_record((edit, new), 1.0))
-    found = " ".join(lasthop("audit", str(folder), "--since", "2h").stdout.split())
-    assert "failing closed -> waived (All) because GatewayProfile edge/prod was changed" in found
-    assert "GatewayProfile edge/prod changed by Ann <ann@example.com>, commit 1a2b3c4 of 2026-11-18" in found
-    assert "from Gateway edge/prod, edge/web" in found
-    assert "shop/b:443 new -> plaintext new because HTTPRoute shop/b was created" in found
+    output = " ".join(lasthop("audit", str(folder), "--since", "2h").stdout.split())
+    assert "failing closed -> waived (All) because GatewayProfile edge/prod was changed" in output
+    assert "GatewayProfile edge/prod changed by Ann <ann@example.com>, commit 1a2b3c4 of 2026-11-18" in output
+    assert "from Gateway edge/prod, edge/web" in output
+    assert "shop/b:443 new -> plaintext new because HTTPRoute shop/b was created" in output
 
 
 def test_the_head_of_an_intact_chain_is_printed_and_a_removed_line_is_an_error(folder: Path) -> None:
     path = paths.of_folder(paths.state_root(), folder) / memory.FILE
     stored = memory.load(path)
     assert isinstance(stored, codec.Memory)
-    found = lasthop("audit", str(folder), "--since", "7d")
-    assert f"The chain of 5 entries is intact; head {stored.record.head}" in found.stdout
+    result = lasthop("audit", str(folder), "--since", "7d")
+    assert f"The chain of 5 entries is intact; head {stored.record.head}" in result.stdout
     entries = stored.record.entries
     for edited, fault in (
         ((*entries[:2], *entries[3:]), "entry 3 is missing"),
@@ -197,22 +197,22 @@ def test_the_head_of_an_intact_chain_is_printed_and_a_removed_line_is_an_error(f
         (entries[:-1], "the latest entries are missing"),
     ):
         keep(folder, Record(edited, stored.record.head))
-        found = lasthop("audit", str(folder), "--since", "7d")
-        assert found.exit_code == 1 and fault in found.stderr and "is broken" in found.stdout
+        result = lasthop("audit", str(folder), "--since", "7d")
+        assert result.exit_code == 1 and fault in result.stderr and "is broken" in result.stdout
         document = json.loads(lasthop("audit", str(folder), "--since", "1m", "-o", "json").stdout)
         assert document["chain"]["intact"] is False and fault in document["chain"]["faults"][0]
 
 
 def test_an_auditor_can_check_the_hashes_in_the_json_without_lasthop(folder: Path) -> None:
     document = json.loads(lasthop("audit", str(folder), "--since", "7d", "-o", "json").stdout)
-    entries = sorted((*document["incidents"], *document["changes"]), key=lambda each: int(each["number"]))
+    entries = sorted((*document["incidents"], *document["changes"]), key=lambda entry: int(entry["number"]))
     previous = ""
-    for each in entries:
-        assert each["previous"] == previous
-        hashed = {key: value for key, value in each.items() if key not in ("time", "hash")}
+    for entry in entries:
+        assert entry["previous"] == previous
+        hashed = {key: value for key, value in entry.items() if key not in ("time", "hash")}
         text = json.dumps(hashed, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         previous = hashlib.sha256(text.encode()).hexdigest()
-        assert each["hash"] == previous
+        assert entry["hash"] == previous
     assert document["chain"] == {"entries": len(entries), "head": previous, "faults": [], "intact": True}
 
 

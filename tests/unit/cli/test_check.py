@@ -58,8 +58,8 @@ def twelve(tmp_path: Path) -> Path:
 
 
 def _json(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(lasthop("check", folder, "-o", "json").stdout)
-    return found
+    document: dict[str, Any] = json.loads(lasthop("check", folder, "-o", "json").stdout)
+    return document
 
 
 def test_twelve_mistakes_in_twelve_files_are_twelve_errors(twelve: Path) -> None:
@@ -67,8 +67,8 @@ def test_twelve_mistakes_in_twelve_files_are_twelve_errors(twelve: Path) -> None
     errors = {Path(f["file"]).stem: f for f in report["findings"] if f["severity"] == "error"}
     assert sorted(errors) == sorted(TWELVE)
     assert report["errors"] == 12
-    for name, (_, line, said) in TWELVE.items():
-        assert said in errors[name]["message"], name
+    for name, (_, line, message) in TWELVE.items():
+        assert message in errors[name]["message"], name
         assert errors[name]["line"] >= line, name
 
 
@@ -107,11 +107,11 @@ def test_warnings_alone_exit_with_0(tmp_path: Path) -> None:
 
 def test_a_server_s_own_certificate_as_ca_is_a_warning(tmp_path: Path) -> None:
     leaf = Certificate("api", CA, sans=dns("api.internal"), valid=(NOW - DAY, NOW + 365 * DAY))
-    found = _json(write(tmp_path / "objects", policy=policy(), ca=config_map(pem=leaf.pem)))["findings"]
-    assert [(each["severity"], each["reason"], each["file"].endswith("policy.yaml")) for each in found] == [
+    findings = _json(write(tmp_path / "objects", policy=policy(), ca=config_map(pem=leaf.pem)))["findings"]
+    assert [(finding["severity"], finding["reason"], finding["file"].endswith("policy.yaml")) for finding in findings] == [
         ("warning", "Warning", True)
     ]
-    assert "api in ConfigMap corp-ca is a server's own certificate, not a CA's" in found[0]["message"]
+    assert "api in ConfigMap corp-ca is a server's own certificate, not a CA's" in findings[0]["message"]
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_a_server_s_own_certificate_as_ca_is_a_warning(tmp_path: Path) -> None:
 def test_a_plaintext_port_that_looks_like_tls_is_a_warning(tmp_path: Path, port: str, warns: bool) -> None:
     folder = write(tmp_path / "objects")
     (folder / "base.yaml").write_text(BASE.replace("{name: https, port: 443}", port))
-    found = [each["object"]["name"] for each in _json(folder)["findings"] if each["reason"] == "PlaintextBackend"]
-    assert found == (["api"] if warns else [])
+    names = [finding["object"]["name"] for finding in _json(folder)["findings"] if finding["reason"] == "PlaintextBackend"]
+    assert names == (["api"] if warns else [])
 
 
 def test_a_missing_local_file_is_one_error_with_its_consequences_below(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_github_annotations_are_escaped_and_relative_to_the_workspace(tmp_path: 
     folder = write(tmp_path / "a,b", broken='apiVersion: v1\nkind: "100%: a,b"\nmetadata: {name: x}\n')
     result = lasthop("check", folder, "-o", "github")
     assert result.exit_code == 1
-    line = next(each for each in result.stdout.splitlines() if each.startswith("::error"))
+    line = next(output_line for output_line in result.stdout.splitlines() if output_line.startswith("::error"))
     assert line.startswith("::error file=a%2Cb/broken.yaml,line=2,title=UnknownKind::kind: unknown kind")
     assert "100%25: a,b" in line
 
@@ -202,10 +202,10 @@ def test_an_unreadable_folder_gives_one_line(tmp_path: Path) -> None:
 
 
 def _errors(folder: Path) -> list[str]:
-    found = lasthop("check", folder, "-o", "json")
-    assert found.exit_code == 1, found.output
-    errors = (each for each in json.loads(found.stdout)["findings"] if each["severity"] == "error")
-    return [with_remedy(each["message"], each["remedy"]) for each in errors]
+    result = lasthop("check", folder, "-o", "json")
+    assert result.exit_code == 1, result.output
+    errors = (finding for finding in json.loads(result.stdout)["findings"] if finding["severity"] == "error")
+    return [with_remedy(error["message"], error["remedy"]) for error in errors]
 
 
 def test_an_empty_folder_serves_nothing_and_that_is_an_error(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_an_empty_folder_serves_nothing_and_that_is_an_error(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("written", "mistyped", "said"),
+    ("written", "mistyped", "message"),
     [
         ("service-name: api}", "service-name: apy}", "EndpointSlice shop/api-1 has the label apy, but no such Service exists"),
         ("service-name: api}", "other: api}", "has the label kubernetes.io/service-name: api."),
@@ -223,17 +223,19 @@ def test_an_empty_folder_serves_nothing_and_that_is_an_error(tmp_path: Path) -> 
         ("[{addresses: [10.0.0.1]}]", "[]", "its EndpointSlices have no endpoints"),
     ],
 )
-def test_a_service_without_endpoints_is_an_error_and_explained(tmp_path: Path, written: str, mistyped: str, said: str) -> None:
+def test_a_service_without_endpoints_is_an_error_and_explained(
+    tmp_path: Path, written: str, mistyped: str, message: str
+) -> None:
     assert written in BASE
     folder = write(tmp_path / "objects", base=BASE.replace(written, mistyped), policy=policy(), ca=config_map())
     errors = [error for error in _errors(folder) if "port 443" in error]
-    assert len(errors) == 1 and said in errors[0] and "requests get 503" in errors[0]
+    assert len(errors) == 1 and message in errors[0] and "requests get 503" in errors[0]
     explained = lasthop("explain", "httproute", "api", "--dir", folder).stdout
-    assert explained.startswith("✗ HTTPRoute shop/api") and said.rstrip(".") in explained
+    assert explained.startswith("✗ HTTPRoute shop/api") and message.rstrip(".") in explained
 
 
 @pytest.mark.parametrize(
-    ("written", "mistyped", "said"),
+    ("written", "mistyped", "message"),
     [
         ("parentRefs: [{name: web}]", "parentRefs: [{name: wbe}]", "Gateway shop/wbe does not exist. Did you mean web?"),
         ("parentRefs: [{name: web}]", "parentRefs: [{name: web}, {name: wbe}]", "Gateway shop/wbe does not exist"),
@@ -248,11 +250,11 @@ def test_a_service_without_endpoints_is_an_error_and_explained(tmp_path: Path, w
     ],
 )
 def test_a_reference_that_leads_nowhere_is_an_error_that_names_what_is_near(
-    tmp_path: Path, written: str, mistyped: str, said: str
+    tmp_path: Path, written: str, mistyped: str, message: str
 ) -> None:
     assert written in BASE
     errors = _errors(write(tmp_path / "objects", base=BASE.replace(written, mistyped, 1)))
-    assert any(said in error for error in errors), errors
+    assert any(message in error for error in errors), errors
 
 
 def test_a_mistyped_kind_is_one_error_and_its_consequences_stand_beneath(tmp_path: Path) -> None:
@@ -295,10 +297,12 @@ spec: {waives: All, reason: self-signed}
         'group: "", kind: ConfigMap, name: corp-ca', "group: lasthop.dev, kind: VerificationWaiver, name: all"
     )
     folder = write(tmp_path / "objects", policy=waived, waiver=waiver, more="---\n".join(gateways))
-    found = {
-        each["message"].split(":")[0]: each["follows"] for each in _json(folder)["findings"] if each["severity"] == "error"
+    follows_by_gateway = {
+        finding["message"].split(":")[0]: finding["follows"]
+        for finding in _json(folder)["findings"]
+        if finding["severity"] == "error"
     }
-    assert {at: [each["object"]["name"] for each in follows] for at, follows in found.items()} == {
+    assert {at: [follow["object"]["name"] for follow in follows] for at, follows in follows_by_gateway.items()} == {
         "at Gateway shop/one": ["one"],
         "at Gateway shop/two": ["two"],
         "at Gateway shop/three": ["three"],

@@ -73,10 +73,10 @@ def accepted(status: str = "True", generation: int = 1, message: str = "", **ent
 
 @pytest.fixture
 async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
-    async with serving(FakeApi()) as found:
+    async with serving(FakeApi()) as fake_api:
         contexts = {"dev": "shop", "bare": ""}
         kubeconfig = {
-            "clusters": [{"name": "fake", "cluster": {"server": found.url}}],
+            "clusters": [{"name": "fake", "cluster": {"server": fake_api.url}}],
             "users": [{"name": "me", "user": {"token": "t"}}],
             "contexts": [
                 {"name": name, "context": {"cluster": "fake", "user": "me", **({"namespace": ns} if ns else {})}}
@@ -86,8 +86,8 @@ async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
         }
         (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-        put(found, BASE, policy(), config_map(), FOREIGN)
-        yield found
+        put(fake_api, BASE, policy(), config_map(), FOREIGN)
+        yield fake_api
 
 
 async def run(*args: str | Path) -> Result:
@@ -110,17 +110,17 @@ async def test_status_says_what_stands_in_the_cluster_and_which_cluster_it_is(ap
     result = await run("status")
     assert "Reading the cluster of context dev of" in result.stderr
     assert "namespace shop" in result.stderr
-    found = rows(result)
-    assert found["gateway/shop/web"] == ("True", "")
-    assert found["httproute/shop/api"] == ("False", "web: Why: no")
-    assert found["backendtlspolicy/shop/api"] == ("Unknown", "no Gateway of this controller uses it")
-    assert "gateway/blog/theirs" not in found
+    table = rows(result)
+    assert table["gateway/shop/web"] == ("True", "")
+    assert table["httproute/shop/api"] == ("False", "web: Why: no")
+    assert table["backendtlspolicy/shop/api"] == ("Unknown", "no Gateway of this controller uses it")
+    assert "gateway/blog/theirs" not in table
 
 
 async def test_all_namespaces_and_what_other_controllers_serve(api: FakeApi) -> None:
     say(api, "gateways", "theirs", accepted(), namespace="blog")
-    found = rows(await run("status", "-A"))
-    assert found["gateway/blog/theirs"] == found["gatewayclass/other"] == ("-", "served by example.com/other")
+    table = rows(await run("status", "-A"))
+    assert table["gateway/blog/theirs"] == table["gatewayclass/other"] == ("-", "served by example.com/other")
     assert rows(await run("status", "gateway", "-A"))["gateway/blog/theirs"] == ("-", "served by example.com/other")
     assert "gatewayclass/other" not in rows(await run("status", "gateway", "-A"))
     assert {name.partition("/")[0] for name in rows(await run("status", "gw,hr", "-A"))} == {"gateway", "httproute"}
@@ -136,8 +136,8 @@ async def test_a_route_whose_own_condition_says_that_a_backend_fails_is_not_read
     entry["conditions"].append({**failing, "message": "; ".join(sentences)})
     say(api, "httproutes", "api", {"parents": [entry]})
     why = f"shop/web: ConnectionFailed: {'; '.join(sentences)}"
-    for asked in (["status"], ["status", "httproute"], ["status", "httproute", "api"]):
-        result = await run(*asked, "--exit-code", "-o", "wide", "--no-headers")
+    for command in (["status"], ["status", "httproute"], ["status", "httproute", "api"]):
+        result = await run(*command, "--exit-code", "-o", "wide", "--no-headers")
         (line,) = (line for line in result.stdout.splitlines() if line.startswith("httproute/shop/api"))
         assert line.split()[1] == "False" and line.endswith(why) and result.exit_code == 1
         assert not any(line.startswith("service/") for line in result.stdout.splitlines()), "messages quote what backends say"
@@ -145,8 +145,8 @@ async def test_a_route_whose_own_condition_says_that_a_backend_fails_is_not_read
 
 async def test_names_in_several_namespaces_are_all_found_and_one_without_is_in_that_of_the_context(api: FakeApi) -> None:
     put(api, FOREIGN, FOREIGN.replace("theirs", "web"))
-    found = await run("status", "gw", "web", "blog/theirs", "-o", "name")
-    assert (found.exit_code, set(found.stdout.split())) == (0, {"gateway/blog/theirs", "gateway/shop/web"})
+    result = await run("status", "gw", "web", "blog/theirs", "-o", "name")
+    assert (result.exit_code, set(result.stdout.split())) == (0, {"gateway/blog/theirs", "gateway/shop/web"})
     ambiguous = await run("status", "gw", "web", "blog/theirs", "-o", "name", "-A")
     assert (ambiguous.exit_code, ambiguous.stdout.split()) == (1, ["gateway/blog/theirs"])
     assert "Gateway web exists in several namespaces: choose one of blog/web, shop/web" in ambiguous.stderr
@@ -176,8 +176,8 @@ async def test_a_policy_that_cannot_be_read_whole_is_not_ready(api: FakeApi) -> 
 
 
 async def test_one_by_name_comes_whole_and_without_managed_fields(api: FakeApi) -> None:
-    found = api.get("httproutes", "api", "shop")
-    found["metadata"]["managedFields"] = [{"manager": "kubectl"}]
+    route_document = api.get("httproutes", "api", "shop")
+    route_document["metadata"]["managedFields"] = [{"manager": "kubectl"}]
     document = yaml.safe_load((await run("status", "httproute/shop/api", "-o", "yaml", "--context", "bare")).stdout)
     assert document["spec"]["hostnames"] == ["shop.example"]
     assert "managedFields" not in document["metadata"]
@@ -196,11 +196,11 @@ async def test_nothing_of_a_secret_is_shown(api: FakeApi) -> None:
 
 async def test_a_policy_whose_service_does_not_exist_is_not_ready(api: FakeApi) -> None:
     put(api, policy("typo", service="apii"), policy("none", service="elsewhere"))
-    found = rows(await run("status", "backendtlspolicy"))
-    assert found["backendtlspolicy/shop/api"] == ("Unknown", "no Gateway of this controller uses it")
-    said = "TargetNotFound: Service shop/apii does not exist; did you mean api?"
-    assert found["backendtlspolicy/shop/typo"] == ("False", said)
-    assert found["backendtlspolicy/shop/none"] == ("False", "TargetNotFound: Service shop/elsewhere does not exist")
+    table = rows(await run("status", "backendtlspolicy"))
+    assert table["backendtlspolicy/shop/api"] == ("Unknown", "no Gateway of this controller uses it")
+    reason = "TargetNotFound: Service shop/apii does not exist; did you mean api?"
+    assert table["backendtlspolicy/shop/typo"] == ("False", reason)
+    assert table["backendtlspolicy/shop/none"] == ("False", "TargetNotFound: Service shop/elsewhere does not exist")
     api.fail("list", "services", forbidden("services"))
     assert rows(await run("status", "backendtlspolicy"))["backendtlspolicy/shop/typo"][0] == "Unknown"
 
@@ -210,7 +210,7 @@ async def test_status_reads_only_what_has_a_status_and_writes_nothing(api: FakeA
     with_status |= {"grpcroutes", "tlsroutes", "tcproutes", "udproutes"}
     await run("status")
     assert {verb for verb, _, _ in api.requests} == {"list"}
-    # Of a policy without a word in its status it is asked whether its Service is there.
+    # For a policy without a status, the command reads whether its Service exists.
     assert {plural for _, plural, _ in api.requests} == {*with_status, "services"}
     api.requests.clear()
     ours = accepted(ancestorRef={"name": "web"}, controllerName="lasthop.dev/gateway-controller")
@@ -338,7 +338,7 @@ async def test_a_user_without_rights_gets_an_error_and_never_an_empty_list(api: 
         assert "does not let you read this" in result.stderr and "request permission to list it (RBAC)" in result.stderr
 
 
-async def test_a_kind_that_may_not_be_listed_is_not_said_to_have_no_objects(api: FakeApi) -> None:
+async def test_a_kind_without_list_permission_is_not_reported_as_empty(api: FakeApi) -> None:
     api.fail("list", "configmaps", "*", forbidden("configmaps"))
     explained = await run("explain", "configmap", "corp-ca")
     assert (explained.exit_code, explained.stdout) == (1, "")
@@ -350,8 +350,8 @@ async def test_a_kind_that_may_not_be_listed_is_not_said_to_have_no_objects(api:
 
 async def test_summaries_say_of_what_they_are_true(api: FakeApi) -> None:
     api.fail("list", "gatewayclasses", "*", forbidden("gatewayclasses"))
-    found = await run("audit")
-    assert found.stdout.endswith("\n\nthe backends of the routes in namespace shop (as far as you may list it) are unknown\n")
+    result = await run("audit")
+    assert result.stdout.endswith("\n\nthe backends of the routes in namespace shop (as far as you may list it) are unknown\n")
     assert "in the cluster (as far as you may list it); " in (await run("check", "-A")).stdout.splitlines()[-1]
 
 
@@ -359,8 +359,8 @@ async def test_summaries_say_of_what_they_are_true(api: FakeApi) -> None:
 
 
 async def test_audit_of_a_cluster_names_objects_instead_of_lines(api: FakeApi) -> None:
-    found = json.loads((await run("audit", "-o", "json")).stdout)
-    assert {(hop["service"], hop["port"], hop["manner"]) for hop in found["hops"]} == {
+    document = json.loads((await run("audit", "-o", "json")).stdout)
+    assert {(hop["service"], hop["port"], hop["manner"]) for hop in document["hops"]} == {
         ("shop/api", 443, "verified"),
         ("shop/api", 80, "plaintext"),
     }
@@ -377,27 +377,27 @@ async def test_audit_of_a_tenant_without_rights_on_classes_fails_with_the_reason
     assert (await run("audit", "-o", output)).exit_code == 0
     api.fail("list", "gatewayclasses", "*", forbidden("gatewayclasses"))
     api.fail("list", "namespaces", "*", forbidden("namespaces"))
-    found = await run("audit", "-o", output)
-    assert found.exit_code == 1 and "no route" not in found.output
-    assert "backends may be missing: you may not list gatewayclasses.gateway.networking.k8s.io" in found.stderr
-    assert "lasthop-tenant" in found.stderr
+    result = await run("audit", "-o", output)
+    assert result.exit_code == 1 and "no route" not in result.output
+    assert "backends may be missing: you may not list gatewayclasses.gateway.networking.k8s.io" in result.stderr
+    assert "lasthop-tenant" in result.stderr
 
 
 async def test_audit_of_a_route_whose_gateway_is_out_of_sight_fails(api: FakeApi) -> None:
     put(api, route("far", "{name: api, port: 443}", "web, namespace: infra"))
     for plural in ("gateways", "namespaces"):
         api.fail("list", plural, forbidden(plural))
-    found = await run("audit")
+    result = await run("audit")
     assert (
-        found.exit_code == 1 and "you may not list gateways.gateway.networking.k8s.io outside namespace shop" in found.stderr
+        result.exit_code == 1 and "you may not list gateways.gateway.networking.k8s.io outside namespace shop" in result.stderr
     )
 
 
 async def test_audit_of_a_tenant_who_sees_all_that_decides_passes(api: FakeApi) -> None:
     for plural in ("gateways", "services", "configmaps", "httproutes"):
         api.fail("list", plural, forbidden(plural))
-    found = await run("audit")
-    assert found.exit_code == 0 and "shop/api:443" in found.stdout
+    result = await run("audit")
+    assert result.exit_code == 0 and "shop/api:443" in result.stdout
 
 
 async def test_audit_with_few_rights_does_not_pass_for_a_whole_one(api: FakeApi) -> None:
@@ -412,11 +412,11 @@ async def test_probe_of_a_cluster_tries_its_endpoints_from_here(api: FakeApi) ->
     leaf = Certificate("api", CA, sans=dns("api.internal"))
     with backend(leaf.server_context()) as running:
         put(api, BASE.replace("10.0.0.1", "127.0.0.1").replace("8443", str(running.port)))
-        found = await run("probe", "api")
-        assert found.exit_code == 0, found.output
-        assert "Gateway shop/web to Service shop/api port 443" in found.stdout
-        assert "with its system store" in found.stdout
-        assert "`lasthop dashboard` tries from the controller's Pod" in " ".join(found.stdout.split())
+        result = await run("probe", "api")
+        assert result.exit_code == 0, result.output
+        assert "Gateway shop/web to Service shop/api port 443" in result.stdout
+        assert "with its system store" in result.stdout
+        assert "`lasthop dashboard` tries from the controller's Pod" in " ".join(result.stdout.split())
         api.fail("list", "configmaps", "*", forbidden("configmaps"))
         unseen = await run("probe", "shop/api", "--context", "bare")
         assert (unseen.exit_code, "Not visible with your permissions" in unseen.stderr) == (1, True)
@@ -437,8 +437,8 @@ async def test_a_folder_goes_before_a_kubeconfig(api: FakeApi, tmp_path: Path) -
 
 async def test_a_running_gateway_goes_before_a_kubeconfig(api: FakeApi, tmp_path: Path) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if asked := await reader.readline():
-            body = b'{"objects": 0}' if b"/api/count" in asked else b"[]"
+        if request_line := await reader.readline():
+            body = b'{"objects": 0}' if b"/api/count" in request_line else b"[]"
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
         writer.close()
 
@@ -454,7 +454,7 @@ async def test_a_running_gateway_goes_before_a_kubeconfig(api: FakeApi, tmp_path
         as_plugin = await asyncio.to_thread(CliRunner().invoke, main, ["status"], prog_name="kubectl lasthop")
         assert "Reading the cluster" in as_plugin.stderr
     path.touch()
-    assert "Reading the cluster" in (await run("status")).stderr  # what a gateway that was killed leaves behind
+    assert "Reading the cluster" in (await run("status")).stderr  # files that a killed gateway leaves behind
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
@@ -469,7 +469,7 @@ async def test_errors_have_a_remedy(api: FakeApi, tmp_path: Path) -> None:
     api.token = "another"
     assert "refuses the credentials of context dev" in (await run("status")).stderr
     api.token = ""
-    api.served = {each for each in api.served if each[0] != GATEWAY}
+    api.served = {kind for kind in api.served if kind[0] != GATEWAY}
     missing = await run("explain", "gateway", "web")
     assert (missing.exit_code, "the CRDs of Gateway API are not installed" in missing.stderr) == (1, True)
     assert "Traceback" not in missing.output
@@ -490,10 +490,10 @@ def test_the_client_library_is_imported_only_for_a_cluster() -> None:
 
 
 async def test_the_record_of_changes_is_read_from_the_controllers_namespace(api: FakeApi) -> None:
-    found = await run("audit", "--since", "24h", "-A")
+    result = await run("audit", "--since", "24h", "-A")
     assert (
-        found.exit_code == 1
-        and "ConfigMap lasthop-system/lasthop-verification of the controller does not exist" in found.stderr
+        result.exit_code == 1
+        and "ConfigMap lasthop-system/lasthop-verification of the controller does not exist" in result.stderr
     )
     change = Entry(time.time(), "Service", "shop/api", 443, "verified (CA)", "plaintext", "it was deleted", True)
     data = base64.b64encode(
@@ -502,8 +502,8 @@ async def test_the_record_of_changes_is_read_from_the_controllers_namespace(api:
     for namespace, held in (("lasthop-system", data), ("shop", "forged")):
         metadata = {"name": "lasthop-verification", "namespace": namespace}
         api.put("configmaps", {"metadata": metadata, "binaryData": {"memory": held}})
-    found = await run("audit", "--since", "24h", "-A")
-    assert found.exit_code == 0 and "shop/api:443  verified (CA) -> plaintext  weaker, not acknowledged" in found.stdout
+    result = await run("audit", "--since", "24h", "-A")
+    assert result.exit_code == 0 and "shop/api:443  verified (CA) -> plaintext  weaker, not acknowledged" in result.stdout
     assert "no change" in (await run("audit", "--since", "24h", "-n", "other")).stdout
     elsewhere = await run("audit", "--since", "24h", "-A", "--controller-namespace", "gateways")
     assert elsewhere.exit_code == 1 and "gateways/lasthop-verification" in elsewhere.stderr

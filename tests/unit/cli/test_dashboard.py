@@ -108,23 +108,23 @@ async def test_a_connection_that_fails_later_is_reported_once(tmp_path: Path, ca
     ):
         pods.listening["a", PORT] = port
         running = tasks.create_task(forward(client, "lasthop-system", 0, browser=False))
-        said = ""
+        output = ""
 
         def shown() -> bool:
-            nonlocal said
-            said += "".join(capsys.readouterr())
-            return "http://127.0.0.1:" in said
+            nonlocal output
+            output += "".join(capsys.readouterr())
+            return "http://127.0.0.1:" in output
 
         await until(shown)
-        url = said[said.index("http://127.0.0.1:") :].split()[0]
+        url = output[output.index("http://127.0.0.1:") :].split()[0]
         pods.denied.add("portforward")
         async with aiohttp.ClientSession() as session:
             for _ in range(3):
                 with pytest.raises(aiohttp.ClientError):
                     await session.get(url)
-        said += "".join(capsys.readouterr())
+        output += "".join(capsys.readouterr())
         running.cancel()
-    assert " ".join(said.split()).count("request get and create on pods/portforward") == 1
+    assert " ".join(output.split()).count("request get and create on pods/portforward") == 1
 
 
 async def test_a_taken_port_is_reported() -> None:
@@ -161,15 +161,15 @@ def test_the_address_is_one_that_a_browser_on_this_machine_can_open(admin: str, 
 async def test_the_page_of_a_gateway_on_this_machine_is_opened(
     args: list[str], opened: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", found.append)
+    opened_urls: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened_urls.append)
     monkeypatch.setenv("LASTHOP_RUN_DIR", str(tmp_path))
     (tmp_path / "x").mkdir(mode=0o700)
     async with shop.opened([], tmp_path / "x" / "admin.sock") as (_, port):
         result = await asyncio.to_thread(CliRunner().invoke, main, ["dashboard", *args])
     url = f"http://127.0.0.1:{port}/"
     assert result.exit_code == 0 and url in result.output.split(), result.output
-    assert found == ([url] if opened else [])
+    assert opened_urls == ([url] if opened else [])
 
 
 async def test_the_pods_of_these_tests_forward_as_a_kubelet_does() -> None:

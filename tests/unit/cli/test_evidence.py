@@ -134,8 +134,8 @@ def test_the_digest_changes_with_every_object_and_not_with_the_files(tmp_path: P
     folder = good_folder(tmp_path)
 
     def digest() -> str:
-        found: str = json.loads(lasthop("audit", folder, "-o", "json").stdout)["inputs"]["sha256"]
-        return found
+        document: str = json.loads(lasthop("audit", folder, "-o", "json").stdout)["inputs"]["sha256"]
+        return document
 
     before = digest()
     file = next(path for path in sorted(folder.glob("*.yaml")) if "kind: BackendTLSPolicy" in path.read_text())

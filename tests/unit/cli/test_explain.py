@@ -42,13 +42,13 @@ def test_an_object_is_understood_however_it_is_typed(folder: Path, args: tuple[s
 
 
 def test_json_is_the_same_tree(folder: Path) -> None:
-    found = json.loads(lasthop("explain", "svc", "api", "--dir", folder, "-o", "json").stdout)
-    assert found["object"] == {"kind": "Service", "namespace": "shop", "name": "api"}
-    assert found["because"][0]["text"] == "port 443 (https)"
+    document = json.loads(lasthop("explain", "svc", "api", "--dir", folder, "-o", "json").stdout)
+    assert document["object"] == {"kind": "Service", "namespace": "shop", "name": "api"}
+    assert document["because"][0]["text"] == "port 443 (https)"
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("httprout", "api"), "did you mean httproute?"),
         (("httproute", "apy"), "did you mean shop/api?"),
@@ -58,10 +58,10 @@ def test_json_is_the_same_tree(folder: Path) -> None:
         (("httproute", "a/api", "-n", "b"), "two namespaces"),
     ],
 )
-def test_missing_objects_are_reported_with_a_hint(folder: Path, args: tuple[str, ...], said: str) -> None:
+def test_missing_objects_are_reported_with_a_hint(folder: Path, args: tuple[str, ...], message: str) -> None:
     result = lasthop("explain", *args, "--dir", folder)
     assert result.exit_code != 0
-    assert said in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.output
 
 

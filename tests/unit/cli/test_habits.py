@@ -38,9 +38,9 @@ LABELS = {"app": "web", "tier": "front", "example.com/team": "a"}
     ],
 )
 def test_words_of_kubectl_point_to_the_command(typed: tuple[str, ...], meant: str) -> None:
-    found = lasthop(*typed)
-    assert found.exit_code == 2
-    assert meant in found.output.replace("main ", "lasthop ")
+    result = lasthop(*typed)
+    assert result.exit_code == 2
+    assert meant in result.output.replace("main ", "lasthop ")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_each_kind_of_a_list_may_have_its_own_name() -> None:
 
 def test_several_names_are_taken_as_by_kubectl() -> None:
     def named(kinds: str, *names: str) -> list[str]:
-        return ["/".join(filter(None, each)) for each in parse_refs(kinds, names, None)]
+        return ["/".join(filter(None, ref)) for ref in parse_refs(kinds, names, None)]
 
     assert named("hr", "a", "shop/b", "a") == ["HTTPRoute/a", "HTTPRoute/shop/b"]
     assert named("hr,btp", "a", "b") == ["HTTPRoute/a", "BackendTLSPolicy/a", "HTTPRoute/b", "BackendTLSPolicy/b"]
@@ -131,17 +131,17 @@ def test_all_namespaces_of_a_folder_are_what_a_folder_has_anyway(tmp_path: Path)
 
 def test_to_stop_a_folder_that_nothing_ran_on_is_no_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LASTHOP_RUN_DIR", str(tmp_path / "r"))
-    found = lasthop("stop", tmp_path / "objects")
-    assert (found.exit_code, found.output) == (0, f"Nothing runs on {tmp_path / 'objects'}\n")
+    result = lasthop("stop", tmp_path / "objects")
+    assert (result.exit_code, result.output) == (0, f"Nothing runs on {tmp_path / 'objects'}\n")
 
 
 @pytest.mark.parametrize("typed", ["get h", "help c", "apply -", "nope x"])
 def test_completion_of_a_command_that_is_none_writes_no_message(typed: str) -> None:
     words = f"lasthop {typed}"
     env = {"_LASTHOP_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-    found = CliRunner().invoke(main, env=env, prog_name="lasthop")
-    assert (found.exit_code, found.exception) == (0, None)
-    assert all(line.startswith("plain,") for line in found.output.split())
+    result = CliRunner().invoke(main, env=env, prog_name="lasthop")
+    assert (result.exit_code, result.exception) == (0, None)
+    assert all(line.startswith("plain,") for line in result.output.split())
 
 
 def test_help_is_a_command_as_well() -> None:
@@ -152,8 +152,8 @@ def test_help_is_a_command_as_well() -> None:
 
 @pytest.mark.parametrize("template", ["jsonpath", "jsonpath-file=a", "go-template={{.x}}", "custom-columns=A:.b"])
 def test_kubectls_templates_get_the_advice_to_use_jq(template: str) -> None:
-    found = lasthop("status", "-o", template)
-    assert (found.exit_code, "or -o json | jq" in found.output) == (2, True)
+    result = lasthop("status", "-o", template)
+    assert (result.exit_code, "or -o json | jq" in result.output) == (2, True)
 
 
 def _shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -165,7 +165,7 @@ def _shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.program("bash")
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "message"),
     [
         ("lasthop check DIR > /dev/full", "Error: the output cannot be written: No space left on device\n"),
         ("lasthop --help > /dev/full", "Error: the output cannot be written: No space left on device\n"),
@@ -177,13 +177,13 @@ def _shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         ),
     ],
 )
-def test_full_and_closed_streams_and_missing_folders_give_a_readable_error(command: str, told: str, tmp_path: Path) -> None:
-    found = _shell(command, good_folder(tmp_path / "objects"))
-    assert (found.returncode, found.stderr) == (1, told)
+def test_full_and_closed_streams_and_missing_folders_give_a_readable_error(command: str, message: str, tmp_path: Path) -> None:
+    result = _shell(command, good_folder(tmp_path / "objects"))
+    assert (result.returncode, result.stderr) == (1, message)
 
 
 def test_an_interrupt_while_modules_are_loaded_ends_a_command_quietly_and_concerns_no_other_program() -> None:
-    """A traceback of imports says nothing to whoever pressed Ctrl-C."""
+    """A traceback of imports does not help a user who pressed Ctrl-C."""
     script = """\
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -196,8 +196,8 @@ print(signal.getsignal(signal.SIGINT) == signal.SIG_DFL)
 """
     for program, quiet in (("/usr/bin/lasthop", True), ("/usr/bin/pytest", False)):
         command = [sys.executable, "-c", script.format(program)]
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        assert told == f"{quiet} False\nTrue\n", "loading, running, ending"
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert output == f"{quiet} False\nTrue\n", "loading, running, ending"
 
 
 @pytest.mark.parametrize(
@@ -205,4 +205,4 @@ print(signal.getsignal(signal.SIGINT) == signal.SIG_DFL)
 )
 def test_typed_text_is_shown_without_cursor_movements(args: tuple[str, ...], tmp_path: Path) -> None:
     name = str(tmp_path / "odd\x1b]0;title\x07")
-    assert "\x1b" not in lasthop(*(each.replace("DIR", name) for each in args)).output
+    assert "\x1b" not in lasthop(*(arg.replace("DIR", name) for arg in args)).output

@@ -47,8 +47,8 @@ OPEN = "backends:\n- route: Ingress obs/grafana\n  open: true\n  reason: x\n"
 
 
 def documents(text: str) -> dict[str, dict[str, object]]:
-    found = [each for each in yaml.safe_load_all(text) if each]
-    return {f"{each['kind']} {each['metadata']['name']}": each for each in found}
+    objects = [document for document in yaml.safe_load_all(text) if document]
+    return {f"{obj['kind']} {obj['metadata']['name']}": obj for obj in objects}
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_a_folder_with_other_files_is_left_alone(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("backends:\n- port: nonsense\n", "decisions.yaml:2: port: write namespace/service:port"),
         ("backends:\n- port: obs/grafana:443\n  waive: All\n", "decisions.yaml:3: waive: needs a reason"),
@@ -121,10 +121,10 @@ def test_a_folder_with_other_files_is_left_alone(folder: Path) -> None:
         ("{", "decisions.yaml:"),
     ],
 )
-def test_a_wrong_decision_is_named_with_its_line(folder: Path, tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_decision_is_named_with_its_line(folder: Path, tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "decisions.yaml").write_text(text)
     result = lasthop("import", SYSTEM, folder, "--decisions", tmp_path / "decisions.yaml")
-    assert (result.exit_code, said in result.stderr) == (1, True), result.stderr
+    assert (result.exit_code, message in result.stderr) == (1, True), result.stderr
 
 
 def test_lost_access_control_is_3_unless_it_is_accepted_by_name(tmp_path: Path) -> None:
@@ -175,9 +175,9 @@ def test_file_that_is_no_object_is_named_and_closes_nothing(folder: Path) -> Non
 
 
 def test_every_format_tells_the_same_hops(folder: Path) -> None:
-    found = json.loads(lasthop("import", SYSTEM, folder, "-o", "json").stdout)
-    assert found["summary"] == {"unverified -> TODO": 1}
-    assert found["hops"][0]["source"]["line"] == 10
+    document = json.loads(lasthop("import", SYSTEM, folder, "-o", "json").stdout)
+    assert document["summary"] == {"unverified -> TODO": 1}
+    assert document["hops"][0]["source"]["line"] == 10
     assert (
         "| Service obs/grafana:443 | Ingress obs/grafana | unverified |"
         in lasthop("import", SYSTEM, folder, "-o", "markdown").stdout
@@ -190,7 +190,7 @@ def test_every_format_tells_the_same_hops(folder: Path) -> None:
     "args", [("import", "auto", "{}/none"), ("import", "istoi", "{}"), ("import", "ingress-nginx", "{}", "--parent", "x")]
 )
 def test_a_wrong_command_line_is_an_error_without_a_traceback(args: tuple[str, ...], folder: Path) -> None:
-    result = lasthop(*(each.format(folder) for each in args))
+    result = lasthop(*(arg.format(folder) for arg in args))
     assert result.exit_code in (1, 2)
     assert result.exception is None or isinstance(result.exception, SystemExit)
 
@@ -268,20 +268,20 @@ def test_a_host_outside_is_probed_too(tmp_path: Path) -> None:
 async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
     fake = FakeApi()
     fake.served = {*RESOURCES, ("networking.k8s.io", "v1", "ingresses"), ("networking.k8s.io", "v1", "ingressclasses")}
-    async with serving(fake) as found:
+    async with serving(fake) as fake_api:
         kubeconfig = {
-            "clusters": [{"name": "fake", "cluster": {"server": found.url}}],
+            "clusters": [{"name": "fake", "cluster": {"server": fake_api.url}}],
             "users": [{"name": "me", "user": {"token": "t"}}],
             "contexts": [{"name": "dev", "context": {"cluster": "fake", "user": "me", "namespace": "obs"}}],
             "current-context": "dev",
         }
         (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-        found.put("ingresses", yaml.safe_load(VERIFIED))
-        found.put("services", yaml.safe_load(SERVICE))
-        found.put("secrets", {"metadata": {"name": "ca", "namespace": "obs"}, "data": {"tls.crt": "eA=="}})
-        found.put("secrets", {"metadata": {"name": "other", "namespace": "obs"}, "data": {}})
-        yield found
+        fake_api.put("ingresses", yaml.safe_load(VERIFIED))
+        fake_api.put("services", yaml.safe_load(SERVICE))
+        fake_api.put("secrets", {"metadata": {"name": "ca", "namespace": "obs"}, "data": {"tls.crt": "eA=="}})
+        fake_api.put("secrets", {"metadata": {"name": "other", "namespace": "obs"}, "data": {}})
+        yield fake_api
 
 
 async def run(*args: str | Path) -> Result:
@@ -290,18 +290,18 @@ async def run(*args: str | Path) -> Result:
 
 async def test_a_cluster_is_read_with_only_the_secrets_that_are_referred_to(api: FakeApi) -> None:
     result = await run("import", SYSTEM, "--context", "dev", "-o", "json")
-    found = json.loads(result.stdout)
-    assert found["summary"] == {"unverified -> TODO": 1}
-    assert "secret-without-ca" in {note["reason"] for note in found["notes"]}
-    asked = [(verb, plural) for verb, plural, _ in api.requests if plural == "secrets"]
-    assert asked == [("get", "secrets")]
-    assert "Service obs/grafana" not in found["objects"]
+    document = json.loads(result.stdout)
+    assert document["summary"] == {"unverified -> TODO": 1}
+    assert "secret-without-ca" in {note["reason"] for note in document["notes"]}
+    requested = [(verb, plural) for verb, plural, _ in api.requests if plural == "secrets"]
+    assert requested == [("get", "secrets")]
+    assert "Service obs/grafana" not in document["objects"]
 
 
 async def test_unreadable_kinds_are_named(api: FakeApi) -> None:
     api.faults[("get", "secrets")] = ["*", Refusal(403, "Forbidden", "no")]
-    found = json.loads((await run("import", SYSTEM, "--context", "dev", "-o", "json")).stdout)
-    assert any("may not be read with your rights" in note["message"] for note in found["notes"])
+    document = json.loads((await run("import", SYSTEM, "--context", "dev", "-o", "json")).stdout)
+    assert any("may not be read with your rights" in note["message"] for note in document["notes"])
     api.faults[("list", "ingresses")] = ["*", Refusal(403, "Forbidden", "no")]
     result = await run("import", SYSTEM, "--context", "dev", "-o", "json")
     assert result.exit_code == 1

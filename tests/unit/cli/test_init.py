@@ -43,25 +43,25 @@ def _system_store(ca: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_name_is_verified_against_the_system_store_by_default(tmp_path: Path) -> None:
-    said = _init(tmp_path / "demo", "--to", "https://api.invalid:8443", "--ca", "system")
-    assert "verified against the system store" in said
-    assert "the certificate must be for api.invalid" in said
-    assert "sent to api.invalid:8443" in said
+    output = _init(tmp_path / "demo", "--to", "https://api.invalid:8443", "--ca", "system")
+    assert "verified against the system store" in output
+    assert "the certificate must be for api.invalid" in output
+    assert "sent to api.invalid:8443" in output
 
 
 def test_an_address_with_a_name_and_a_ca(tmp_path: Path, ca: Path) -> None:
     to = f"https://127.0.0.1:{free_port()}"
-    said = _init(tmp_path / "demo", "--to", to, "--hostname", "api.internal", "--ca", ca, "--listen", "127.0.0.1:8088")
-    assert "verified against the bundle of ConfigMap default/backend-ca" in said
-    assert "CA corp CA" in said
-    assert "listener http (port 8088)" in said
-    assert f"sent to {to.removeprefix('https://')}" in said
+    output = _init(tmp_path / "demo", "--to", to, "--hostname", "api.internal", "--ca", ca, "--listen", "127.0.0.1:8088")
+    assert "verified against the bundle of ConfigMap default/backend-ca" in output
+    assert "CA corp CA" in output
+    assert "listener http (port 8088)" in output
+    assert f"sent to {to.removeprefix('https://')}" in output
 
 
 def test_ipv6_and_plaintext(tmp_path: Path) -> None:
-    said = _init(tmp_path / "demo", "--to", f"[::1]:{(port := free_port())}", "--plaintext")
-    assert "plaintext: no BackendTLSPolicy targets this port" in said
-    assert f"sent to ::1:{port}" in said
+    output = _init(tmp_path / "demo", "--to", f"[::1]:{(port := free_port())}", "--plaintext")
+    assert "plaintext: no BackendTLSPolicy targets this port" in output
+    assert f"sent to ::1:{port}" in output
     assert not (tmp_path / "demo" / "policy.yaml").exists()
 
 
@@ -72,9 +72,9 @@ def test_a_name_that_yaml_would_take_for_something_else_stays_a_name(tmp_path: P
 
 def test_localhost_is_loopback_and_still_a_name_to_verify(tmp_path: Path, ca: Path) -> None:
     port = free_port()
-    said = _init(tmp_path / "demo", "--backend", f"localhost:{port}", "--ca", ca)
-    assert f"sent to 127.0.0.1:{port}" in said
-    assert "the certificate must be for localhost" in said
+    output = _init(tmp_path / "demo", "--backend", f"localhost:{port}", "--ca", ca)
+    assert f"sent to 127.0.0.1:{port}" in output
+    assert "the certificate must be for localhost" in output
 
 
 @pytest.mark.parametrize(
@@ -88,14 +88,14 @@ def test_a_typo_in_the_target_never_leads_to_plaintext(tmp_path: Path, ca: Path,
     _init(tmp_path / "demo", "--backend", f"localhost:{free_port()}", "--ca", ca)
     policy = tmp_path / "demo" / "policy.yaml"
     policy.write_text(policy.read_text().replace(written, instead))
-    found = json.loads(lasthop("check", tmp_path / "demo", "-o", "json").stdout)
-    assert "TargetNotFound" in [finding["reason"] for finding in found["findings"]]
+    document = json.loads(lasthop("check", tmp_path / "demo", "-o", "json").stdout)
+    assert "TargetNotFound" in [finding["reason"] for finding in document["findings"]]
     hops = json.loads(lasthop("audit", tmp_path / "demo", "-o", "json").stdout)["hops"]
     assert [hop["manner"] for hop in hops] == ["failing closed"]
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("--to", "api_example"), "is not a URL of a backend"),
         (("--to", "ftp://api.example:443"), "ftp:// is not known"),
@@ -109,6 +109,16 @@ def test_a_typo_in_the_target_never_leads_to_plaintext(tmp_path: Path, ca: Path,
         (("--to", "https://tom:secret@api.example:8443/v1"), "a user name; write --to https://api.example:8443: clients"),
         (("--to", "8443"), "write --to https://127.0.0.1:8443"),
         (("--to", "http://:3000"), "write --to http://127.0.0.1:3000"),
+        (("--to", "https:/127.0.0.1:8443"), "write --to https://127.0.0.1:8443\n"),
+        (("--to", "HTTP:///a.example"), "write --to http://a.example\n"),
+        (("--to", "//127.0.0.1:8443"), "write --to https://127.0.0.1:8443\n"),
+        (("--to", "https://tom:secret@[::1]:8443"), "write --to https://[::1]:8443: clients"),
+        (("--to", "https:/tom:secret@api.example"), "a user name"),
+        (("--to", "https://::1:8443"), "write an IPv6 address in brackets, as https://[::1]:8443"),
+        (("--to", "https://[fe80::1%eth0]:8443"), "is not a URL of a backend"),
+        (("--to", "https://b\u00fccher.example"), "begin with xn--"),
+        (("--to", "https://api.example.:8443"), "without the last dot: api.example\n"),
+        (("--to", f"https://{'a' * 64}.example"), "at most 63 characters"),
         *((("--to", f"https://{host}:443"), "is not a URL of a backend") for host in ("127.1", "0x7f.1", "a.0x", "1.2.3.4.5")),
         (("--to", "https://api.example:443", "--plaintext"), "uses TLS"),
         (("--to", "http://api.example", "--plaintext", "--hostname", "x.example"), "--hostname is for https://"),
@@ -137,10 +147,10 @@ def test_a_typo_in_the_target_never_leads_to_plaintext(tmp_path: Path, ca: Path,
         ((), "--to https://"),
     ],
 )
-def test_invalid_options_are_refused_and_nothing_is_written(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
+def test_invalid_options_are_refused_and_nothing_is_written(tmp_path: Path, args: tuple[str, ...], message: str) -> None:
     result = lasthop("init", tmp_path / "demo", *args)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert "secret" not in result.stderr
     assert not (tmp_path / "demo").exists()
 
@@ -195,8 +205,8 @@ def test_only_ports_that_are_declared_so_may_be_plaintext(tmp_path: Path, ca: Pa
 
 def test_names_may_be_in_capitals(tmp_path: Path, ca: Path) -> None:
     names = ("--hostname", "API.Internal", "--host", "*.App.example")
-    said = _init(tmp_path / "demo", "--to", f"https://127.0.0.1:{free_port()}", "--ca", ca, *names)
-    assert "the certificate must be for api.internal" in said
+    output = _init(tmp_path / "demo", "--to", f"https://127.0.0.1:{free_port()}", "--ca", ca, *names)
+    assert "the certificate must be for api.internal" in output
 
 
 @pytest.mark.parametrize(
@@ -284,7 +294,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             ("run", "https://127.0.0.1:8443"),
@@ -300,10 +310,10 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         (("init", "https://127.0.0.1:8443"), "write: lasthop init DIR --to https://127.0.0.1:8443\n"),
     ],
 )
-def test_a_backend_in_the_place_of_a_folder_is_recognised(words: tuple[str, ...], said: str) -> None:
+def test_a_backend_in_the_place_of_a_folder_is_recognised(words: tuple[str, ...], message: str) -> None:
     result = lasthop(*words)
     assert result.exit_code in (1, 2)
-    assert said in result.stderr
+    assert message in result.stderr
     assert "secret" not in result.stderr
 
 
@@ -313,11 +323,11 @@ def test_a_name_needs_one_address_that_answers_and_none_with_another_certificate
     good = Certificate("backend", CA, sans=dns("api.example")).server_context()
     with contextlib.closing(Backend(good)) as backend:
         places = [("127.0.0.9", backend.port), ("127.0.0.1", backend.port)]
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
+        resolved = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
         real = socket.getaddrinfo
 
         def resolve(host: str, *args: Any, **rest: Any) -> list[Any]:
-            return found if host == "api.example" else real(host, *args, **rest)
+            return resolved if host == "api.example" else real(host, *args, **rest)
 
         monkeypatch.setattr(socket, "getaddrinfo", resolve)
         args = ("--to", f"https://api.example:{backend.port}", "--ca", ca)

@@ -31,21 +31,21 @@ def test_the_cluster_is_named_before_anything_is_done_to_it(tmp_path: Path) -> N
 
 @pytest.fixture
 async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
-    async with serving(FakeApi()) as found:
+    async with serving(FakeApi()) as fake_api:
         context = {"name": "dev", "context": {"cluster": "fake", "user": "me"}}
         users = [{"name": "me", "user": {"token": "t"}}]
-        clusters = [{"name": "fake", "cluster": {"server": found.url}}]
+        clusters = [{"name": "fake", "cluster": {"server": fake_api.url}}]
         written = {"clusters": clusters, "users": users, "contexts": [context], "current-context": "dev"}
         (tmp_path / "kubeconfig").write_text(yaml.safe_dump(written))
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
         for document in installation.documents(Options("i", watched=("shop",))):
             group, _, version = document["apiVersion"].rpartition("/")
             plural = installation.path(document).split("/")[-2]
-            found.served.add((group, version, plural))
-            found.kinds.setdefault(plural, document["kind"])
-        found.served |= {("rbac.authorization.k8s.io", "v1", plural) for plural in installation.RBAC}
-        found.put("namespaces", {"metadata": {"name": "shop"}})
-        yield found
+            fake_api.served.add((group, version, plural))
+            fake_api.kinds.setdefault(plural, document["kind"])
+        fake_api.served |= {("rbac.authorization.k8s.io", "v1", plural) for plural in installation.RBAC}
+        fake_api.put("namespaces", {"metadata": {"name": "shop"}})
+        yield fake_api
 
 
 async def install(*arguments: str) -> Result:

@@ -25,7 +25,7 @@ DOCUMENT = {
 
 
 @pytest.mark.parametrize(
-    "path, found",
+    "path, values",
     [
         (".items[0].name", ["a"]),
         ("{.items[0].name}", ["a"]),
@@ -41,8 +41,8 @@ DOCUMENT = {
         (".", [json.dumps(DOCUMENT)]),
     ],
 )
-def test_a_path_leads_to_values(path: str, found: list[str]) -> None:
-    assert list(lines(DOCUMENT, parse(path))) == found
+def test_a_path_leads_to_values(path: str, values: list[str]) -> None:
+    assert list(lines(DOCUMENT, parse(path))) == values
 
 
 @pytest.mark.parametrize(
@@ -93,20 +93,21 @@ def test_every_value_of_a_document_has_a_path(document: Any) -> None:
 def commands(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
     if isinstance(command, click.Group):
         context = click.Context(command)
-        for each in command.list_commands(context):
-            if found := command.get_command(context, each):
-                yield from commands(found, f"{name} {each}".strip())
+        for command_name in command.list_commands(context):
+            if subcommand := command.get_command(context, command_name):
+                yield from commands(subcommand, f"{name} {command_name}".strip())
     else:
         yield name, command
 
 
 def test_every_command_with_json_documents_and_accepts_a_path() -> None:
-    found = {
-        name: next((each for each in command.params if "--output" in each.opts), None) for name, command in commands(main)
+    options = {
+        name: next((option for option in command.params if "--output" in option.opts), None)
+        for name, command in commands(main)
     }
     with_json = {
         name: option
-        for name, option in found.items()
+        for name, option in options.items()
         if option and isinstance(option.type, click.Choice) and "json" in option.type.choices
     }
     assert {"status", "check", "audit", "probe", "pin", "ps", "version"} <= set(with_json)
@@ -119,8 +120,8 @@ def test_every_command_with_json_documents_and_accepts_a_path() -> None:
 def test_commands_print_what_the_path_chooses(tmp_path: Path) -> None:
     assert lasthop("version", "-o", "jsonpath={.lasthop}").stdout == f"{version('lasthop')}\n"
     (tmp_path / "a.yaml").write_text("kind: Gateway\n")
-    found = lasthop("check", str(tmp_path), "-o", "jsonpath=.findings[*].line")
-    assert (found.exit_code, found.stdout.split()) == (1, ["1", "1"])
+    result = lasthop("check", str(tmp_path), "-o", "jsonpath=.findings[*].line")
+    assert (result.exit_code, result.stdout.split()) == (1, ["1", "1"])
     wrong = lasthop("check", str(tmp_path), "-o", "jsonpath=.finding")
     assert wrong.exit_code == 1 and "the document has no .finding; it has errors" in wrong.output
     assert lasthop("check", str(tmp_path), "-o", "jsonpath=.a[?]").exit_code == 2

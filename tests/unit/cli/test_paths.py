@@ -39,7 +39,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 def _serve(path: Path, uid: int) -> None:
-    """In a process of its own, whose it is before it listens."""
+    """Runs in a separate process, because it becomes the other user before it listens."""
     os.setuid(uid)
     socketserver.UnixStreamServer(str(path), _Handler).serve_forever()
 
@@ -54,7 +54,8 @@ def root() -> Iterator[Path]:
 
 @pytest.fixture
 def other(monkeypatch: pytest.MonkeyPatch) -> int:
-    """The uid of somebody else: a stranger's if this is root, who may act as one, else our own while we pose as a stranger."""
+    """Returns the uid of another user: an unrelated one if this is root, else our own while the test pretends to be another
+    user."""
     if os.geteuid() == 0:
         return STRANGER
     own = os.geteuid()
@@ -64,7 +65,7 @@ def other(monkeypatch: pytest.MonkeyPatch) -> int:
 
 @pytest.fixture
 def squatted(root: Path, other: int) -> Iterator[Path]:
-    """A runtime directory with a gateway for the folder `objects`, both of somebody else."""
+    """A runtime directory with a gateway for the folder `objects`, both owned by another user."""
     run_dir = root / "run"
     place = paths.of_folder(run_dir, root / "objects")
     place.mkdir(parents=True)
@@ -89,10 +90,10 @@ def _answers(path: Path) -> bool:
 def test_a_socket_in_another_users_folder_is_not_trusted(squatted: Path) -> None:
     env = {"LASTHOP_RUN_DIR": str(squatted)}
     for args in (("audit", "--fail-on", "waived,plaintext"), ("status",), ("check",), ("explain", "gateway", "web")):
-        found = lasthop(*args, env=env)
-        assert (found.exit_code, "belongs to uid" in found.output) == (1, True), (args, found.output)
-    found = lasthop("status", "--dir", squatted.parent / "objects", env=env)
-    assert (found.exit_code, "belongs to uid" in found.output) == (1, True)
+        result = lasthop(*args, env=env)
+        assert (result.exit_code, "belongs to uid" in result.output) == (1, True), (args, result.output)
+    result = lasthop("status", "--dir", squatted.parent / "objects", env=env)
+    assert (result.exit_code, "belongs to uid" in result.output) == (1, True)
 
 
 def test_another_users_socket_in_our_folder_is_not_trusted(squatted: Path, other: int) -> None:
@@ -102,15 +103,15 @@ def test_another_users_socket_in_our_folder_is_not_trusted(squatted: Path, other
             os.chown(path, 0, -1)
     if other != STRANGER:
         pytest.skip("only root can hand a folder over")
-    found = lasthop("audit", "--fail-on", "waived", env={"LASTHOP_RUN_DIR": str(squatted)})
-    assert (found.exit_code, f"uid {STRANGER}" in found.output) == (1, True), found.output
+    result = lasthop("audit", "--fail-on", "waived", env={"LASTHOP_RUN_DIR": str(squatted)})
+    assert (result.exit_code, f"uid {STRANGER}" in result.output) == (1, True), result.output
 
 
 def test_a_link_to_a_folder_is_not_followed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "real").mkdir()
     (root / "run").symlink_to(root / "real")
-    found = lasthop("status", env={"LASTHOP_RUN_DIR": str(root / "run")})
-    assert (found.exit_code, "is not a folder" in found.output) == (1, True), found.output
+    result = lasthop("status", env={"LASTHOP_RUN_DIR": str(root / "run")})
+    assert (result.exit_code, "is not a folder" in result.output) == (1, True), result.output
 
 
 def test_services_and_copies_of_them_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,14 +119,14 @@ def test_services_and_copies_of_them_are_found(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(paths, "SERVICES", tmp_path)
     for name in ("lasthop-service", "lasthop-service-erp", "lasthop-other"):
         (tmp_path / name).mkdir()
-    found = [path.name for path, _ in paths.roots() if path.parent == tmp_path]
-    assert found == ["lasthop-service", "lasthop-service-erp"]
+    names = [path.name for path, _ in paths.roots() if path.parent == tmp_path]
+    assert names == ["lasthop-service", "lasthop-service-erp"]
 
 
 def test_a_second_unit_of_the_documentation_writes_only_where_it_may() -> None:
     page = (ROOT / "docs" / "two-gateways.md").read_text()
     lines = dict(re.findall(r"^ *([A-Z]\w+)=(.+)$", page, re.MULTILINE))
-    variables = dict(each.split("=") for each in lines["Environment"].split())
+    variables = dict(word.split("=") for word in lines["Environment"].split())
     assert variables["LASTHOP_RUN_DIR"] == f"%t/{lines['RuntimeDirectory']}"
     assert variables["LASTHOP_STATE_DIR"].startswith(f"%S/{lines['StateDirectory']}")
     assert Path(lines["RuntimeDirectory"]).match(paths.SERVICE_ROOTS)
@@ -163,9 +164,9 @@ def test_a_user_without_a_session_finds_its_gateway_and_gets_a_note_about_those_
     assert (own, uid) in paths.roots()
     assert theirs not in dict(paths.roots())
     if os.getuid() == 0:
-        told = lasthop("ps", env={"LASTHOP_RUN_DIR": ""})
-        assert told.stdout == "No gateway runs on this machine\n"
-        assert "all: sudo lasthop ps" in told.stderr
+        result = lasthop("ps", env={"LASTHOP_RUN_DIR": ""})
+        assert result.stdout == "No gateway runs on this machine\n"
+        assert "all: sudo lasthop ps" in result.stderr
         assert "sudo lasthop ps" in lasthop("status", "--dir", root, env={"LASTHOP_RUN_DIR": ""}).stderr
 
 
@@ -173,9 +174,9 @@ def test_root_gets_the_command_for_a_gateway_that_it_does_not_end(monkeypatch: p
     theirs = local.LocalGateway(Path("/run/user/4099/lasthop/a"), 4099, {"folder": "/home/them/objects"})
     monkeypatch.setattr(local, "gateways", lambda: [theirs])
     monkeypatch.setattr(local, "state", lambda _: "running")
-    told = lasthop("stop").stdout
-    assert "No gateway of this user runs on this machine" in told
-    assert "That on /home/them/objects is uid 4099's: sudo -u uid 4099 lasthop stop" in told
+    output = lasthop("stop").stdout
+    assert "No gateway of this user runs on this machine" in output
+    assert "That on /home/them/objects is uid 4099's: sudo -u uid 4099 lasthop stop" in output
 
 
 @pytest.mark.parametrize(
@@ -187,16 +188,16 @@ def test_another_users_files_for_a_folder_do_not_prevent_root_from_ending_its_ow
     name = paths.of_folder(root, root).name
     ours, other = (local.LocalGateway(root / who / name, uid, {}) for who, uid in (("us", os.geteuid()), ("them", 4099)))
     monkeypatch.setattr(local, "gateways", lambda: [ours, other])
-    monkeypatch.setattr(local, "state", lambda each: own if each.uid == ours.uid else theirs)
+    monkeypatch.setattr(local, "state", lambda run_dir: own if run_dir.uid == ours.uid else theirs)
     if ended:
-        assert [each.run_dir for each in local.chosen(root)] == [ours.run_dir]
+        assert [gateway.run_dir for gateway in local.chosen(root)] == [ours.run_dir]
     else:
         with pytest.raises(click.ClickException, match="is uid 4099's; end it as that user"):
             local.chosen(root)
 
 
 def test_the_gateway_of_root_is_out_of_reach_with_a_readable_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As far as root can try it: what the kernel refuses others is refused here by hand."""
+    """The kernel refuses root nothing, so the test simulates the refusal."""
     run_dir, folder = root / "run", root / "objects"
     place = paths.of_folder(run_dir, folder)
     place.mkdir(parents=True)
@@ -216,8 +217,8 @@ def test_the_gateway_of_root_is_out_of_reach_with_a_readable_error(root: Path, m
         with pytest.raises(click.ClickException, match=f"the gateway on {folder} is {owner}'s; only that user, or root"):
             paths.running(folder)
     monkeypatch.setattr(local, "gateways", lambda: refuse(place))
-    found = lasthop("ps")
-    assert (found.exit_code, found.stderr) == (1, f"Error: {place} may not be used: Permission denied\n")
+    result = lasthop("ps")
+    assert (result.exit_code, result.stderr) == (1, f"Error: {place} may not be used: Permission denied\n")
 
 
 # --- links -----------------------------------------------------------------------------------------------------------

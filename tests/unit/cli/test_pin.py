@@ -67,11 +67,11 @@ def test_the_certificate_itself_is_pinned_by_default_and_the_chain_is_listed() -
     }
     assert "# The next certificate" in result.stdout
     assert "not verified: compare" in result.stdout
-    for said in (
+    for message in (
         *("subject  CN=api", "issuer   CN=corp CA", "names    DNS api.internal, DNS *.api.internal"),
         *("(89 days left)", "key      EC secp256r1", "itself (self-signed)"),
     ):
-        assert said in result.stderr
+        assert message in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_the_name_of_a_file_adds_nothing_to_the_manifest(tmp_path: Path) -> None
 def test_certificates_that_a_gateway_would_refuse_are_reported(tmp_path: Path) -> None:
     (tmp_path / "old.pem").write_text(OLD.pem)
     assert "it is expired 3 days ago" not in lasthop("pin", tmp_path / "old.pem", "--by", "key").stderr
-    said = lasthop("pin", tmp_path / "old.pem").stderr
-    assert "a gateway will reject it" in said
+    message = lasthop("pin", tmp_path / "old.pem").stderr
+    assert "a gateway will reject it" in message
     context = LEAF.server_context()
     context.verify_mode = ssl.CERT_REQUIRED
     with closing(Backend(context)) as backend:
@@ -140,7 +140,7 @@ def test_errors_of_the_network_have_a_remedy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("hello", "holds no PEM certificate"),
         (LEAF.key_pem, "but a private key"),
@@ -148,15 +148,15 @@ def test_errors_of_the_network_have_a_remedy() -> None:
         ("kind: Secret\nmetadata: {name: x}\n", "holds no PEM certificate"),
     ],
 )
-def test_errors_of_a_file_have_a_remedy(tmp_path: Path, content: str, said: str) -> None:
+def test_errors_of_a_file_have_a_remedy(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "file").write_text(content)
     result = lasthop("pin", tmp_path / "file")
-    assert (result.exit_code, said in result.stderr) == (1, True), result.output
+    assert (result.exit_code, message in result.stderr) == (1, True), result.output
     assert "Traceback" not in result.output
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("nowhere.pem",), "file nowhere.pem does not exist"),
         (("api.internal",), "is not HOST:PORT"),
@@ -164,9 +164,9 @@ def test_errors_of_a_file_have_a_remedy(tmp_path: Path, content: str, said: str)
     ],
 )
 def test_invalid_combinations_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...], said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...], message: str
 ) -> None:
     (tmp_path / "file").write_text(LEAF.pem)
     monkeypatch.chdir(tmp_path)
     result = lasthop("pin", *args)
-    assert (result.exit_code, said in result.stderr) == (2, True), result.output
+    assert (result.exit_code, message in result.stderr) == (2, True), result.output

@@ -46,9 +46,9 @@ def write(folder: Path, *documents: dict[str, Any], **gateway: Any) -> Path:
 def probed(folder: Path, *args: str, code: int = 0) -> dict[str, Any]:
     result = lasthop("probe", *(args or ("api",)), "--dir", folder, "-o", "json")
     assert result.exit_code == code, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    assert found["passes"] is (code == 0)
-    return found
+    document: dict[str, Any] = json.loads(result.stdout)
+    assert document["passes"] is (code == 0)
+    return document
 
 
 def checks(endpoint: dict[str, Any]) -> dict[str, str]:
@@ -61,10 +61,10 @@ POLICY = docs.policy("api", "api.example", "ca")
 def test_each_endpoint_is_tried_and_nothing_is_sent(tmp_path: Path, serve: Callable[..., Backend]) -> None:
     good, wrong = serve(GOOD.server_context()), serve(WRONG.server_context())
     hop = [docs.service("api"), *docs.endpoints("api", good.port, wrong.port), docs.route("api", docs.to("api")), POLICY]
-    found = probed(write(tmp_path, *hop), code=1)
-    (target,) = found["targets"]
+    report = probed(write(tmp_path, *hop), code=1)
+    (target,) = report["targets"]
     assert (target["gateway"], target["service"], target["port"]) == ("shop/web", "Service shop/api", 443)
-    by_address = {each["address"]: each for each in target["endpoints"]}
+    by_address = {endpoint["address"]: endpoint for endpoint in target["endpoints"]}
     assert by_address[f"127.0.0.1:{good.port}"]["passes"]
     bad = by_address[f"127.0.0.1:{wrong.port}"]
     assert {name for name, state in checks(bad).items() if state == "fail"} == {"dates", "names"}
@@ -88,7 +88,7 @@ def test_another_address_is_tried_with_the_policy(tmp_path: Path, serve: Callabl
     folder = write(tmp_path, *docs.hop("api", serve(WRONG.server_context()).port, POLICY))
     good = serve(GOOD.server_context())
     (target,) = probed(folder, "api", f"localhost:{good.port}")["targets"]
-    assert [each["address"] for each in target["endpoints"]] == [f"127.0.0.1:{good.port}"]
+    assert [endpoint["address"] for endpoint in target["endpoints"]] == [f"127.0.0.1:{good.port}"]
     probed(folder, "api", code=1)
 
 
@@ -140,15 +140,15 @@ def test_each_gateway_has_its_own_wish(tmp_path: Path, serve: Callable[..., Back
         docs.profile("lenient", waivers="Allow"),
         **docs.with_profile("lenient"),
     )
-    found = {target["gateway"]: target for target in probed(folder, code=1)["targets"]}
+    by_gateway = {target["gateway"]: target for target in probed(folder, code=1)["targets"]}
     text = lasthop("probe", "api", "--dir", folder).stdout
     assert (
         text.splitlines()[-1] == "Gateway shop/web would connect, Gateway shop/strict would fail; 1 of 1 tried endpoints pass"
     )
-    assert found["shop/web"]["passes"]
-    assert "waived by VerificationWaiver shop/w" in json.dumps(found["shop/web"])
-    assert found["shop/strict"]["endpoints"] == []
-    assert "no GatewayProfile allows waivers" in found["shop/strict"]["refused"]
+    assert by_gateway["shop/web"]["passes"]
+    assert "waived by VerificationWaiver shop/w" in json.dumps(by_gateway["shop/web"])
+    assert by_gateway["shop/strict"]["endpoints"] == []
+    assert "no GatewayProfile allows waivers" in by_gateway["shop/strict"]["refused"]
     assert len(running.connections) == 2, "one for each probe"
 
 
@@ -201,7 +201,7 @@ SPELLINGS = (
 )
 
 
-@pytest.mark.parametrize("spelling", [*([each] for each in SPELLINGS), ["backendtlspolicy", "api"], ["svc", "shop/api"]])
+@pytest.mark.parametrize("spelling", [*([kind] for kind in SPELLINGS), ["backendtlspolicy", "api"], ["svc", "shop/api"]])
 def test_names_from_status_can_be_probed(tmp_path: Path, serve: Callable[..., Backend], spelling: list[str]) -> None:
     other = docs.hop("other", 9, docs.policy("other", "api.example", "ca"))
     folder = write(tmp_path, *docs.hop("api", serve(GOOD.server_context()).port, POLICY), *other)
@@ -214,11 +214,11 @@ def test_without_an_object_all_policies_are_tried(tmp_path: Path, serve: Callabl
     shadowed = docs.policy("late", "api.example", "ca", service="api")
     folder = write(tmp_path, *docs.hop("api", good.port, POLICY), shadowed, docs.namespace("far"), other)
     first, second = (lasthop("probe", "--dir", folder, *more, "-o", "json") for more in ((), ("-n", "shop")))
-    assert [each["object"] for each in json.loads(second.stdout)] == [
+    assert [report["object"] for report in json.loads(second.stdout)] == [
         "BackendTLSPolicy shop/api",
         "BackendTLSPolicy shop/late",
     ]
-    assert [each["passes"] for each in json.loads(second.stdout)] == [True, False]
+    assert [report["passes"] for report in json.loads(second.stdout)] == [True, False]
     assert second.exit_code == 0, "the other one is not used, so nothing fails because of it"
     assert (first.exit_code, len(json.loads(first.stdout))) == (1, 3), "the Service of far/api does not exist"
     assert "no BackendTLSPolicies" in lasthop("probe", "--dir", write(tmp_path / "none")).stdout
@@ -245,7 +245,7 @@ def test_an_xbackend_is_tried_with_its_own_tls(tmp_path: Path, serve: Callable[.
         assert (target["service"], target["policy"]) == ("XBackend shop/far", "XBackend shop/far")
 
 
-def test_a_backend_that_nothing_asks_tls_of_has_nothing_to_try(tmp_path: Path) -> None:
+def test_a_backend_without_required_tls_has_nothing_to_try(tmp_path: Path) -> None:
     folder = write(tmp_path, *docs.hop("api", 9))
     (target,) = probed(folder, "svc/api", code=1)["targets"]
     assert "plaintext" in target["unused"]
@@ -273,10 +273,10 @@ def test_a_silent_replica_is_distinct(tmp_path: Path, serve: Callable[..., Backe
     port, plaintext = free_port(), serve(None)
     hop = [docs.service("api"), *docs.endpoints("api", port, plaintext.port), docs.route("api", docs.to("api")), POLICY]
     endpoints = probed(write(tmp_path, *hop), code=1)["targets"][0]["endpoints"]
-    said = {e["address"]: [(c["name"], c["found"]) for c in e["checks"] if c["state"] == "fail"] for e in endpoints}
-    assert "nothing listens" in said[f"127.0.0.1:{port}"][0][1]
-    ((name, found),) = said[f"127.0.0.1:{plaintext.port}"]
-    assert (name, found.startswith("it does not speak TLS on this port")) == ("tls", True)
+    failed = {e["address"]: [(c["name"], c["found"]) for c in e["checks"] if c["state"] == "fail"] for e in endpoints}
+    assert "nothing listens" in failed[f"127.0.0.1:{port}"][0][1]
+    ((name, finding),) = failed[f"127.0.0.1:{plaintext.port}"]
+    assert (name, finding.startswith("it does not speak TLS on this port")) == ("tls", True)
     assert not plaintext.saw_plaintext
 
 
@@ -309,7 +309,7 @@ def test_an_unreadable_certificate_is_reported(tmp_path: Path, serve: Callable[.
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("apo",), "did you mean shop/api?"),
         (("shop/api", "-n", "blog"), "two namespaces"),
@@ -318,8 +318,8 @@ def test_an_unreadable_certificate_is_reported(tmp_path: Path, serve: Callable[.
         (("api", "nonsense"), "is not HOST:PORT"),
     ],
 )
-def test_bad_input_gives_a_readable_error(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
+def test_bad_input_gives_a_readable_error(tmp_path: Path, args: tuple[str, ...], message: str) -> None:
     folder = write(tmp_path, *docs.hop("api", 9, POLICY))
     result = lasthop("probe", *args, "--dir", folder)
     assert result.exit_code in (1, 2)
-    assert said in result.stderr
+    assert message in result.stderr

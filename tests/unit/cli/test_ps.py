@@ -43,7 +43,7 @@ ANSWERS = (
 
 
 class Foreign:
-    """A gateway of a user who writes and answers what they like."""
+    """A gateway of a user who may write and answer anything."""
 
     def __init__(self, run_dir: Path) -> None:
         self.run_dir, self.answer = run_dir, b"{}"
@@ -92,8 +92,8 @@ def test_a_gateway_may_say_anything_about_itself(foreign: Foreign, about: str, o
     assert len(shown.stdout.splitlines()) == 1 + (output != "name") or output == "json"
     assert all(character.isprintable() for line in shown.stdout.splitlines() for character in line)
     if output == "json":
-        (found,) = json.loads(shown.stdout, parse_constant=pytest.fail)
-        assert found["started"] is None
+        (document,) = json.loads(shown.stdout, parse_constant=pytest.fail)
+        assert document["started"] is None
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=range(len(ANSWERS)))

@@ -25,8 +25,8 @@ async def test_the_leading_controller_is_asked_through_the_api_server(tmp_path: 
     ):
         visited(view.controller)
         pods.listening["lasthop-b", PORT] = port
-        found = await ask("/api/traffic")
-        assert found["routes"] and any(hop["failures"] for hop in found["hops"])
+        traffic = await ask("/api/traffic")
+        assert traffic["routes"] and any(hop["failures"] for hop in traffic["hops"])
         with pytest.raises(click.ClickException, match="through the admin socket"):
             await ask("/api/tap")
         pods.denied.add("portforward")

@@ -61,12 +61,12 @@ def test_other_kinds_are_named_once_and_change_nothing(folder: Path, kustomizati
     (folder / "values.yaml").write_text("replicaCount: 1\n")
     (folder / "kustomization.yaml").write_text(kustomization)
     (folder / "more.yaml").write_text("[1, 2]\n")
-    found = lasthop("check", folder)
-    assert (found.exit_code, "2 without apiVersion and kind" in found.stderr) == (0, True)
-    assert (found.exit_code, "nothing wrong" in found.stdout) == (0, True)
-    assert found.stderr.count("Deployment") == 1
-    assert "1 Deployment (apps/v1), 1 Ingress (networking.k8s.io/v1)" in found.stderr
-    assert "kustomize build DIR | lasthop check -" in found.stderr
+    result = lasthop("check", folder)
+    assert (result.exit_code, "2 without apiVersion and kind" in result.stderr) == (0, True)
+    assert (result.exit_code, "nothing wrong" in result.stdout) == (0, True)
+    assert result.stderr.count("Deployment") == 1
+    assert "1 Deployment (apps/v1), 1 Ingress (networking.k8s.io/v1)" in result.stderr
+    assert "kustomize build DIR | lasthop check -" in result.stderr
     assert _audited(folder) == before
 
 
@@ -77,8 +77,8 @@ def _audited(folder: Path) -> str:
 
 def test_a_misspelt_kind_among_others_is_still_an_error(folder: Path) -> None:
     (folder / "others.yaml").write_text(f"{OTHERS}---\n{policy(name='more').replace('BackendTLSPolicy', 'BackendTLSPolcy')}")
-    found = lasthop("check", folder)
-    assert (found.exit_code, "unknown kind" in found.stdout) == (1, True)
+    result = lasthop("check", folder)
+    assert (result.exit_code, "unknown kind" in result.stdout) == (1, True)
 
 
 def test_standard_input_is_checked_like_a_file(folder: Path) -> None:
@@ -93,9 +93,9 @@ def test_standard_input_is_checked_like_a_file(folder: Path) -> None:
 
 def test_single_files_are_read_together_and_named_as_given(folder: Path) -> None:
     files = [arg for name in ("base", "policy") for arg in ("-f", str(folder / f"{name}.yaml"))]
-    found = lasthop("check", *files)
-    assert found.exit_code == 1, "the CA is in another file"
-    assert f"{folder / 'policy.yaml'}:" in found.stdout
+    result = lasthop("check", *files)
+    assert result.exit_code == 1, "the CA is in another file"
+    assert f"{folder / 'policy.yaml'}:" in result.stdout
     assert lasthop("check", *files, "-f", folder / "ca.yaml").exit_code == 0
     assert lasthop("check", folder / "base.yaml").exit_code == 0
     assert "no such file" in lasthop("check", "-f", folder / "nothing.yaml", "-f", folder).stderr
@@ -106,24 +106,24 @@ def test_endpoints_that_only_a_cluster_knows_are_not_called_missing(folder: Path
     (folder / "base.yaml").write_text(service)
     assert "no ready endpoint" in lasthop("check", folder).stdout
     (folder / "base.yaml").write_text(service.replace("  ports: [{name", "  selector: {app: api}\n  ports: [{name"))
-    found = lasthop("check", folder)
-    assert (found.exit_code, "no ready endpoint" in found.stdout) == (0, False)
-    assert "1 Service has a selector" in found.stderr
+    result = lasthop("check", folder)
+    assert (result.exit_code, "no ready endpoint" in result.stdout) == (0, False)
+    assert "1 Service has a selector" in result.stderr
 
 
 def test_consequences_of_a_mistake_on_standard_input_are_not_counted() -> None:
     broken = f"{BASE}---\napiVersion: v1\nkind: Service\nmetadata: {{name: more}}\n"
-    found = CliRunner().invoke(main, ["check", "-", "-o", "json"], input=broken)
-    (mistake,) = json.loads(found.stdout)["findings"]
+    result = CliRunner().invoke(main, ["check", "-", "-o", "json"], input=broken)
+    (mistake,) = json.loads(result.stdout)["findings"]
     assert (mistake["file"], mistake["reason"]) == ("<stdin>", "Required")
-    assert {"FileNotApplied", "NothingServed"} == {each["reason"] for each in mistake["follows"]}
+    assert {"FileNotApplied", "NothingServed"} == {follow["reason"] for follow in mistake["follows"]}
 
 
 @pytest.mark.program("bash")
 def test_a_pipe_of_the_shell_is_read_as_a_file(folder: Path) -> None:
     script = f"exec {sys.executable} -m lasthop.cli.main check <(cat {folder}/base.yaml) -f {folder}/policy.yaml -o json"
-    found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
-    assert (json.loads(found.stdout)["files"], found.stderr) == (2, "")
+    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (json.loads(result.stdout)["files"], result.stderr) == (2, "")
 
 
 def test_files_that_a_shell_has_expanded_are_read_together(folder: Path) -> None:
@@ -139,15 +139,15 @@ def test_a_folder_that_is_named_twice_is_read_once(folder: Path) -> None:
 
 
 def test_standard_input_larger_than_a_file_may_be_is_refused() -> None:
-    found = CliRunner().invoke(main, ["check", "-"], input=b"#" * (MAX_FILE + 1))
-    assert (found.exit_code, f"it is larger than {MAX_FILE} bytes" in found.stdout) == (1, True)
+    result = CliRunner().invoke(main, ["check", "-"], input=b"#" * (MAX_FILE + 1))
+    assert (result.exit_code, f"it is larger than {MAX_FILE} bytes" in result.stdout) == (1, True)
 
 
 def test_against_a_commit_only_what_is_new_is_shown(repository: Path) -> None:
     (repository / "base.yaml").write_text(BASE.replace("{name: api, port: 80}", "{name: nowhere, port: 80}"))
-    found = json.loads(lasthop("check", repository, "--against", "HEAD", "-o", "json").stdout)
-    assert [each["reason"] for each in found["introduced"]] == ["BackendNotFound"]
-    assert (found["fixed"], found["errors"], found["weaker"]) == ([], 1, 0)
+    document = json.loads(lasthop("check", repository, "--against", "HEAD", "-o", "json").stdout)
+    assert [finding["reason"] for finding in document["introduced"]] == ["BackendNotFound"]
+    assert (document["fixed"], document["errors"], document["weaker"]) == ([], 1, 0)
     assert lasthop("check", repository, "--against", "HEAD").exit_code == 1
     (repository / "base.yaml").write_text(BASE)
     assert lasthop("check", repository, "--against", "HEAD").exit_code == 0
@@ -155,11 +155,11 @@ def test_against_a_commit_only_what_is_new_is_shown(repository: Path) -> None:
 
 def test_a_deleted_policy_is_a_hop_that_is_verified_less(repository: Path) -> None:
     (repository / "policy.yaml").unlink()
-    found = lasthop("check", repository, "--against", "HEAD")
-    assert found.exit_code == 3
-    assert "shop/web -> shop/api:443  weaker" in found.stdout
-    assert "was  must be verified" in found.stdout
-    assert "now  plaintext" in found.stdout
+    result = lasthop("check", repository, "--against", "HEAD")
+    assert result.exit_code == 3
+    assert "shop/web -> shop/api:443  weaker" in result.stdout
+    assert "was  must be verified" in result.stdout
+    assert "now  plaintext" in result.stdout
     assert "::error " in lasthop("check", repository, "--against", "HEAD", "-o", "github").stdout
 
 
@@ -217,9 +217,9 @@ def test_a_waiver_and_its_way_to_plaintext_fail_a_pipeline(folder: Path, tmp_pat
         (weak, verified, 0),
         (weak, weak, 0),
     ):
-        found = lasthop("check", after, "--against", before)
-        assert found.exit_code == code, found.stdout
-        assert ("  weaker" in found.stdout) is (code == 3)
+        result = lasthop("check", after, "--against", before)
+        assert result.exit_code == code, result.stdout
+        assert ("  weaker" in result.stdout) is (code == 3)
 
 
 def test_a_waiver_that_loses_its_end_fails_a_pipeline(folder: Path, tmp_path: Path) -> None:
@@ -229,16 +229,16 @@ def test_a_waiver_that_loses_its_end_fails_a_pipeline(folder: Path, tmp_path: Pa
         for expires in ("2098-01-01T00:00:00Z", "2099-01-01T00:00:00Z", "")
     ]
     for before, after in itertools.combinations(ends, 2):
-        found = lasthop("check", after, "--against", before)
-        assert found.exit_code == 3 and "the waiver ends" in found.stdout
+        result = lasthop("check", after, "--against", before)
+        assert result.exit_code == 3 and "the waiver ends" in result.stdout
         assert lasthop("check", before, "--against", after).exit_code == 0
 
 
 def test_another_ca_is_shown_and_fails_where_it_is_asked_to(folder: Path, tmp_path: Path) -> None:
     other = edited(folder, tmp_path, {"ca.yaml": config_map(pem=STRANGER)})
-    found = lasthop("check", other, "--against", folder)
-    assert found.exit_code == 0 and "shop/web -> shop/api:443  other trust" in found.stdout
-    shown = " ".join(found.stdout.split())
+    result = lasthop("check", other, "--against", folder)
+    assert result.exit_code == 0 and "shop/web -> shop/api:443  other trust" in result.stdout
+    shown = " ".join(result.stdout.split())
     assert "trusts CA stranger (SHA-256 " in shown and "no longer trusts CA " in shown
     assert "1 hop changed, 1 of them against other CAs, names or pins" in shown
     strict = lasthop("check", other, "--against", folder, "--fail-on", "other-trust", "-o", "json")
@@ -254,17 +254,17 @@ def test_a_ca_beside_the_first_and_an_older_tls_fail_a_pipeline(folder: Path, tm
     assert lasthop("check", more, "--against", folder).exit_code == 3
     assert lasthop("check", folder, "--against", more).exit_code == 0
     older = policy().replace("spec:\n", "spec:\n  options: {lasthop.dev/min-tls-version: '1.0'}\n", 1)
-    found = lasthop("check", edited(folder, tmp_path, {"policy.yaml": older}), "--against", folder)
-    assert found.exit_code == 3 and "TLS 1.0 to 1.3, no longer TLS 1.2 to 1.3" in found.stdout
+    result = lasthop("check", edited(folder, tmp_path, {"policy.yaml": older}), "--against", folder)
+    assert result.exit_code == 3 and "TLS 1.0 to 1.3, no longer TLS 1.2 to 1.3" in result.stdout
 
 
 def test_a_text_that_could_not_be_read_on_one_side_is_not_judged(folder: Path, tmp_path: Path) -> None:
-    """Its policy may be what the other side lacks."""
+    """The unread file may contain the policy that the other side lacks."""
     broken = edited(folder, tmp_path, {"policy.yaml": f"{policy()}  - x: [\n"})
     plain = edited(folder, tmp_path, {"policy.yaml": None})
-    found = lasthop("check", plain, "--against", broken)
-    assert found.exit_code == 1
-    assert "Not judged, because it could not be compared" in found.stdout and "policy.yaml:" in found.stdout
+    result = lasthop("check", plain, "--against", broken)
+    assert result.exit_code == 1
+    assert "Not judged, because it could not be compared" in result.stdout and "policy.yaml:" in result.stdout
     document = json.loads(lasthop("check", plain, "--against", broken, "-o", "json").stdout)
     assert len(document["notJudged"]) == 1 and document["errors"] == 0
     assert "::error title=not judged" in lasthop("check", plain, "--against", broken, "-o", "github").stdout
@@ -277,8 +277,8 @@ def test_a_crashed_review_is_not_judged(folder: Path, tmp_path: Path, monkeypatc
 
     monkeypatch.setattr("lasthop.engine.resolve.hops.verdict._connected", crash)
     plain = edited(folder, tmp_path, {"policy.yaml": None})
-    found = lasthop("check", plain, "--against", folder)
-    assert found.exit_code == 1 and "Lasthop failed in" in found.stdout
+    result = lasthop("check", plain, "--against", folder)
+    assert result.exit_code == 1 and "Lasthop failed in" in result.stdout
 
 
 def test_two_folders_are_compared_both_ways(folder: Path, tmp_path: Path) -> None:
@@ -292,22 +292,22 @@ def test_two_folders_are_compared_both_ways(folder: Path, tmp_path: Path) -> Non
 def test_a_folder_that_did_not_exist_at_the_commit_was_empty(repository: Path) -> None:
     new = repository.parent / "new"
     good_folder(new)
-    found = json.loads(lasthop("check", new, "--against", "HEAD", "-o", "json").stdout)
-    assert [each["reason"] for each in found["fixed"]] == ["NothingServed"]
-    assert found["weaker"] == 0
+    document = json.loads(lasthop("check", new, "--against", "HEAD", "-o", "json").stdout)
+    assert [finding["reason"] for finding in document["fixed"]] == ["NothingServed"]
+    assert document["weaker"] == 0
 
 
 @pytest.mark.parametrize("reference", ["nowhere", "--output=/tmp/x", ""])
 def test_a_name_that_is_neither_a_folder_nor_a_commit_is_refused(repository: Path, reference: str) -> None:
-    found = lasthop("check", repository, f"--against={reference}")
-    assert (found.exit_code, "neither a folder nor a commit" in found.stderr) == (1, True)
+    result = lasthop("check", repository, f"--against={reference}")
+    assert (result.exit_code, "neither a folder nor a commit" in result.stderr) == (1, True)
 
 
 def test_the_schema_for_editors_admits_what_check_admits_and_finds_typos() -> None:
     validator = jsonschema_rs.Draft7Validator(schema())
     documents = [*yaml.safe_load_all(f"{BASE}---\n{policy()}---\n{config_map()}---\n{OTHERS}")]
-    assert all(validator.is_valid(each) for each in documents)
-    gateway = next(each for each in documents if each["kind"] == "Gateway")
+    assert all(validator.is_valid(document) for document in documents)
+    gateway = next(document for document in documents if document["kind"] == "Gateway")
     gateway["spec"]["listners"] = []
     assert not validator.is_valid(gateway)
 
@@ -328,9 +328,9 @@ def test_hooks_and_the_action_call_commands_that_exist(folder: Path) -> None:
 
 
 def _against(folder: Path, *args: str) -> str:
-    found = lasthop("check", *args, folder)
-    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
-    return f"{found.exit_code}: {found.output}"
+    result = lasthop("check", *args, folder)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return f"{result.exit_code}: {result.output}"
 
 
 def test_before_the_first_commit_everything_is_new(folder: Path) -> None:
@@ -374,7 +374,7 @@ SCRIPT = next(
 
 @pytest.fixture
 def action(repository: Path, tmp_path: Path, git: Callable[..., None]) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """The last step of the action, in a clone of the repository, with what a runner sets."""
+    """Runs the last step of the action, in a clone of the repository, with the variables of a runner."""
     program = tmp_path / "temp" / "lasthop" / "bin" / "lasthop"
     program.parent.mkdir(parents=True)
     program.symlink_to(Path(sys.executable).parent / "lasthop")
@@ -395,8 +395,8 @@ def action(repository: Path, tmp_path: Path, git: Callable[..., None]) -> Callab
 
 @pytest.mark.program("bash")
 def test_the_action_checks_a_folder(action: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    found = action("objects")
-    assert (found.returncode, "0 errors, 1 warning" in found.stdout) == (0, True), found
+    result = action("objects")
+    assert (result.returncode, "0 errors, 1 warning" in result.stdout) == (0, True), result
     missing = action("")
     assert (missing.returncode, missing.stdout) == (1, "::error::the input `folder` is missing\n"), (
         "a runner does not require it"
@@ -418,8 +418,8 @@ def test_the_action_compares_with_a_branch_that_is_not_in_the_clone(
     git("add", "--all")
     git("commit", "--quiet", "--message", "second")
     for name in ("base", "origin/base"):
-        found = action("objects", name, depth=depth)
-        assert (found.returncode, "::error file=objects/broken.yaml,line=" in found.stdout) == (1, True), (name, found)
+        result = action("objects", name, depth=depth)
+        assert (result.returncode, "::error file=objects/broken.yaml,line=" in result.stdout) == (1, True), (name, result)
     shallow = ["git", "-C", str(tmp_path / f"clone-{depth}"), "rev-parse", "--is-shallow-repository"]
     assert subprocess.run(shallow, capture_output=True, text=True, check=True).stdout.strip() == ("true" if depth else "false")
     assert action("objects", "objects", depth=depth).returncode == 0, "a folder is compared as it is"

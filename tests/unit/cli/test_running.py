@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 import subprocess
 import tarfile
@@ -54,7 +55,7 @@ def test_the_table_says_what_is_ready_and_why_not(gateway: Lasthop) -> None:
     assert (ready, "Service shop/nowhere does not exist" in why) == ("False", True)
 
 
-def test_the_exit_code_tells_when_asked(gateway: Lasthop) -> None:
+def test_the_exit_code_reports_readiness_on_request(gateway: Lasthop) -> None:
     assert gateway.command("status").returncode == 0
     assert gateway.command("status", "--exit-code").returncode == 1
     assert gateway.command("status", "httproute", "api", "--exit-code").returncode == 0
@@ -63,8 +64,8 @@ def test_the_exit_code_tells_when_asked(gateway: Lasthop) -> None:
 def test_one_object_as_yaml_and_a_kind_as_json(gateway: Lasthop) -> None:
     document = yaml.safe_load(gateway.command("status", "httproute/shop/api", "-o", "yaml").stdout)
     assert document["status"]["parents"][0]["conditions"][0]["type"] == "Accepted"
-    found = json.loads(gateway.command("status", "httproute", "-n", "shop", "-o", "json").stdout)
-    assert {d["metadata"]["name"] for d in found} >= {"api", "lost"}
+    listed = json.loads(gateway.command("status", "httproute", "-n", "shop", "-o", "json").stdout)
+    assert {d["metadata"]["name"] for d in listed} >= {"api", "lost"}
 
 
 def test_several_kinds_are_listed_with_commas_as_by_kubectl(gateway: Lasthop) -> None:
@@ -96,13 +97,13 @@ def test_existing_names_are_shown_and_each_missing_one_is_an_error(
     assert "there is no HTTPRoute nope; " in result.stderr
     match output:
         case "json":
-            names = [each["metadata"]["name"] for each in json.loads(result.stdout)]
+            names = [item["metadata"]["name"] for item in json.loads(result.stdout)]
         case "yaml":
-            names = [each["metadata"]["name"] for each in yaml.safe_load_all(result.stdout)]
+            names = [document["metadata"]["name"] for document in yaml.safe_load_all(result.stdout)]
         case "name":
-            names = [each.rpartition("/")[2] for each in result.stdout.split()]
+            names = [word.rpartition("/")[2] for word in result.stdout.split()]
         case _:
-            names = [each.rpartition("/")[2] for each in _rows(result.stdout)]
+            names = [name.rpartition("/")[2] for name in _rows(result.stdout)]
     assert sorted(names) == ["api", "lost"]
 
 
@@ -121,8 +122,8 @@ def test_several_objects_are_explained(gateway: Lasthop) -> None:
     assert result.returncode == 1
     assert "HTTPRoute shop/api" in result.stdout and "HTTPRoute shop/lost" in result.stdout
     assert "there is no HTTPRoute nope" in result.stderr
-    found = json.loads(gateway.command("explain", "hr/api", "btp/api", "-o", "json").stdout)
-    assert [each["object"]["kind"] for each in found] == ["HTTPRoute", "BackendTLSPolicy"]
+    facts = json.loads(gateway.command("explain", "hr/api", "btp/api", "-o", "json").stdout)
+    assert [fact["object"]["kind"] for fact in facts] == ["HTTPRoute", "BackendTLSPolicy"]
 
 
 def test_check_counts_the_same_objects_in_a_folder_and_in_the_gateway_that_runs_on_it(gateway: Lasthop) -> None:
@@ -143,8 +144,7 @@ def test_check_counts_the_same_objects_in_a_folder_and_in_the_gateway_that_runs_
         assert objects() == objects(str(gateway.folder)) == written + 1
         assert objects("-n", "shop") == objects(str(gateway.folder), "-n", "shop") == written
     finally:
-        (gateway.folder / "refused.yaml").unlink()
-        (gateway.folder / "elsewhere.yaml").unlink()
+        _remove(gateway, "refused.yaml", "elsewhere.yaml")
 
 
 def test_a_policy_that_admission_rejects_is_listed_and_explained(gateway: Lasthop) -> None:
@@ -158,7 +158,14 @@ def test_a_policy_that_admission_rejects_is_listed_and_explained(gateway: Lastho
         assert "could not be read completely" in gateway.command("explain", "backendtlspolicy", "refused").stdout
         assert "refused.yaml:" in gateway.command("check").stdout
     finally:
-        (gateway.folder / "refused.yaml").unlink()
+        _remove(gateway, "refused.yaml")
+
+
+def _remove(gateway: Lasthop, *names: str) -> None:
+    """Removes files, and waits until the gateway, which other tests use, has removed their objects."""
+    for name in names:
+        (gateway.folder / name).unlink()
+    until(lambda: not re.search(r"refused|elsewhere", gateway.command("status").stdout), "the end of the rows")
 
 
 def test_watch_shows_what_changes_and_ends_quietly(gateway: Lasthop) -> None:
@@ -169,7 +176,7 @@ def test_watch_shows_what_changes_and_ends_quietly(gateway: Lasthop) -> None:
             stdout=out,
             stderr=out,
             env=gateway.env,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever runs the tests may ignore it
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # the user who runs the tests may ignore it
         )
     try:
         rows = gateway.command("status", "httproute", "-o", "name").stdout.split()
@@ -239,8 +246,8 @@ def test_every_name_in_the_table_can_be_copied_into_the_next_command(gateway: La
 
 def test_a_namespace_that_is_not_there_is_an_error_and_the_gateway_that_is_read_is_named(gateway: Lasthop) -> None:
     for command in ("check", "audit", "status"):
-        found = gateway.command(command, "-n", "shpo")
-        assert (found.returncode, "did you mean shop?" in found.stderr) == (1, True), (command, found.stderr)
+        result = gateway.command(command, "-n", "shpo")
+        assert (result.returncode, "did you mean shop?" in result.stderr) == (1, True), (command, result.stderr)
     gateway.env["KUBECONFIG"] = "/nowhere/config"
     try:
         assert "not the cluster of $KUBECONFIG" in gateway.command("status").stderr
@@ -256,11 +263,11 @@ def test_commands_on_the_folder_say_that_the_gateway_has_an_older_text_in_force(
     try:
         file.write_text(good.replace("hostname: api.internal", "hostname: not a host"))
         until(lambda: json.loads(gateway.ask("/api/not-applied")[1]))
-        (told,) = json.loads(gateway.ask("/api/not-applied")[1])
-        assert (told["file"], "BackendTLSPolicy shop/api" in told["objects"]) == (str(file), True)
+        (older,) = json.loads(gateway.ask("/api/not-applied")[1])
+        assert (older["file"], "BackendTLSPolicy shop/api" in older["objects"]) == (str(file), True)
         for command in commands:
-            said = gateway.command(*command, str(gateway.folder)).stderr
-            assert f"still applies the version of {told['since']}, because {file}:{told['line']} cannot be applied" in said
+            stderr = gateway.command(*command, str(gateway.folder)).stderr
+            assert f"still applies the version of {older['since']}, because {file}:{older['line']} cannot be applied" in stderr
     finally:
         file.write_text(good)
     until(lambda: not json.loads(gateway.ask("/api/not-applied")[1]))
@@ -268,9 +275,9 @@ def test_commands_on_the_folder_say_that_the_gateway_has_an_older_text_in_force(
 
 def test_log_levels_change_while_it_runs_and_only_by_the_socket(gateway: Lasthop) -> None:
     def levels(*args: str) -> tuple[str, str]:
-        found = gateway.command("log-level", *args, "-o", "json")
-        assert found.returncode == 0, found.stderr
-        shown = json.loads(found.stdout)
+        result = gateway.command("log-level", *args, "-o", "json")
+        assert result.returncode == 0, result.stderr
+        shown = json.loads(result.stdout)
         return shown["lasthop"], shown["envoy"]["shop/web"]["level"]
 
     assert levels() == ("info", "warning")
@@ -281,7 +288,7 @@ def test_log_levels_change_while_it_runs_and_only_by_the_socket(gateway: Lasthop
     archive = gateway.root / "bundle.tar.gz"
     assert gateway.command("bundle", "-o", str(archive)).returncode == 0
     with tarfile.open(archive) as files:
-        texts = {each.name: files.extractfile(each) for each in files if each.isfile()}
+        texts = {member.name: files.extractfile(member) for member in files if member.isfile()}
         assert any("envoy-" in name and name.endswith(".log") for name in texts)
         assert [name for name, file in texts.items() if file and b"hunter2" in file.read()] == []
     assert levels("error") == ("error", "trace")
@@ -297,8 +304,8 @@ def test_log_levels_change_while_it_runs_and_only_by_the_socket(gateway: Lasthop
 
 def test_the_admin_address_neither_shows_nor_sets_log_levels(gateway: Lasthop) -> None:
     for method in ("GET", "POST"):
-        asked = urllib.request.Request(f"http://127.0.0.1:{gateway.admin}/api/log-level?lasthop=debug", method=method)
+        request = urllib.request.Request(f"http://127.0.0.1:{gateway.admin}/api/log-level?lasthop=debug", method=method)
         with pytest.raises(urllib.error.HTTPError) as error:
-            urllib.request.urlopen(asked, timeout=10)
+            urllib.request.urlopen(request, timeout=10)
         assert error.value.code == 403
     assert gateway.command("log-level").stdout.startswith("Lasthop  info\n")

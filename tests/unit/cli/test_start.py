@@ -75,7 +75,7 @@ def test_a_command_that_asks_once_imports_nothing_that_serves(args: tuple[str, .
     (tmp_path / "ca.pem").write_text(CA.pem)
     backend = ("--to", "https://127.0.0.1:9", "--hostname", "api.example", "--ca", tmp_path / "ca.pem")
     assert lasthop("init", folder, *backend).exit_code == 0
-    words = [str(folder) if each == "FOLDER" else each for each in args]
+    words = [str(folder) if arg == "FOLDER" else arg for arg in args]
     code = (
         "import sys\nbefore = len(sys.modules)\nfrom lasthop.cli.main import main\n"
         f"try:\n    main({words!r})\nexcept SystemExit:\n    pass\n"
@@ -171,7 +171,7 @@ def test_names_complete_to_nothing_where_no_gateway_runs(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("status",), "no gateway runs on this machine"),
         (("config", "clusters"), "in a cluster, Envoy's admin API is a socket inside the proxy's Pod"),
@@ -191,11 +191,11 @@ def test_names_complete_to_nothing_where_no_gateway_runs(tmp_path: Path) -> None
         (("doctor", "/a", "--dir", "/b"), "two folders: /a and /b"),
     ],
 )
-def test_bad_input_gives_a_readable_error(args: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_bad_input_gives_a_readable_error(args: tuple[str, ...], message: str, tmp_path: Path) -> None:
     env = {"LASTHOP_RUN_DIR": str(tmp_path / "r"), "LASTHOP_STATE_DIR": str(tmp_path / "s")}
     result = lasthop(*args, env=env)
     assert result.exit_code in (1, 2)
-    assert said in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.output
 
 
@@ -212,8 +212,8 @@ def test_a_folder_whose_path_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
     folder.mkdir()
     env = {"LASTHOP_RUN_DIR": str(tmp_path / "r"), "LASTHOP_STATE_DIR": str(tmp_path / "s")}
-    found = lasthop("run", folder, env=env)
-    assert (found.exit_code, "is not UTF-8; rename it" in found.stderr) == (1, True)
+    result = lasthop("run", folder, env=env)
+    assert (result.exit_code, "is not UTF-8; rename it" in result.stderr) == (1, True)
     assert lasthop("stop", folder, env=env).exit_code == 0
     assert "no gateway runs on" in lasthop("status", "--dir", folder, env=env).stderr
 
@@ -241,7 +241,7 @@ def test_another_server_at_an_address_is_not_taken_for_a_gateway(body: bytes) ->
         address = f"127.0.0.1:{server.server_address[1]}"
         commands = (("status",), ("check",), ("audit",), ("explain", "hr", "a"), ("config", "clusters"), ("probe", "a"))
         for args in (*commands, ("top",), ("dashboard", "--no-open"), ("status", "-w")):
-            found = lasthop(*args, "--admin", address)
-            assert found.exception is None or isinstance(found.exception, SystemExit), (args, found.exception)
-            assert (found.exit_code, "is not the admin address of a gateway" in found.stderr) == (1, True), args
+            result = lasthop(*args, "--admin", address)
+            assert result.exception is None or isinstance(result.exception, SystemExit), (args, result.exception)
+            assert (result.exit_code, "is not the admin address of a gateway" in result.stderr) == (1, True), args
         server.shutdown()

@@ -32,14 +32,14 @@ def test_ready_without_bad_news() -> None:
 
 def test_the_first_bad_news_is_why() -> None:
     conditions = [_condition("Accepted", "True"), _condition("Programmed", "False", "no proxy")]
-    found = row(_document("Gateway", "web", conditions=conditions))
-    assert found[:3] == ("gateway/shop/web", "False", "Because: no proxy")
+    table_row = row(_document("Gateway", "web", conditions=conditions))
+    assert table_row[:3] == ("gateway/shop/web", "False", "Because: no proxy")
 
 
 def test_a_gateway_with_a_waiver_and_a_weakened_backend_shows_both() -> None:
     notes = [_condition(type, "True", type) for type in ("InsecureBackendVerification", "BackendsWeakened")]
-    found = row(_document("Gateway", "web", conditions=[_condition("Accepted", "True"), *notes]))
-    assert found[1:3] == ("True", "InsecureBackendVerification; BackendsWeakened")
+    table_row = row(_document("Gateway", "web", conditions=[_condition("Accepted", "True"), *notes]))
+    assert table_row[1:3] == ("True", "InsecureBackendVerification; BackendsWeakened")
 
 
 def test_why_contains_problems_without_a_condition() -> None:
@@ -69,8 +69,8 @@ def test_a_policy_that_differs_from_gateway_to_gateway_shows_both() -> None:
 
 
 def test_a_kind_without_status_refers_to_explain() -> None:
-    found = row({"kind": "Service", "metadata": {"name": "api", "namespace": "shop"}})
-    assert found[:3] == ("service/shop/api", "-", "has no status; see: lasthop explain service/shop/api")
+    table_row = row({"kind": "Service", "metadata": {"name": "api", "namespace": "shop"}})
+    assert table_row[:3] == ("service/shop/api", "-", "has no status; see: lasthop explain service/shop/api")
 
 
 def test_a_line_is_as_long_as_the_terminal_is_wide(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_objects_that_are_not_ready_are_first_and_a_cause_appears_once() -> None
     cause, policy = "shop/web: WaiverNotPermitted: GatewayProfile shop/prod allows none", "backendtlspolicy/shop/p"
     route = Row("httproute/shop/a", "False", "shop/web: InvalidBackendTLS: ...", because=(policy,))
     others = [Row("gateway/shop/web", "True", ""), route, Row("httproute/shop/b", "Unknown", "later")]
-    assert [each[:3] for each in arranged([*others, Row(policy, "False", cause)])] == [
+    assert [table_row[:3] for table_row in arranged([*others, Row(policy, "False", cause)])] == [
         (policy, "False", cause),
         ("httproute/shop/a", "False", f"because of {policy}"),
         ("httproute/shop/b", "Unknown", "later"),
@@ -109,7 +109,7 @@ def test_objects_that_are_not_ready_are_first_and_a_cause_appears_once() -> None
 def test_a_service_at_fault_has_a_line_of_its_own() -> None:
     routes = [Row(f"httproute/shop/{name}", "False", "no ready endpoint", because=("service/shop/api",)) for name in "ab"]
     assert failing_services([*routes, Row("gateway/shop/web", "True", "")]) == {"service/shop/api": "no ready endpoint"}
-    assert {each.why for each in arranged(routes)} == {"because of service/shop/api"}
+    assert {table_row.why for table_row in arranged(routes)} == {"because of service/shop/api"}
 
 
 def test_nothing_tried_yet_is_no_bad_news_and_shown_only_with_more_columns() -> None:

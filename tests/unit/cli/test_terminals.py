@@ -31,30 +31,30 @@ MARKED = ("explain", "explain request", "probe")
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Has an error, a plaintext hop, and a policy whose backend does not exist."""
-    found = tmp_path / "shop"
-    found.mkdir()
+    objects = tmp_path / "shop"
+    objects.mkdir()
     base = BASE.replace("10.0.0.1", "127.0.0.1").replace("8443", "1")
-    (found / "shop.yaml").write_text(f"{base}---\n{config_map()}---\n{policy()}---\n{policy('b', 'nothing')}")
-    return found
+    (objects / "shop.yaml").write_text(f"{base}---\n{config_map()}---\n{policy()}---\n{policy('b', 'nothing')}")
+    return objects
 
 
 def shown(folder: Path, command: str, **env: str) -> str:
-    """Returns what a command writes to a terminal, both outputs."""
+    """Returns the output of a command on a terminal, both streams."""
     master, slave = pty.openpty()
     settings = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM", "PYTHONIOENCODING")}
     settings |= {"TERM": "xterm-256color", "COLUMNS": "200", "PYTHONPATH": ":".join(sys.path), **env}
     args = [part.format(folder=folder) for part in COMMANDS[command]]
     process = subprocess.Popen([*LASTHOP, *args], stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, env=settings)
     os.close(slave)
-    found = bytearray()
+    received = bytearray()
     try:
         while piece := os.read(master, 1 << 16):
-            found += piece
+            received += piece
     except OSError:
         pass  # the process has ended
     os.close(master)
     process.wait()
-    text = found.decode("latin-1" if "PYTHONIOENCODING" in env else "utf-8").replace("\r", "")
+    text = received.decode("latin-1" if "PYTHONIOENCODING" in env else "utf-8").replace("\r", "")
     assert "Traceback" not in text
     return text
 
@@ -102,7 +102,7 @@ def test_progress_is_shown_where_a_line_can_be_erased(
 
 @pytest.fixture
 def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What the clock of the progress shows."""
+    """Replaces the clock of the progress line."""
     now = [0.0]
     monkeypatch.setattr("lasthop.cli.render.progress.time.monotonic", lambda: now[0])
     return now
@@ -110,18 +110,18 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_a_folder_that_is_read_at_once_is_not_worth_a_word(seconds: list[float]) -> None:
     with captured() as logs:
-        told = FolderProgress(LOG)
+        progress = FolderProgress(LOG)
         for read in range(1, 11):
-            told(read, 10)
+            progress(read, 10)
     assert logs == []
 
 
 def test_a_log_says_every_few_seconds_how_much_of_a_folder_is_read(seconds: list[float]) -> None:
     with captured() as logs:
-        told = FolderProgress(LOG)
+        progress = FolderProgress(LOG)
         for read in range(1, 13):
             seconds[0] += 1
-            told(read, 12)
+            progress(read, 12)
     assert [(line["event"], line.get("files_read"), line["files"]) for line in logs] == [
         ("reading the folder", 1, 12),
         ("reading the folder", 6, 12),
@@ -136,9 +136,9 @@ def test_a_terminal_shows_how_much_of_a_folder_is_read_in_one_line(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     with captured() as logs:
-        told = FolderProgress(LOG)
+        progress = FolderProgress(LOG)
         for read in range(1, 5):
             seconds[0] += 1
-            told(read, 4)
+            progress(read, 4)
     assert [line.partition(" [")[0] for line in capsys.readouterr().err.split("\r\x1b[K")] == ["", *["reading files"] * 3, ""]
     assert [line["event"] for line in logs] == ["folder read"]

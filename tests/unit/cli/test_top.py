@@ -55,7 +55,7 @@ def test_failures_are_first_then_the_most_requests() -> None:
 
 
 @pytest.mark.parametrize(
-    ("handshakes", "errors", "said"),
+    ("handshakes", "errors", "message"),
     [
         (3, 0.0, "handshake 10 s ago"),
         (0, 0.0, "connected 10 s ago"),
@@ -63,10 +63,10 @@ def test_failures_are_first_then_the_most_requests() -> None:
         (0, 1.0, "connected 10 s ago, 25% of requests get 5xx"),
     ],
 )
-def test_a_handshake_and_the_answers_to_requests_are_two_facts(handshakes: int, errors: float, said: str) -> None:
-    found = hop("shop/api", 4.0, handshakes=handshakes)
-    found["figures"]["errors_per_second"] = errors
-    assert text({"routes": [], "hops": [found]}, 1000.0).splitlines()[-1].endswith(f"  {said}")
+def test_a_handshake_and_the_answers_to_requests_are_two_facts(handshakes: int, errors: float, message: str) -> None:
+    document = hop("shop/api", 4.0, handshakes=handshakes)
+    document["figures"]["errors_per_second"] = errors
+    assert text({"routes": [], "hops": [document]}, 1000.0).splitlines()[-1].endswith(f"  {message}")
 
 
 def test_nothing_yet_is_said() -> None:

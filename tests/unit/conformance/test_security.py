@@ -37,8 +37,8 @@ def test_run_as_non_root_refuses_an_image_that_runs_as_root() -> None:
 
 
 def test_images_are_known_by_their_last_part(images: Images) -> None:
-    found = images.find("registry.example/gateway-api/conformance/echo-basic:v0.2.0")
-    assert isinstance(found, Image) and found.entrypoint == ("/echo-basic",)
+    image = images.find("registry.example/gateway-api/conformance/echo-basic:v0.2.0")
+    assert isinstance(image, Image) and image.entrypoint == ("/echo-basic",)
     assert images.find("lasthop:dev") is images.find("example.com/x/lasthop@sha256:00")
     assert images.find("example.com/not-lasthop:1") is None
     assert images.find("registry.example/coredns/coredns:v1.12.2") is None, "it was not built for this release's suite"
@@ -49,9 +49,9 @@ def test_missing_features_of_the_node_are_reported_before_the_pod_starts(images:
     pod = mk_pod(
         container, volumes=[{"name": "v", "hostPath": {}}], security={"sysctls": [{"name": "kernel.sem"}]}, hostNetwork=True
     )
-    found = "; ".join(unsupported(pod, images))
+    problems = "; ".join(unsupported(pod, images))
     for part in ("kernel.sem", "hostNetwork", "v: hostPath", "image nginx", "readinessProbe", "lifecycle"):
-        assert part in found
+        assert part in problems
     assert unsupported(mk_pod(), images) == []
 
 

@@ -24,8 +24,8 @@ def test_several_endpoints_are_chosen_at_random() -> None:
 def test_external_and_load_balancer_addresses_lead_to_the_pods_too() -> None:
     service = mk_service(externalIPs=["10.245.200.1"])
     service["status"] = {"loadBalancer": {"ingress": [{"ip": "10.245.0.1"}]}}
-    found = {rule.split()[2] for rule in rules(ruleset([service], [mk_slice("10.244.1.1")]))}
-    assert found == {"10.96.1.1", "10.245.200.1", "10.245.0.1"}
+    addresses = {rule.split()[2] for rule in rules(ruleset([service], [mk_slice("10.244.1.1")]))}
+    assert addresses == {"10.96.1.1", "10.245.200.1", "10.245.0.1"}
 
 
 def test_a_service_without_endpoints_has_no_rule() -> None:

@@ -39,7 +39,7 @@ def helm(options: Options) -> list[dict[str, Any]]:
     """The little of Helm that the chart uses, with default values; `make helm` renders it with the real one."""
     values = yaml.safe_load(files()["chart/values.yaml"])
     values |= {"image": options.image, "replicas": options.replicas, "namespaces": list(options.watched)}
-    found = []
+    rendered = []
     for name, text in sorted(files().items()):
         if name.startswith("chart/templates/") and name.endswith(".yaml") and name not in (*OPTIONAL, CRD_HOOK):
             text = text.replace(LABELS, "").replace(LABELS.replace("labels", "podLabels"), "").replace(BLOCK_LABELS, "")
@@ -47,8 +47,8 @@ def helm(options: Options) -> list[dict[str, Any]]:
                 r"{{- (if not|range) .Values.namespaces }}\n(.*?){{- end }}\n", text, re.DOTALL
             ):
                 block = f"{{{{- {conditional} .Values.namespaces }}}}\n{body}{{{{- end }}}}\n"
-                each = [body.replace("{{ . }}", n) for n in options.watched] if conditional == "range" else [body]
-                text = text.replace(block, "" if conditional == "if not" and options.watched else "".join(each))
+                bodies = [body.replace("{{ . }}", n) for n in options.watched] if conditional == "range" else [body]
+                text = text.replace(block, "" if conditional == "if not" and options.watched else "".join(bodies))
             text = text.removeprefix("{{- if .Values.gatewayClass.create }}\n").replace(PROFILE.replace("LABELS", LABELS), "")
             text = text.replace(BUDGET_VALUE, BUDGET).replace(PARAMETERS, "").replace(PROFILE.replace("LABELS", ""), "")
             for block, value in re.findall(r"({{- with (\S+) }}\n.*?{{- end }}\n)", text, re.DOTALL):
@@ -56,23 +56,23 @@ def helm(options: Options) -> list[dict[str, Any]]:
                 text = text.replace(block, "")
             text = re.sub(r"({{- end }}\n)\Z", "", text)
             text = re.sub(
-                r"{{- toYaml (\S+) \| nindent (\d+) }}", lambda found: to_yaml(values, found[1], int(found[2])), text
+                r"{{- toYaml (\S+) \| nindent (\d+) }}", lambda match: to_yaml(values, match[1], int(match[2])), text
             )
             text = text.replace("{{ $.Release.Namespace }}", "{{ .Release.Namespace }}")
             text = text.replace("{{ .Release.Namespace }}", options.namespace)
             text = text.replace('{{ join "," .Values.namespaces }}', ",".join(options.watched))
             text = text.replace("{{ if .Values.webhook.enabled }}0.0.0.0:9443{{ end }}", "")
-            text = re.sub(r"{{ (\.Values\.\S+) }}", lambda found: str(lookup(values, found[1])), text)
+            text = re.sub(r"{{ (\.Values\.\S+) }}", lambda match: str(lookup(values, match[1])), text)
             assert "{{" not in text, f"{name} uses more of Helm than this test knows: {text}"
-            found += [document for document in yaml.safe_load_all(text) if document]
-    return found
+            rendered += [document for document in yaml.safe_load_all(text) if document]
+    return rendered
 
 
 def lookup(values: dict[str, Any], path: str) -> Any:
-    found: Any = values
+    value: Any = values
     for part in path.removeprefix(".Values.").split("."):
-        found = found[part]
-    return found
+        value = value[part]
+    return value
 
 
 def to_yaml(values: dict[str, Any], path: str, indent: int) -> str:
@@ -85,14 +85,14 @@ def of_kind(kind: str, options: Options = ALL) -> list[dict[str, Any]]:
 
 def rules(*kinds: str, options: Options = ALL) -> Rules:
     """(group, resource) -> verbs that the controller has. Rules that are limited to names are left out."""
-    found: Rules = {}
+    granted: Rules = {}
     for kind in kinds:
         bound = {binding["roleRef"]["name"] for binding in of_kind(f"{kind}Binding", options)}
         for role in of_kind(kind, options):
             for rule in role["rules"] if role["metadata"]["name"] in bound else ():
                 for resource in rule["resources"] if "resourceNames" not in rule else ():
-                    found.setdefault((rule["apiGroups"][0], resource), set()).update(rule["verbs"])
-    return found
+                    granted.setdefault((rule["apiGroups"][0], resource), set()).update(rule["verbs"])
+    return granted
 
 
 def test_the_files_in_deploy_are_up_to_date() -> None:
@@ -165,14 +165,15 @@ def test_a_namespaced_install_writes_nothing_outside_its_namespaces() -> None:
 
 
 def test_teams_may_pin_and_only_look_at_waivers_and_profiles() -> None:
-    """What is added to Kubernetes' own `edit` and `view`; writing waivers is a role of its own that nobody has by itself."""
+    """The chart adds rights to Kubernetes' own `edit` and `view`; writing waivers is a separate role that is bound to no
+    user."""
     given: dict[str, Rules] = {"edit": {}, "view": {}}
     for role in of_kind("ClusterRole"):
-        for name, found in given.items():
+        for name, rules_by_resource in given.items():
             if role["metadata"]["labels"].get(f"rbac.authorization.k8s.io/aggregate-to-{name}") == "true":
                 for rule in role["rules"]:
                     for resource in rule["resources"]:
-                        found.setdefault((rule["apiGroups"][0], resource), set()).update(rule["verbs"])
+                        rules_by_resource.setdefault((rule["apiGroups"][0], resource), set()).update(rule["verbs"])
     look = {"get", "list", "watch"}
     ours = {("lasthop.dev", kind): look for kind in ("pinsets", "verificationwaivers", "gatewayprofiles")}
     assert given["view"] == {**ours, ("gateway.networking.k8s.io", "gatewayclasses"): look}
@@ -218,7 +219,7 @@ def test_the_controller_has_as_few_rights_in_its_pod_as_a_proxy() -> None:
     assert deployment["spec"]["replicas"] == 3
 
 
-def test_proxies_and_the_other_replicas_reach_the_xds_port_and_nobody_else_does() -> None:
+def test_only_proxies_and_the_other_replicas_reach_the_xds_port() -> None:
     (policy,) = of_kind("NetworkPolicy")
     xds = [rule for rule in policy["spec"]["ingress"] if {"protocol": "TCP", "port": "xds"} in rule["ports"]]
     assert [rule["from"] for rule in xds] == [
@@ -258,14 +259,17 @@ def test_the_profile_has_a_structural_schema() -> None:
     assert schema(KINDS["Gateway"], "v1")  # the loader still finds upstream's
 
 
-def test_an_install_for_fewer_namespaces_takes_back_what_the_one_before_gave() -> None:
-    found = {
-        f"{kind.lower()}s": [each for options in (ALL, SOME) for each in of_kind(kind, options)]
+def test_an_install_for_fewer_namespaces_revokes_earlier_rights() -> None:
+    applied = {
+        f"{kind.lower()}s": [document for options in (ALL, SOME) for document in of_kind(kind, options)]
         for kind in ("ClusterRoleBinding", "ClusterRole", "RoleBinding", "Role")
     }
     roles = "/apis/rbac.authorization.k8s.io/v1"
-    assert surplus(SOME, found) == [f"{roles}/clusterrolebindings/lasthop-gateways", f"{roles}/clusterroles/lasthop-gateways"]
-    assert surplus(ALL, found) == [
+    assert surplus(SOME, applied) == [
+        f"{roles}/clusterrolebindings/lasthop-gateways",
+        f"{roles}/clusterroles/lasthop-gateways",
+    ]
+    assert surplus(ALL, applied) == [
         f"{roles}/namespaces/{namespace}/{plural}/lasthop-gateways"
         for plural in ("rolebindings", "roles")
         for namespace in ("shop", "blog")
@@ -277,7 +281,7 @@ def test_rights_of_another_install_are_not_taken() -> None:
     assert surplus(SOME, others) == []
 
 
-def test_the_image_holds_what_is_tested_and_no_tools() -> None:
+def test_the_image_contains_only_tested_packages_and_no_tools() -> None:
     tested, shipped = (_pins(path) for path in (DEPLOY.parent / "requirements.lock", DEPLOY / "requirements.lock"))
     assert shipped < tested
     names = {pin.partition("==")[0] for pin in shipped}
@@ -292,7 +296,7 @@ def test_the_monitors_select_ports_that_exist_and_the_rules_are_those_of_the_fil
     text = files()[OPTIONAL[0]]
     assert text.startswith("{{- if .Values.monitoring.enabled }}\n") and text.endswith("{{- end }}\n")
     assert not yaml.safe_load(files()["chart/values.yaml"])["monitoring"]["enabled"]
-    text = re.sub(r"{{`(.*?)`}}", lambda found: found[1].replace("{", "<").replace("}", ">"), text)
+    text = re.sub(r"{{`(.*?)`}}", lambda match: match[1].replace("{", "<").replace("}", ">"), text)
     text = text.replace("{{ .Release.Namespace }}", "n").replace("{{ .Values.monitoring.interval }}", "30s")
     text = re.sub(r"{{ range .*?{{ end }}", "", text)
     text = re.sub(r"{{-.*?}}\n", "", text)
@@ -306,8 +310,8 @@ def test_the_monitors_select_ports_that_exist_and_the_rules_are_those_of_the_fil
     assert set(proxies["spec"]["podTargetLabels"]) <= made["metadata"]["labels"].keys()
     assert proxies["spec"]["podMetricsEndpoints"][0]["port"] in [p["name"] for p in made["spec"]["containers"][0]["ports"]]
     plain = yaml.safe_load((DEPLOY / "monitoring/alerts.yaml").read_text())
-    names = [[each["alert"] for each in group["rules"]] for group in plain["groups"]]
-    assert [[each["alert"] for each in group["rules"]] for group in rule["spec"]["groups"]] == names
+    names = [[rule["alert"] for rule in group["rules"]] for group in plain["groups"]]
+    assert [[alert_rule["alert"] for alert_rule in group["rules"]] for group in rule["spec"]["groups"]] == names
 
 
 @pytest.mark.parametrize("arguments", [["-n", "x: y"], ["--watch", "Shop"], ["-n", ""]])

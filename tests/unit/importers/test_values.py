@@ -10,13 +10,13 @@ from lasthop_import.values import cors, duration, header_edits, is_host, methods
 
 
 @pytest.mark.parametrize(
-    ("written", "found"),
+    ("written", "converted"),
     [("4s", "4s"), ("1.5s", "1s500ms"), ("1h30m", "5400s"), ("0s", "0s"), ("200000s", "55h2000s"), ("0.000001s", "1ms")],
 )
-def test_durations_of_go_and_protobuf_become_those_of_gateway_api(written: str, found: str) -> None:
+def test_durations_of_go_and_protobuf_become_those_of_gateway_api(written: str, converted: str) -> None:
     number = milliseconds(written)
     assert number is not None
-    assert duration(number) == found
+    assert duration(number) == converted
 
 
 @pytest.mark.parametrize("written", ["", "soon", "-1s", "1", "1d", "9999999999h", "1s ", "１s"])
@@ -25,11 +25,11 @@ def test_an_invalid_duration_is_none(written: str) -> None:
 
 
 def test_a_header_that_cannot_be_edited_is_returned_beside_the_others() -> None:
-    found = header_edits("RequestHeaderModifier", {"x-a": "1"}, {"bad name": "2", "Host": "h", "x-b": "a\nb"}, ["x-c"])
-    assert found.refused == ("bad name", "Host", "x-b")
-    edit = found.filters[0].request_header_modifier
+    edited = header_edits("RequestHeaderModifier", {"x-a": "1"}, {"bad name": "2", "Host": "h", "x-b": "a\nb"}, ["x-c"])
+    assert edited.refused == ("bad name", "Host", "x-b")
+    edit = edited.filters[0].request_header_modifier
     assert edit is not None
-    assert [each.name for each in edit.add] == ["x-a"]
+    assert [header.name for header in edit.add] == ["x-a"]
     assert edit.remove == ("x-c",)
 
 
@@ -51,9 +51,9 @@ def test_a_value_is_escaped_in_the_pattern_that_it_becomes() -> None:
 
 
 def test_conditions_for_retries_become_status_codes() -> None:
-    found = retried(["gateway-error", "503", "connect-failure", "odd", "99999"])
-    assert found.codes == (502, 503, 504)
-    assert found.refused == ("odd", "99999")
+    retry = retried(["gateway-error", "503", "connect-failure", "odd", "99999"])
+    assert retry.codes == (502, 503, 504)
+    assert retry.refused == ("odd", "99999")
 
 
 def test_hostnames_are_those_of_listeners() -> None:
@@ -78,12 +78,12 @@ def test_a_redirect_has_only_parts_that_gateway_api_has() -> None:
     schemes, hosts = ("", "http", "https", "ftp", "HTTPS"), ("", "a.example", "*.example", "10.0.0.1", "A.example", "a b")
     codes = (0, 200, 301, 302, 303, 304, 307, 308)
     for scheme, host, port, code in itertools.product(schemes, hosts, (-1, 0, 1, 65535, 65536), codes):
-        found = values.redirect(scheme, host, None, port, code, usual=301).request_redirect
-        assert found is not None
-        assert found.scheme == (scheme if scheme in ("http", "https") else "")
-        assert found.hostname == (host if host in ("a.example", "*.example") else "")
-        assert found.port == (port if port in (1, 65535) else 0)
-        assert found.status_code == (code if code in (301, 302, 303, 307, 308) else 301)
+        filter = values.redirect(scheme, host, None, port, code, usual=301).request_redirect
+        assert filter is not None
+        assert filter.scheme == (scheme if scheme in ("http", "https") else "")
+        assert filter.hostname == (host if host in ("a.example", "*.example") else "")
+        assert filter.port == (port if port in (1, 65535) else 0)
+        assert filter.status_code == (code if code in (301, 302, 303, 307, 308) else 301)
 
 
 def test_a_rewrite_that_changes_nothing_is_no_filter() -> None:

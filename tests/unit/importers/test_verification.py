@@ -42,9 +42,9 @@ def test_a_ca_and_a_pin_exclude_each_other(pin: str) -> None:
 def test_a_decision_whose_ca_cannot_be_used_stays_open(decision: Decision) -> None:
     """Or a policy, or a waiver of names, would have nothing to hold the chain against."""
     broken = PolicyAnchors(problem="the CA cannot be read", reason="ca-missing")
-    found = as_decided(PORT, HopTLS(OldLevel.UNVERIFIED, "off"), decision, broken, ())
-    assert (found.new.todo, found.reason, found.waives) == (True, "ca-missing", "")
-    assert "the CA cannot be read" in found.text
+    policy_decided = as_decided(PORT, HopTLS(OldLevel.UNVERIFIED, "off"), decision, broken, ())
+    assert (policy_decided.new.todo, policy_decided.reason, policy_decided.waives) == (True, "ca-missing", "")
+    assert "the CA cannot be read" in policy_decided.text
     assert not as_decided(PORT, HopTLS(OldLevel.UNVERIFIED, "off"), decision, USABLE, ()).open
 
 
@@ -54,6 +54,6 @@ def test_a_decision_whose_ca_cannot_be_used_stays_open(decision: Decision) -> No
 def test_a_host_with_several_names_is_not_a_name_to_verify(names: list[str], open_: bool) -> None:
     """The old gateway checked the one name of the request; a wildcard would accept any of them."""
     tls = HopTLS(OldLevel.HOST_NAME, "the Host", names=tuple(map(Name, names)))
-    found = as_before(PORT, tls, USABLE)
-    assert found.open is open_
-    assert found.reason == ("several-names" if open_ else "")
+    converted = as_before(PORT, tls, USABLE)
+    assert converted.open is open_
+    assert converted.reason == ("several-names" if open_ else "")

@@ -41,9 +41,9 @@ WORLD = keyed(
 
 
 def saved(path: Path) -> codec.Memory:
-    found = memory.load(path)
-    assert isinstance(found, codec.Memory)
-    return found
+    loaded = memory.load(path)
+    assert isinstance(loaded, codec.Memory)
+    return loaded
 
 
 def life(path: Path, objects: dict[Key, Object | None]) -> Engine:
@@ -62,11 +62,11 @@ def lost(engine: Engine) -> list[str]:
 def test_a_policy_that_was_deleted_while_nothing_ran_is_missed(tmp_path: Path) -> None:
     path = tmp_path / "verification.json"
     assert lost(life(path, WORLD)) == []
-    assert [each.now.source for known in saved(path).ports.values() for each in known.hops] == [POLICY]
+    assert [hop.now.source for known in saved(path).ports.values() for hop in known.hops] == [POLICY]
     without = {key: obj for key, obj in WORLD.items() if key != POLICY}
-    said = "backend a/api:443 is plaintext now, because BackendTLSPolicy a/p was deleted."
-    assert lost(life(path, without)) == [said]
-    assert lost(life(path, without)) == [said]
+    message = "backend a/api:443 is plaintext now, because BackendTLSPolicy a/p was deleted."
+    assert lost(life(path, without)) == [message]
+    assert lost(life(path, without)) == [message]
     assert lost(life(path, {key: obj for key, obj in without.items() if key != ROUTE})) == []
     assert saved(path) == codec.Memory()
 
@@ -135,9 +135,9 @@ def test_edits_while_nothing_ran_are_recorded_at_the_next_start(tmp_path: Path) 
     record.add(life(path, WORLD).verifications.edits(), 1000.0)
     assert not record.changes
     record.add(life(path, {key: obj for key, obj in WORLD.items() if key != POLICY}).verifications.edits(), 2000.0)
-    [found] = list(record.changes)
-    assert (found.before, found.after) == ("verified (CA) for api.example", "plaintext")
-    assert (found.because, found.weaker, found.gateways) == ("BackendTLSPolicy a/p was deleted", True, ("a/g",))
+    [change] = list(record.changes)
+    assert (change.before, change.after) == ("verified (CA) for api.example", "plaintext")
+    assert (change.because, change.weaker, change.gateways) == ("BackendTLSPolicy a/p was deleted", True, ("a/g",))
     memory.save(path, codec.Memory({}, record.record), codec.Encoder())
     assert saved(path).record == record.record
     assert path.stat().st_mode & 0o777 == 0o600
@@ -151,7 +151,8 @@ def test_the_more_there_is_to_write_the_seldomer_it_is_written_up_to_a_limit() -
 async def keeping(
     path: Path, monkeypatch: pytest.MonkeyPatch, pause: float = 0.0, asked: list[float] | None = None
 ) -> AsyncIterator[HostRuntime]:
-    """Keeps a record in a file, as `lasthop run` does, and looks at it without a pause. `asked` gets what each write took."""
+    """Keeps a record in a file, as `lasthop run` does, and reads it without a pause. `asked` gets the duration of each
+    write."""
 
     def paused(interval: float, took: float) -> float:
         if asked is not None:
@@ -173,7 +174,7 @@ async def test_changes_since_the_last_save_are_saved_at_the_end(tmp_path: Path, 
         await until(path.exists)
         assert saved(path).ports == {}
         runtime.controller.take(Batch(WORLD))
-    assert [each.now.source for known in saved(path).ports.values() for each in known.hops] == [POLICY]
+    assert [hop.now.source for known in saved(path).ports.values() for hop in known.hops] == [POLICY]
 
 
 @pytest.mark.parametrize(
@@ -188,8 +189,8 @@ async def test_manipulations_of_the_record_just_before_the_end_are_noticed(
         await until(path.exists)
         await asyncio.sleep(0)
         spoil(path)
-    (found,) = saved(path).record.incidents
-    assert what in found.because
+    (incident,) = saved(path).record.incidents
+    assert what in incident.because
     assert not saved(path).record.faults()
 
 
@@ -213,12 +214,14 @@ async def test_a_record_that_is_deleted_damaged_or_replaced_is_noticed_each_time
             spoil()
 
             def noticed() -> bool:
-                found = memory.load(path)
-                return isinstance(found, codec.Memory) and len(found.record.incidents) == len(expected)
+                loaded = memory.load(path)
+                return isinstance(loaded, codec.Memory) and len(loaded.record.incidents) == len(expected)
 
             await until(noticed)
             assert saved(path).ports == whole
-    assert [what in each.because for each, what in zip(saved(path).record.incidents, expected, strict=True)] == [True] * 4
+    assert [what in incident.because for incident, what in zip(saved(path).record.incidents, expected, strict=True)] == [
+        True
+    ] * 4
 
 
 async def test_a_file_system_that_fails_for_a_while_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +240,7 @@ async def test_a_file_system_that_fails_for_a_while_ends_nothing(tmp_path: Path,
 
 
 async def test_a_slow_disk_delays_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or what was recorded just before a crash would be known only as far as the next start can see it."""
+    """Otherwise entries recorded just before a crash would be known only as far as the next start can see them."""
     path, save, asked = tmp_path / "verification.json", memory.save, list[float]()
 
     def slow(*args: Any) -> memory.Stamp | None:
@@ -257,8 +260,8 @@ async def test_a_damaged_record_at_the_start_is_kept_and_noted_in_the_new_one(
     path.write_bytes(b"{")
     async with keeping(path, monkeypatch):
         await until(lambda: path.exists() and isinstance(memory.load(path), codec.Memory))
-    (found,) = saved(path).record.incidents
-    assert "was damaged" in found.because and found.because.endswith("; it is kept as verification.damaged")
+    (incident,) = saved(path).record.incidents
+    assert "was damaged" in incident.because and incident.because.endswith("; it is kept as verification.damaged")
     assert (tmp_path / "verification.damaged").read_bytes() == b"{"
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "was damaged" in line]
     assert "this process does not know the lost entries" in line and "from memory" not in line

@@ -22,7 +22,7 @@ KINDS = {"TCP": socket.SOCK_STREAM, "UDP": socket.SOCK_DGRAM}
 @pytest.fixture(params=KINDS)
 def taken(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
     with socket.socket(socket.AF_INET, KINDS[request.param]) as holder:
-        # As Envoy does: a second one that asks for the same would get it.
+        # As Envoy does: a second process that requests the same port would get it.
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         holder.bind(("127.0.0.1", free_port()))
         if request.param == "TCP":
@@ -32,15 +32,15 @@ def taken(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
 
 def test_a_taken_port_has_a_holder_and_is_free_for_the_other_transport(taken: tuple[str, int]) -> None:
     transport, port = taken
-    said = ports.problem("127.0.0.1", port, transport)
-    assert said is not None and said.in_use
-    assert f"(pid {os.getpid()})" in said.message
-    assert ("(UDP)" in said.message) == (transport == "UDP")
+    problem = ports.problem("127.0.0.1", port, transport)
+    assert problem is not None and problem.in_use
+    assert f"(pid {os.getpid()})" in problem.message
+    assert ("(UDP)" in problem.message) == (transport == "UDP")
     assert list(ports.holders(port, transport)) == [os.getpid()]
     assert ports.problem("127.0.0.1", port, "UDP" if transport == "TCP" else "TCP") is None
 
 
-def test_a_holder_is_found_whatever_else_it_closes_meanwhile() -> None:
+def test_a_holder_is_identified_while_it_closes_other_files() -> None:
     spare = os.open("/", os.O_RDONLY)
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", free_port()))
@@ -51,8 +51,8 @@ def test_a_holder_is_found_whatever_else_it_closes_meanwhile() -> None:
 
 
 def test_an_address_of_another_machine_is_reported() -> None:
-    said = ports.problem("192.0.2.1", 5353, "UDP")
-    assert said is not None and "is not an address of this machine" in said.message and not said.in_use
+    problem = ports.problem("192.0.2.1", 5353, "UDP")
+    assert problem is not None and "is not an address of this machine" in problem.message and not problem.in_use
 
 
 def test_a_held_port_is_taken_for_all_but_those_who_share_it_as_envoy_does_and_gets_no_connection() -> None:
@@ -74,7 +74,7 @@ def test_a_held_port_is_taken_for_all_but_those_who_share_it_as_envoy_does_and_g
 
 
 class Told:
-    """What the processes of one Lasthop have found out about their ports."""
+    """Records the port problems that the processes of one Lasthop report."""
 
     def __init__(self, run_dir: Path) -> None:
         self.problems: dict[str, str] = {}
@@ -109,21 +109,21 @@ async def test_one_of_two_lasthops_that_start_at_the_same_time_gets_a_port(tmp_p
 
 
 async def test_a_gateway_may_bind_an_address_and_all_addresses(tmp_path: Path) -> None:
-    port, told = free_port(), Told(tmp_path)
-    assert told.want(port, "127.0.0.1") == {"127.0.0.1": ""}
-    assert set(told.want(port, "0.0.0.0", "127.0.0.1").values()) == {""}
+    port, processes = free_port(), Told(tmp_path)
+    assert processes.want(port, "127.0.0.1") == {"127.0.0.1": ""}
+    assert set(processes.want(port, "0.0.0.0", "127.0.0.1").values()) == {""}
     assert ports.problem("127.0.0.1", port) is not None
-    told.want(port)
+    processes.want(port)
     assert ports.problem("127.0.0.1", port) is None
 
 
 async def test_an_ipv6_wildcard_holds_no_ipv4_address(tmp_path: Path) -> None:
-    port, told = free_port(), Told(tmp_path)
+    port, processes = free_port(), Told(tmp_path)
     if ports.problem("::1", port):
         pytest.skip("this machine has no IPv6")
-    assert told.want(port, "::") == {"::": ""}
+    assert processes.want(port, "::") == {"::": ""}
     assert ports.problem("::1", port) is not None
     assert ports.problem("127.0.0.1", port) is None
-    assert told.want(port, "::", "0.0.0.0") == {"::": "", "0.0.0.0": ""}
+    assert processes.want(port, "::", "0.0.0.0") == {"::": "", "0.0.0.0": ""}
     assert ports.problem("127.0.0.1", port) is not None
-    told.want(port)
+    processes.want(port)

@@ -50,7 +50,7 @@ def test_the_job_of_a_unit_is_found_among_others() -> None:
 
 @pytest.mark.program("systemd")
 def test_the_unit_is_one_that_systemd_understands(tmp_path: Path) -> None:
-    """`systemd-analyze verify` complains of every setting that it does not know; what it starts must exist."""
+    """`systemd-analyze verify` reports every unknown setting; the programs that it starts must exist."""
     unit = tmp_path / "lasthop.service"
     unit.write_text(UNIT.read_text().replace("/opt/lasthop/bin/lasthop", "/bin/true"))
     ran = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)

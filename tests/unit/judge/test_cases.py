@@ -56,13 +56,13 @@ def test_names_of_objects_fit_into_a_label() -> None:
 
 
 def test_sentences_of_the_api_stand_in_its_crds() -> None:
-    said = words(" ".join(file.read_text() for file in CRDS.glob("*.yaml")))
+    crd_words = words(" ".join(file.read_text() for file in CRDS.glob("*.yaml")))
     constants = {"InvalidCACertificateRef", "ResolvedRefs"}  # no CRD has their comments
     missing = []
     for demand in {case.requirement for case in ALL if "comment of" in case.requirement.source}:
         parts = demand.sentence.split("[…]")
         quoted = parts[1:] if constants & {*demand.source.split()} else parts
-        missing += [part for part in quoted if words(part).rstrip(".") not in said]
+        missing += [part for part in quoted if words(part).rstrip(".") not in crd_words]
     assert missing == []
 
 
@@ -88,7 +88,7 @@ def test_every_case_that_an_adapter_can_spell_has_objects(adapter: str) -> None:
     assert left_out == (set() if adapter == "lasthop" else {Area.GEP_4152})
 
 
-def test_every_port_that_is_asked_is_served() -> None:
+def test_every_requested_port_is_served() -> None:
     served = servings(ALL)
     for case in ALL:
         steps = [(step.expect, step.service) for step in case.steps]

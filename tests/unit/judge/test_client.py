@@ -55,7 +55,7 @@ def test_a_hostile_gateway_gets_a_printable_line_in_time_and_no_exception(
     monkeypatch.setattr(client, "TIMEOUT", 0.5)
     begun = time.monotonic()
     with server(None, HOSTILE[name]) as port:
-        found = client.ask(via, ("127.0.0.1", port), "x.example", "/backend/https")
+        answer = client.ask(via, ("127.0.0.1", port), "x.example", "/backend/https")
         took = time.monotonic() - begun
     assert took < 5  # on a busy machine
-    assert found.backend == "" and found.shown.isprintable() and len(found.shown) < 400
+    assert answer.backend == "" and answer.shown.isprintable() and len(answer.shown) < 400

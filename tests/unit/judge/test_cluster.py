@@ -125,7 +125,7 @@ async def test_policies_of_one_age_are_created_in_the_order_of_their_names(api: 
 
 
 async def test_cases_that_could_not_be_created_are_not_run_with_the_reason(api: Api) -> None:
-    """Those of an absent kind are no failure of the run; others are."""
+    """Objects of an absent kind do not fail the run; others do."""
     api.served = {name for name in api.served if name[2] != "tcproutes"}
     cases = [case for case in CASES if case.id in TCP or case.id == "names/exact"]
     settings = make_settings(cases)
@@ -134,8 +134,8 @@ async def test_cases_that_could_not_be_created_are_not_run_with_the_reason(api: 
         api.rejects = "backendtlspolicies/names-exact-policy"
         await testbed.start(cases, lambda *_: None)
         verdicts = await judge(testbed, settings, choose(cases, None, settings), SHORT, lambda *_: None)
-    found = {verdict.case.id: (verdict.outcome, verdict.unserved) for verdict in verdicts}
-    assert found == {"names/exact": (Outcome.NOT_RUN, True), **dict.fromkeys(TCP, (Outcome.NOT_RUN, False))}
+    outcomes = {verdict.case.id: (verdict.outcome, verdict.unserved) for verdict in verdicts}
+    assert outcomes == {"names/exact": (Outcome.NOT_RUN, True), **dict.fromkeys(TCP, (Outcome.NOT_RUN, False))}
     assert {verdict.why for verdict in verdicts if verdict.case.id in TCP} == {ABSENT}
     assert report_of(JudgedGateway(""), verdicts).exit_code == 1
     only_absent = [verdict for verdict in verdicts if verdict.case.id in TCP]
@@ -145,11 +145,11 @@ async def test_cases_that_could_not_be_created_are_not_run_with_the_reason(api: 
 
 
 async def test_a_namespace_that_cannot_be_deleted_costs_no_result(api: Api) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     api.fail("delete", "namespaces", "*", Refusal(403, "Forbidden"))
-    async with serving(api), client_of(api) as client, cluster.namespace(client, "judge-2", False, said.append):
+    async with serving(api), client_of(api) as client, cluster.namespace(client, "judge-2", False, messages.append):
         pass
-    assert "kubectl delete namespace judge-2" in said[-1]
+    assert "kubectl delete namespace judge-2" in messages[-1]
 
 
 async def test_an_interrupted_run_deletes_its_namespace(api: Api) -> None:

@@ -69,7 +69,7 @@ def test_junit_counts_what_the_report_counts() -> None:
 @pytest.mark.parametrize(("severity", "code"), [("plaintext", 6), ("open", 5), ("closed", 4), ("status", 3)])
 def test_the_exit_code_is_that_of_the_worst_fault(severity: str, code: int) -> None:
     order = list(FaultSeverity)
-    faults = [Fault(each, "seen") for each in order[order.index(FaultSeverity(severity)) :]]
+    faults = [Fault(fault_severity, "seen") for fault_severity in order[order.index(FaultSeverity(severity)) :]]
     failed = [CaseVerdict(case, Outcome.FAIL, (fault,)) for case, fault in zip(ALL, faults, strict=False)]
     assert report_of(JudgedGateway(""), failed).exit_code == code
     assert passing().exit_code == 0
@@ -99,8 +99,8 @@ def test_plaintext_breaks_the_requirement_of_tls_and_not_that_of_dates() -> None
 
 
 def test_a_folder_that_cannot_be_written_is_one_line() -> None:
-    found = CliRunner().invoke(main, ["judge", "--address", "127.0.0.1:1", "--write", "/proc/x", "--cases", "names/exact"])
-    assert found.exit_code == 1 and "cannot write /proc/x" in found.output
+    result = CliRunner().invoke(main, ["judge", "--address", "127.0.0.1:1", "--write", "/proc/x", "--cases", "names/exact"])
+    assert result.exit_code == 1 and "cannot write /proc/x" in result.output
 
 
 def test_a_gateway_that_serves_nothing_is_no_success() -> None:
@@ -120,7 +120,7 @@ def test_the_list_names_every_case_and_where_its_sentence_stands() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--cases", "("], "not a regular expression"),
         (["--cases", "nothing-like-that"], "no case matches"),
@@ -130,6 +130,6 @@ def test_the_list_names_every_case_and_where_its_sentence_stands() -> None:
         (["--gateway-class", "x", "--report", "not-there/x.json"], "no folder not-there"),
     ],
 )
-def test_a_wrong_call_says_what_is_wrong(arguments: list[str], told: str) -> None:
+def test_a_wrong_call_says_what_is_wrong(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(main, ["judge", *arguments])
-    assert result.exit_code == 2 and told in result.output
+    assert result.exit_code == 2 and message in result.output

@@ -89,7 +89,7 @@ def test_the_suite_is_its_own_control() -> None:
 
 
 def test_a_stream_whose_listener_never_opens_is_not_run(tmp_path: Path) -> None:
-    """The canary has a listener of its own. An invalid policy is a reason to leave the case's listener closed."""
+    """The canary has its own listener. A gateway may leave the case's listener closed because of an invalid policy."""
     gateway = Gateway(tmp_path)
     gateway.other_port = free_port()
     with server(None, serve_a_canary) as gateway.canary_port:

@@ -42,11 +42,11 @@ async def test_create_read_replace_apply_and_delete(api: FakeApi) -> None:
         with pytest.raises(ApiError) as missing:
             await client.get(CA)
         assert missing.value.not_found
-    [asked] = api.asked("patch", "configmaps")
-    assert asked == {"fieldManager": "lasthop", "force": "true"}
+    [query] = api.asked("patch", "configmaps")
+    assert query == {"fieldManager": "lasthop", "force": "true"}
 
 
-async def test_an_error_says_status_reason_and_message(api: FakeApi) -> None:
+async def test_an_error_has_status_reason_and_message(api: FakeApi) -> None:
     api.fail("get", "configmaps", Refusal(403, "Forbidden", "no"), Refusal(429, "TooManyRequests"))
     async with client_of(api) as client:
         with pytest.raises(ApiError) as forbidden:
@@ -65,8 +65,8 @@ async def test_an_untrusted_server_differs_from_an_absent_one(api: FakeApi) -> N
             with pytest.raises(ApiError) as untrusted:
                 await client.get(CA)
     assert (untrusted.value.status, untrusted.value.reason) == (0, UNTRUSTED)
-    found, question = explained(untrusted.value, "prod")
-    assert "certificate of the API server of prod is not trusted" in found and "certificate-authority" in question
+    message, question = explained(untrusted.value, "prod")
+    assert "certificate of the API server of prod is not trusted" in message and "certificate-authority" in question
 
 
 async def test_no_listener_and_a_blackhole_have_different_messages(api: FakeApi) -> None:

@@ -75,8 +75,8 @@ async def test_exec_plugin_of_every_version(tmp_path: Path, version: str) -> Non
     access = from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": mk_plugin(tmp_path, version)}))
     assert await authorization(access) == "Bearer token-1"
     assert await authorization(access) == "Bearer token-1"
-    told = json.loads((tmp_path / "info").read_text())
-    assert told["spec"] == {"interactive": False, "cluster": {"server": "https://127.0.0.1:6443"}}
+    info = json.loads((tmp_path / "info").read_text())
+    assert info["spec"] == {"interactive": False, "cluster": {"server": "https://127.0.0.1:6443"}}
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
@@ -93,7 +93,7 @@ async def test_exec_credential_is_renewed_after_a_401(tmp_path: Path) -> None:
     clock.now += config.RENEW_INTERVAL + 1
     assert await access.renew(bearer("token-1"))
     assert await authorization(access) == "Bearer token-2"
-    assert await access.renew(bearer("token-1"))  # somebody else has done it
+    assert await access.renew(bearer("token-1"))  # another task has done it
     assert (tmp_path / "runs").read_text() == "run\n" * 2
 
 
@@ -105,7 +105,7 @@ def printed(document: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (None, "cannot be run: No such file or directory; get it from the shop"),
         ("echo 'log in first' >&2; exit 3", "exited with code 3: log in first"),
@@ -115,24 +115,24 @@ def printed(document: dict[str, Any]) -> str:
         (printed({"apiVersion": V1, "status": {"token": "x", "clientKeyData": "y"}}), "a key without a certificate"),
     ],
 )
-def test_a_failing_exec_plugin_reports_the_reason(tmp_path: Path, content: str | None, said: str) -> None:
+def test_a_failing_exec_plugin_reports_the_reason(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:
         (tmp_path / "plugin").write_text(f"#!/bin/sh\n{content}\n")
         (tmp_path / "plugin").chmod(0o755)
     plugin = {"apiVersion": V1, "command": "./plugin", "installHint": "get it from the shop\n"}
-    with pytest.raises(ConfigError, match=rf"exec plugin \./plugin.*{said}"):
+    with pytest.raises(ConfigError, match=rf"exec plugin \./plugin.*{message}"):
         from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": plugin}))
 
 
 @pytest.mark.parametrize(
-    ("plugin", "said"),
+    ("plugin", "message"),
     [
         ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "v1alpha1 is not supported"),
         ({"interactiveMode": "Always"}, "needs a terminal"),
     ],
 )
-def test_an_exec_plugin_that_cannot_run_reports_the_reason(tmp_path: Path, plugin: dict[str, str], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_an_exec_plugin_that_cannot_run_reports_the_reason(tmp_path: Path, plugin: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": mk_plugin(tmp_path) | plugin}))
     assert not (tmp_path / "runs").exists()
 
@@ -248,7 +248,7 @@ async def test_another_current_context_does_not_move_what_is_running(tmp_path: P
     assert access.url == "https://127.0.0.1:6443"
 
 
-async def test_the_first_file_that_says_something_is_right_and_missing_ones_are_none(tmp_path: Path) -> None:
+async def test_the_first_file_with_a_value_wins_and_missing_files_are_ignored(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "token").write_text(name)
@@ -300,14 +300,14 @@ async def test_a_ca_with_a_comment_is_read_and_an_empty_one_is_not_the_systems(t
         from_kubeconfig(path)
 
 
-async def test_only_what_says_so_is_not_verified(tmp_path: Path) -> None:
+async def test_only_an_explicit_setting_disables_verification(tmp_path: Path) -> None:
     unverified: dict[str, Any] = {"insecure-skip-tls-verify": True}
     access = from_kubeconfig(mk_kubeconfig(tmp_path, {"token": "x"}, **unverified))
     assert access.ssl is not None and access.ssl.verify_mode is ssl.CERT_NONE
 
 
 @pytest.mark.parametrize(
-    ("user", "cluster", "said"),
+    ("user", "cluster", "message"),
     [
         ({"client-certificate-data": "eA=="}, {}, "one of them is missing"),
         ({"client-certificate-data": "eA==", "client-key-data": "eA=="}, {}, "cannot be used"),
@@ -321,12 +321,12 @@ async def test_only_what_says_so_is_not_verified(tmp_path: Path) -> None:
         ({"token": "x"}, {"server": ""}, "config-cluster has no server"),
     ],
 )
-def test_errors_in_a_kubeconfig_are_named(tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_errors_in_a_kubeconfig_are_named(tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         from_kubeconfig(mk_kubeconfig(tmp_path, user, **cluster))
 
 
-def test_an_encrypted_key_is_refused_and_nobody_is_asked(tmp_path: Path) -> None:
+def test_an_encrypted_key_is_refused_without_a_prompt(tmp_path: Path) -> None:
     leaf = trustme.CA().issue_cert("admin")
     key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
     form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"secret"))
@@ -339,7 +339,7 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("", "current-context is not set; select one with --context .there are none"),
         ("contexts: [{name: a, context: {}}]", "select one with --context .contexts: a"),
@@ -347,9 +347,9 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked(tmp_path: Path) -> None
         ("- a", "cannot read .*Expected `object`"),
     ],
 )
-def test_an_incomplete_kubeconfig_says_what_is_missing(tmp_path: Path, content: str, said: str) -> None:
+def test_an_incomplete_kubeconfig_says_what_is_missing(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "config").write_text(content)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         from_kubeconfig(str(tmp_path / "config"))
 
 
@@ -417,11 +417,11 @@ def test_a_copy_for_another_event_loop_renews_by_itself(tmp_path: Path) -> None:
     assert (twin.url, twin.ssl, twin.namespace) == (access.url, access.ssl, access.namespace)
     mk_kubeconfig(tmp_path, {"token": "two"})
 
-    async def renewed(each: Access) -> dict[str, str]:
+    async def renewed(client: Access) -> dict[str, str]:
         """Renews twice at once, so that one waits for the other on the lock, which belongs to this event loop from then on."""
         clock.now += 100
-        assert await asyncio.gather(*(each.renew(bearer("one")) for _ in range(2))) == [True, True]
-        return dict(await each.headers())
+        assert await asyncio.gather(*(client.renew(bearer("one")) for _ in range(2))) == [True, True]
+        return dict(await client.headers())
 
     assert asyncio.run(renewed(twin)) == {"Authorization": "Bearer two"}
     assert dict(access._credentials.headers) == {"Authorization": "Bearer one"}

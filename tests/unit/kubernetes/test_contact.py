@@ -8,10 +8,10 @@ from lasthop.edge.kubernetes.contact import FRESH, SILENT, Contact
 
 
 def silent(failures: int = 2) -> Contact:
-    found = Contact(100.0)
+    contact = Contact(100.0)
     for _ in range(failures):
-        found.failed()
-    return found
+        contact.failed()
+    return contact
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_decisions() -> None:
     assert decide(None, None, "me", 0.0) is LeaseAction.CREATE
     assert decide(mk_lease(""), None, "me", 0.0) is LeaseAction.TAKE
     assert decide(mk_lease("me"), None, "me", 0.0) is LeaseAction.RENEW
-    assert decide(theirs, None, "me", 1e9) is LeaseAction.WAIT  # seen for the first time, however old it says it is
+    assert decide(theirs, None, "me", 1e9) is LeaseAction.WAIT  # seen for the first time, for any age that it claims
     assert decide(theirs, seen, "me", 109.9) is LeaseAction.WAIT
     assert decide(theirs, seen, "me", 110.0) is LeaseAction.TAKE
     assert decide(mk_lease("other", "t1", leaseDurationSeconds=10), seen, "me", 110.0) is LeaseAction.WAIT  # it has moved
@@ -179,7 +179,7 @@ async def test_a_leader_that_was_frozen_is_not_certain_any_more(api: FakeApi) ->
 
 @contextmanager
 def api_elsewhere() -> Iterator[FakeApi]:
-    """An API server in a thread of its own, which answers while the test's event loop does not run."""
+    """An API server in a separate thread, which answers while the test's event loop does not run."""
     api, ready, stop = FakeApi(), threading.Event(), threading.Event()
 
     async def serve() -> None:

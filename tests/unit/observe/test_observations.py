@@ -6,7 +6,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.observe.evidence import ConnectionOutcome, EndpointCounts, HopCounts
-from lasthop.edge.observe.observations import AT_ONCE, EXPIRES, FIRST_WORDS_HOLD, MAX_PROXIES, WORDS_HOLD, Observations
+from lasthop.edge.observe.observations import AT_ONCE, DETAILS_HOLD, EXPIRES, FIRST_DETAILS_HOLD, MAX_PROXIES, Observations
 from lasthop.edge.observe.tally import MAX_CONFIGS, Tally
 from lasthop.edge.observe.verdict import FIRST_HOLD, HOLD, SILENCE
 from lasthop.engine.plan.observation import EndpointSeen, Failure, HopSeen, HopState, LeafCertificate, ProxyReport, Traffic
@@ -148,7 +148,7 @@ def test_long_silence_makes_it_untried_again() -> None:
     assert world.healths == ["untried", "failing", "untried"]
 
 
-def test_a_connection_that_lasts_is_no_silence() -> None:
+def test_a_long_connection_is_not_silence() -> None:
     world = World()
     world.succeeds()
     world.active = 1
@@ -171,14 +171,14 @@ def test_two_of_three_endpoints_fail() -> None:
     assert world.state.working == (C,)
 
 
-def test_reasons_that_differ_are_told_apart_and_the_most_common_comes_first() -> None:
+def test_different_reasons_are_listed_with_the_most_common_first() -> None:
     world = World()
     for _ in range(10):
         world.fails(A, REFUSED)
         world.fails(B)
         world.fails(C)
         world.wait()
-    assert [(each.words, len(each.endpoints)) for each in world.state.failures] == [(WRONG_NAME, 2), (REFUSED, 1)]
+    assert [(failure.words, len(failure.endpoints)) for failure in world.state.failures] == [(WRONG_NAME, 2), (REFUSED, 1)]
 
 
 def test_an_endpoint_whose_failures_retries_hide_is_known_by_its_counters() -> None:
@@ -190,7 +190,7 @@ def test_an_endpoint_whose_failures_retries_hide_is_known_by_its_counters() -> N
         world.succeeds(B)
         world.wait()
     assert world.health == "partly failing"
-    assert [each.endpoints for each in world.state.failures] == [(A,)]
+    assert [failure.endpoints for failure in world.state.failures] == [(A,)]
     assert world.state.failures[0].words.startswith("certificate is for another name")
 
 
@@ -296,7 +296,7 @@ def test_the_latest_of_endless_configurations_stay_and_counts_stay_complete() ->
         world.succeeds()
         world.wait(2)
     seen = world.tally().report(world.now).hops[HOP]
-    assert len({each.config for each in seen.endpoints}) == MAX_CONFIGS and world.health == "working"
+    assert len({endpoint.config for endpoint in seen.endpoints}) == MAX_CONFIGS and world.health == "working"
     assert seen.endpoints[0].config == world.config, "the present one comes first"
     assert seen.handshakes == 3 * MAX_CONFIGS
 
@@ -349,16 +349,16 @@ def test_a_proxy_with_another_clock_is_understood() -> None:
 def test_the_mistake_after_a_correction_is_reported_soon() -> None:
     world = World()
     for words in ("certificate has expired", WRONG_NAME):
-        for _ in range(round(FIRST_WORDS_HOLD) + 1):
+        for _ in range(round(FIRST_DETAILS_HOLD) + 1):
             world.fails(words=words)
             world.wait()
         assert [failure.words for failure in world.state.failures] == [words]
-    world.wait(2 * WORDS_HOLD)
+    world.wait(2 * DETAILS_HOLD)
     world.fails(words=REFUSED)
     world.wait(2)
     assert [failure.words for failure in world.state.failures] == [REFUSED]
     world.fails(words=WRONG_NAME)
-    world.wait(FIRST_WORDS_HOLD + 1)
+    world.wait(FIRST_DETAILS_HOLD + 1)
     assert [failure.words for failure in world.state.failures] == [WRONG_NAME], "after a calm time, as soon as at first"
 
 
@@ -368,7 +368,7 @@ def test_a_hostile_backend_with_changing_names_changes_reports_seldom() -> None:
         world.fails(words=f"certificate is for name{number}.example")
         world.wait(0.5)
     assert world.healths == ["untried", "failing"]
-    assert len(world.states) <= 300 / WORDS_HOLD + 5
+    assert len(world.states) <= 300 / DETAILS_HOLD + 5
 
 
 def test_a_hostile_backend_that_shows_another_certificate_each_time_is_bounded() -> None:
@@ -376,7 +376,7 @@ def test_a_hostile_backend_that_shows_another_certificate_each_time_is_bounded()
     for number in range(600):
         world.succeeds(f"10.0.{number % 250}.1:443", leaf=LeafCertificate(f"CN={number}", "CN=ca", (), 0.0, float(number)))
         world.wait(0.5)
-    assert len(world.states) <= 300 / WORDS_HOLD + 5
+    assert len(world.states) <= 300 / DETAILS_HOLD + 5
     assert len(world.state.certificates) <= 10 and world.state.endpoints <= 32
 
 
@@ -431,7 +431,7 @@ def test_obsolete_deadlines_do_not_pile_up() -> None:
     assert len(world.observations._due) < 50
 
 
-def test_a_name_that_is_no_hops_is_none() -> None:
+def test_an_unknown_name_is_not_a_hop() -> None:
     assert Hop.parse(HOP.name) == HOP
     xbackend = HOP._replace(backend=HOP.backend._replace(kind="XBackend"))
     assert Hop.parse(xbackend.name) == xbackend
@@ -478,7 +478,7 @@ def test_an_endpoint_is_ejected_again_and_again_without_news() -> None:
         world.succeeds(A)
         world.fails(B)
         world.wait()
-    told = 0
+    changes = 0
     for _ in range(5):
         world.ejected = {B}
         world.wait(30)
@@ -486,8 +486,8 @@ def test_an_endpoint_is_ejected_again_and_again_without_news() -> None:
         world.succeeds(A)
         world.fails(B)
         world.wait(2)
-        told = told or len(world.states)
-    assert len(world.states) == told
+        changes = changes or len(world.states)
+    assert len(world.states) == changes
 
 
 def test_what_the_counters_know_of_an_endpoint_is_completed_once_they_know_more() -> None:
@@ -522,7 +522,7 @@ def test_a_burst_whose_failures_retries_have_hidden_is_enough() -> None:
     assert world.health == "partly failing" and [failure.endpoints for failure in world.state.failures] == [(B,)]
 
 
-def test_an_endpoint_that_is_ejected_has_failed_also_where_nobody_saw_it() -> None:
+def test_an_ejected_endpoint_has_failed_also_without_an_observed_failure() -> None:
     world = World()
     for _ in range(8):
         world.succeeds(A)
@@ -556,7 +556,7 @@ def test_only_the_traffic_of_earlier_reports_is_kept() -> None:
         seen = HopSeen(endpoints=(EndpointSeen(A),), traffic=Traffic((0, second * 10, 0, 0, 0)))
         observations.heard(ProxyReport(WEB, "p", 1.0, second, {HOP: seen}), second)
     (proxy,) = observations._proxies.values()
-    assert all(type(each) is Traffic for _, figures in proxy._figures for each in figures.values())
+    assert all(type(figure) is Traffic for _, figures in proxy._figures for figure in figures.values())
     assert observations.rate(HOP).requests == 10
 
 
@@ -565,7 +565,7 @@ def test_so_many_hops_are_judged_at_once_and_none_is_forgotten() -> None:
     seen = HopSeen(endpoints=(EndpointSeen(A, last_success=10.0),))
     hops = {HOP._replace(port=port): seen for port in range(1, 2 * AT_ONCE + 2)}
     observations.heard(ProxyReport(WEB, "p", 1.0, 10.0, hops), 10.0)
-    found = [len(observations.step(10.0))]
+    counts = [len(observations.step(10.0))]
     while observations.pending:
-        found.append(len(observations.step(10.0)))
-    assert found == [AT_ONCE, AT_ONCE, 1]
+        counts.append(len(observations.step(10.0)))
+    assert counts == [AT_ONCE, AT_ONCE, 1]

@@ -96,7 +96,7 @@ def test_a_connection_that_ended_at_once_is_a_failure_only_if_envoy_counts_a_tls
     assert tally.report(2.0).hops[HOP].endpoints == ()
     tally.take(ended)
     counted(tally, connection_error=1)
-    assert [each.failures for each in tally.report(3.0).hops[HOP].endpoints] == [1]
+    assert [endpoint.failures for endpoint in tally.report(3.0).hops[HOP].endpoints] == [1]
 
 
 def test_a_stream_whose_connections_are_made_and_refused_has_not_worked_before() -> None:
@@ -118,7 +118,7 @@ def test_an_error_that_is_counted_before_its_line_is_read_counts_too() -> None:
     counted(tally, connection_error=1)
     tally.take(ConnectionOutcome(HOP, A, 1.0, "connection ended", handshake=True, doubtful=True))
     counted(tally, connection_error=1)
-    assert [each.failures for each in tally.report(3.0).hops[HOP].endpoints] == [1]
+    assert [endpoint.failures for endpoint in tally.report(3.0).hops[HOP].endpoints] == [1]
 
 
 def test_a_stream_that_is_refused_after_the_handshake_is_failing_though_its_connection_was_made() -> None:
@@ -154,10 +154,10 @@ def test_an_endpoint_in_no_log_works_once_its_answers_grow_beside_one_that_has_f
     for now in (2.0, 3.0):
         tally.count({Connection(HOP): HopCounts(2, 1, 0, requests=3)}, now)
         tally.count_endpoints({Connection(HOP): {other: EndpointCounts(1, 0, 3)}}, now)
-        assert [each.address for each in tally.report(now).hops[HOP].endpoints] == [A]
+        assert [endpoint.address for endpoint in tally.report(now).hops[HOP].endpoints] == [A]
     tally.count({Connection(HOP): HopCounts(2, 1, 0, requests=4)}, 4.0)
     tally.count_endpoints({Connection(HOP): {other: EndpointCounts(1, 0, 4)}}, 4.0)
-    seen = {each.address: each.last_success for each in tally.report(4.0).hops[HOP].endpoints}
+    seen = {endpoint.address: endpoint.last_success for endpoint in tally.report(4.0).hops[HOP].endpoints}
     assert seen == {A: 0.0, other: 4.0}
 
 
@@ -210,11 +210,11 @@ def test_texts_of_backends_are_printable_and_bounded(texts: list[tuple[str, list
     counted(tally, connection_error=1)
     for seen in tally.report(2.0).hops.values():
         assert len(seen.endpoints) <= MAX_ENDPOINTS
-        for each in seen.endpoints:
-            shown = [each.failure]
-            if each.certificate:
-                assert len(each.certificate.names) <= MAX_NAMES
-                shown += [each.certificate.subject, each.certificate.issuer, *each.certificate.names]
+        for endpoint in seen.endpoints:
+            shown = [endpoint.failure]
+            if endpoint.certificate:
+                assert len(endpoint.certificate.names) <= MAX_NAMES
+                shown += [endpoint.certificate.subject, endpoint.certificate.issuer, *endpoint.certificate.names]
             assert all(text.isprintable() and len(text) <= MAX_WORDS for text in shown)
 
 
@@ -225,7 +225,9 @@ def test_failing_endpoints_are_kept_among_many() -> None:
     for number in range(1000):
         tally.take(ConnectionOutcome(HOP, f"10.1.{number}:1", 100.0 + number))
     endpoints = tally.report(2.0).hops[HOP].endpoints
-    assert [bool(each.in_a_row) for each in endpoints] == [True] * (MAX_ENDPOINTS // 2) + [False] * (MAX_ENDPOINTS // 2)
+    assert [bool(endpoint.in_a_row) for endpoint in endpoints] == [True] * (MAX_ENDPOINTS // 2) + [False] * (
+        MAX_ENDPOINTS // 2
+    )
 
 
 def test_quantiles_are_interpolated_between_the_bounds() -> None:
@@ -266,6 +268,6 @@ def test_an_endpoint_that_answers_beside_one_that_fails_is_known_without_a_sampl
     tally.count({Connection(HOP): HopCounts(12, 11, 1, {"fail_verify_error": 11}, requests=5)}, 2.0)
     assert tally.watched() == [HOP]
     tally.count_endpoints({Connection(HOP): {A: EndpointCounts(11, 11), B: EndpointCounts(1, 0, 5), C: EndpointCounts()}}, 2.0)
-    seen = {each.address: each for each in tally.report(3.0).hops[HOP].endpoints}
+    seen = {endpoint.address: endpoint for endpoint in tally.report(3.0).hops[HOP].endpoints}
     assert seen.keys() == {A, B}
     assert seen[A].in_a_row and (seen[B].in_a_row, seen[B].last_success) == (0, 2.0)

@@ -26,17 +26,17 @@ def test_a_hop_that_no_grant_permits_is_a_line_that_fails_until_one_does() -> No
     grant = mk_grant("b/grant", "a")
     engine.apply(keyed(grant))
     engine.settle()
-    assert [each.manner for each in engine.hops()] == ["plaintext"]
+    assert [hop_report.manner for hop_report in engine.hops()] == ["plaintext"]
     engine.apply({key(grant): None})
     engine.settle()
-    assert [each.manner for each in engine.hops()] == ["failing closed"]
+    assert [hop_report.manner for hop_report in engine.hops()] == ["failing closed"]
 
 
 def test_the_existence_of_a_backend_stays_hidden_without_a_grant() -> None:
     engine = Engine(now=NOW.timestamp())
     engine.apply(keyed(mk_class(), mk_gateway("a/g"), mk_route("a/r", "a/g", [ELSEWHERE])))
     engine.settle()
-    assert [each.detail for each in engine.hops()] == [DETAIL]
+    assert [hop.detail for hop in engine.hops()] == [DETAIL]
 
 
 def test_a_route_that_is_refused_hides_none_that_is_permitted() -> None:
@@ -46,8 +46,8 @@ def test_a_route_that_is_refused_hides_none_that_is_permitted() -> None:
     engine.apply(keyed(mk_class(), mk_gateway("a/g", listeners=listeners), mk_service("b/api")))
     engine.apply(keyed(mk_route("a/r", "a/g", [ELSEWHERE]), own))
     engine.settle()
-    assert [(each.manner, each.routes) for each in engine.hops()] == [
+    assert [(hop.manner, hop.routes) for hop in engine.hops()] == [
         ("failing closed", (Key("HTTPRoute", "a", "r"),)),
         ("plaintext", (key(own),)),
     ]
-    assert [len(hops_of(each)) > 0 for each in engine.hops()] == [False, True], "only the permitted one has connections"
+    assert [len(hops_of(hop)) > 0 for hop in engine.hops()] == [False, True], "only the permitted one has connections"

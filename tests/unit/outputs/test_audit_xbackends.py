@@ -26,6 +26,6 @@ def test_an_xbackend_has_no_policy_and_its_certificates_count() -> None:
     audit = Audit((hop,), tuple(engine.certificates()))
     assert read(msgspec.json.decode(msgspec.json.encode(document(audit)))) == audit
     assert next(hop.objects) == Key("XBackend", "a", "x")
-    found = {(c.role, str(c.holder), c.users) for c in engine.certificates()}
+    certificates = {(c.role, str(c.holder), c.users) for c in engine.certificates()}
     user = (Key("XBackend", "a", "x"),)
-    assert found == {(Role.ANCHOR, "ConfigMap a/ca", user), (Role.CLIENT, "Secret a/own", user)}
+    assert certificates == {(Role.ANCHOR, "ConfigMap a/ca", user), (Role.CLIENT, "Secret a/own", user)}

@@ -99,15 +99,15 @@ CHECKS: dict[str, dict[str, Any] | None] = {
 @pytest.mark.parametrize("protocol", Protocol)
 @pytest.mark.parametrize("connection", CONNECTIONS)
 def test_a_cluster_has_all_required_checks(connection: str, protocol: Protocol) -> None:
-    found, hop = CONNECTIONS[connection], Hop(GATEWAY, SERVICE, 443, protocol)
+    connected, hop = CONNECTIONS[connection], Hop(GATEWAY, SERVICE, 443, protocol)
     for h2c in (False, True):
         for names in (None, DNS):
-            entry = build(hop, h2c, found, names, RULES, BUDGET)
+            entry = build(hop, h2c, connected, names, RULES, BUDGET)
             message = cluster_pb2.Cluster.FromString(entry.resource.body)
-            assert (message.name, message.alt_stat_name) == (hop.name, f"{hop.name}@{identity(found)}")
-            assert message.HasField("transport_socket") == isinstance(found, BackendTLS)
-            if isinstance(found, BackendTLS):
-                assert_tls(message, connection, found, alpn=alpn(found, protocol, h2c))
+            assert (message.name, message.alt_stat_name) == (hop.name, f"{hop.name}@{identity(connected)}")
+            assert message.HasField("transport_socket") == isinstance(connected, BackendTLS)
+            if isinstance(connected, BackendTLS):
+                assert_tls(message, connection, connected, alpn=alpn(connected, protocol, h2c))
             if names:
                 assert message.type == cluster_pb2.Cluster.STRICT_DNS and not message.HasField("eds_cluster_config")
                 assert message.load_assignment == meant_endpoints(hop.name, names)
@@ -119,14 +119,14 @@ def test_a_cluster_has_all_required_checks(connection: str, protocol: Protocol) 
             assert entry.resource.parts == {hop.name: entry.resource.version} and entry.resource.owners == {hop.name: SERVICE}
 
 
-def alpn(found: BackendTLS, protocol: Protocol, h2c: bool) -> list[str]:
+def alpn(upstream: BackendTLS, protocol: Protocol, h2c: bool) -> list[str]:
     """Envoy works it out for HTTP, but where h2 alone is offered to a backend that upgrades reach by http/1.1."""
     if not protocol.http:
-        return list(found.options.alpn)
-    return ["h2"] if found.options.alpn == ("h2",) and protocol is Protocol.AUTO and not h2c else []
+        return list(upstream.options.alpn)
+    return ["h2"] if upstream.options.alpn == ("h2",) and protocol is Protocol.AUTO and not h2c else []
 
 
-def assert_tls(message: cluster_pb2.Cluster, connection: str, found: BackendTLS, alpn: list[str]) -> None:
+def assert_tls(message: cluster_pb2.Cluster, connection: str, upstream: BackendTLS, alpn: list[str]) -> None:
     assert message.transport_socket.name == TLS
     context = tls_pb2.UpstreamTlsContext()
     assert message.transport_socket.typed_config.Unpack(context)
@@ -135,7 +135,7 @@ def assert_tls(message: cluster_pb2.Cluster, connection: str, found: BackendTLS,
     assert checked == CHECKS[connection]
     assert context.sni == "api.example"
     assert context.max_session_keys.value == (0 if connection == "options" else SESSION_KEYS)
-    shown = [each.name for each in common.tls_certificate_sds_secret_configs]
+    shown = [secret.name for secret in common.tls_certificate_sds_secret_configs]
     assert shown == (["a/c@d1"] if connection == "client certificate" else [])
     assert list(common.alpn_protocols) == alpn
     versions = {"tlsMinimumProtocolVersion": "TLSv1_2", "tlsMaximumProtocolVersion": "TLSv1_3"}
@@ -143,10 +143,10 @@ def assert_tls(message: cluster_pb2.Cluster, connection: str, found: BackendTLS,
         versions["tlsMinimumProtocolVersion"] = "TLSv1_3"
         assert (list(common.tls_params.cipher_suites), list(common.tls_params.ecdh_curves)) == (["AES128-SHA"], ["P-256"])
     assert versions.items() <= MessageToDict(common.tls_params).items()
-    assert MessageToDict(message.metadata.filter_metadata[METADATA]) == metadata(found)
+    assert MessageToDict(message.metadata.filter_metadata[METADATA]) == metadata(upstream)
 
 
-@pytest.mark.parametrize("allowed", [None, *(each for each in Strength if each is not Strength.WAIVED_ALL)])
+@pytest.mark.parametrize("allowed", [None, *(strength for strength in Strength if strength is not Strength.WAIVED_ALL)])
 def test_a_cluster_that_would_check_nothing_is_not_built(allowed: Strength | None) -> None:
     unchecked = tls(trust=None, names=(), waiver=None if allowed is None else waiver(allowed))
     with pytest.raises(ValueError, match="would check nothing"):
@@ -156,8 +156,8 @@ def test_a_cluster_that_would_check_nothing_is_not_built(allowed: Strength | Non
 def test_all_differences_between_clusters_of_a_hop_are_in_their_versions() -> None:
     hop = Hop(GATEWAY, SERVICE, 443, Protocol.AUTO)
     entries = [
-        build(hop, h2c, found, n, RULES, BUDGET)
-        for found in CONNECTIONS.values()
+        build(hop, h2c, connected, n, RULES, BUDGET)
+        for connected in CONNECTIONS.values()
         for h2c in (False, True)
         for n in (None, DNS)
     ]
@@ -166,13 +166,13 @@ def test_all_differences_between_clusters_of_a_hop_are_in_their_versions() -> No
 
 
 def test_every_other_check_has_another_identity() -> None:
-    assert len({identity(found) for found in CONNECTIONS.values()}) == len(CONNECTIONS)
+    assert len({identity(connected) for connected in CONNECTIONS.values()}) == len(CONNECTIONS)
     changed = (
         tls(sni="other"),
         tls(trust=Anchors(b"other")),
         tls(client_certificate=Key("Secret", "a", "c"), client_digest="d2"),
     )
-    assert len({identity(found) for found in (*CONNECTIONS.values(), *changed)}) == len(CONNECTIONS) + len(changed)
+    assert len({identity(connected) for connected in (*CONNECTIONS.values(), *changed)}) == len(CONNECTIONS) + len(changed)
 
 
 def test_the_identity_is_equal_in_every_process_and_for_every_owner_of_the_waiver() -> None:
@@ -181,24 +181,24 @@ def test_the_identity_is_equal_in_every_process_and_for_every_owner_of_the_waive
         "from tests.unit.outputs.test_clusters import *; "
         "print(identity(tls(pins=Pins(frozenset(bytes([n]) * 32 for n in range(20))))))"
     )
-    found = {
+    outputs = {
         subprocess.run(
             [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
         ).stdout
         for seed in ("1", "2")
     }
-    assert len(found) == 1
+    assert len(outputs) == 1
     given = msgspec.structs.replace(waiver(Strength.WAIVED_EXPIRY), reason="another", expires=1.0)
     assert identity(tls(waiver=given)) == identity(CONNECTIONS["expiry waived"])
 
 
 def test_endpoints_have_the_fields_that_were_meant() -> None:
-    for found in (
+    for resolved in (
         Endpoints(EndpointsKind.ADDRESSES),
         DNS,
         Endpoints(EndpointsKind.ADDRESSES, (*many(3), EndpointAddress("::1", 1))),
     ):
-        assert endpoint_pb2.ClusterLoadAssignment.FromString(encoded_assignment(found)) == meant_endpoints("", found)
+        assert endpoint_pb2.ClusterLoadAssignment.FromString(encoded_assignment(resolved)) == meant_endpoints("", resolved)
 
 
 def many(count: int) -> tuple[EndpointAddress, ...]:
@@ -208,12 +208,12 @@ def many(count: int) -> tuple[EndpointAddress, ...]:
 # --- the same as messages --------------------------------------------------------------------------------------------
 
 
-def meant_endpoints(name: str, found: Endpoints) -> endpoint_pb2.ClusterLoadAssignment:
+def meant_endpoints(name: str, resolved: Endpoints) -> endpoint_pb2.ClusterLoadAssignment:
     members = [
         endpoint_components_pb2.LbEndpoint(
             endpoint=endpoint_components_pb2.Endpoint(address=socket_address(e.address, e.port))
         )
-        for e in found.endpoints
+        for e in resolved.endpoints
     ]
     localities = [endpoint_components_pb2.LocalityLbEndpoints(lb_endpoints=members)] if members else []
     return endpoint_pb2.ClusterLoadAssignment(cluster_name=name, endpoints=localities)

@@ -71,8 +71,8 @@ class World:
     def condition(self, key: Key, type_: str) -> tuple[str, str]:
         status = self.snapshot.status[key]
         assert isinstance(status, RouteStatus)
-        (found,) = [c for c in status.parents[0].conditions if c.type == type_]
-        return found.status, found.reason
+        (condition,) = [c for c in status.parents[0].conditions if c.type == type_]
+        return condition.status, condition.reason
 
     def withhold(self, part: str, complaint: str = "Envoy does not like it") -> None:
         withhold(self.engine.graph, Part(ROUTES, part, self.resource.parts[part]), complaint)
@@ -84,7 +84,7 @@ TO_VICTIM = "/ -> a/gw/a/s/443/auto"
 
 
 def broken(monkeypatch: pytest.MonkeyPatch, path: str = "") -> None:
-    """Routes of the tenant, or those of one of its paths, can not be encoded."""
+    """Makes routes of the tenant, or routes of one of its paths, fail to encode."""
     real = route_messages.envoy_routes
 
     def fails(route: Any, listening: Any) -> Any:
@@ -115,7 +115,7 @@ def test_a_route_of_which_nothing_can_be_encoded_is_not_accepted(monkeypatch: py
 
 
 def test_a_number_that_envoy_has_no_room_for_ends_in_its_own_500() -> None:
-    """Security finding 2, below whatever limits there are above it."""
+    """Security finding 2, below the limits of other layers."""
     match = Match("/zzz", PathType.PREFIX)
     backend = WeightedBackend(1, Hop(GATEWAY, Key("Service", "evil", "s"), 443, Protocol.AUTO))
     action = Forward((backend,), retry=Retry(5_000_000_000))
@@ -160,10 +160,10 @@ def test_where_not_even_the_match_can_be_encoded_its_literal_path_refuses(monkey
 
 def test_a_host_that_cannot_be_joined_answers_500_and_is_never_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(ranked: Any) -> Any:
-        found = list(ranked)
-        if len(found) == 2:
+        ordered = list(ranked)
+        if len(ordered) == 2:
             raise FAULT
-        return in_order(found)
+        return in_order(ordered)
 
     monkeypatch.setattr(routes, "in_order", fails)
     world = World(evil())
@@ -262,9 +262,9 @@ def header(name: str) -> Any:
 
 
 def tree(paths: list[str], protocol: str) -> Any:
-    """A leaf lists what its key begins with, and the regular expression, which comes before all prefixes."""
-    found = matcher_pb2.Matcher()
-    found.matcher_tree.input.CopyFrom(header(":path"))
+    """A leaf lists the prefixes of its key, and the regular expression, which comes before all prefixes."""
+    matcher = matcher_pb2.Matcher()
+    matcher.matcher_tree.input.CopyFrom(header(":path"))
     cluster = f"a/gw/evil/s/443/{protocol}"
     not_found = rc.RouteAction.INTERNAL_SERVER_ERROR
     action = rc.RouteAction(
@@ -275,11 +275,11 @@ def tree(paths: list[str], protocol: str) -> Any:
         fitting = sorted((other for other in paths if path.startswith(other)), key=len, reverse=True)
         prefixes = [rc.Route(name=str(EVIL), match=rc.RouteMatch(path_separated_prefix=p), route=action) for p in fitting]
         leaf = packed(rc.RouteList(routes=[expression, *prefixes]))
-        found.matcher_tree.prefix_match_map.map[path].action.name = "routes"
-        found.matcher_tree.prefix_match_map.map[path].action.typed_config.CopyFrom(leaf)
-    found.on_no_match.action.name = "routes"
-    found.on_no_match.action.typed_config.CopyFrom(packed(expression))
-    return found
+        matcher.matcher_tree.prefix_match_map.map[path].action.name = "routes"
+        matcher.matcher_tree.prefix_match_map.map[path].action.typed_config.CopyFrom(leaf)
+    matcher.on_no_match.action.name = "routes"
+    matcher.on_no_match.action.typed_config.CopyFrom(packed(expression))
+    return matcher
 
 
 def test_upgrades_of_an_h2c_backend_alone_have_a_route_and_a_cluster_of_their_own() -> None:

@@ -30,6 +30,6 @@ def _found(after_days: int) -> list[tuple[Severity, str, str]]:
 
 def test_a_listeners_and_a_client_certificate_are_warned_of_30_days_before_they_expire() -> None:
     assert _found(59) == []
-    found = {field: (severity, message) for severity, field, message in _found(61)}
-    assert set(found) == {"spec.listeners[1].tls", "spec.tls.backend.clientCertificateRef"}
-    assert all(severity is Severity.WARNING and "expires on 2026-04-01" in message for severity, message in found.values())
+    by_field = {field: (severity, message) for severity, field, message in _found(61)}
+    assert set(by_field) == {"spec.listeners[1].tls", "spec.tls.backend.clientCertificateRef"}
+    assert all(severity is Severity.WARNING and "expires on 2026-04-01" in message for severity, message in by_field.values())

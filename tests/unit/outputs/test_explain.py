@@ -49,9 +49,9 @@ def _engine(*objects: Object) -> Engine:
 
 
 def _explained(key: Key, *more: Object, world: tuple[Object, ...] = WORLD) -> Fact:
-    found = explain(_engine(*world, *more).graph, key)
-    assert found is not None
-    return found
+    fact = explain(_engine(*world, *more).graph, key)
+    assert fact is not None
+    return fact
 
 
 def _without(*kinds: str) -> tuple[Object, ...]:
@@ -60,22 +60,22 @@ def _without(*kinds: str) -> tuple[Object, ...]:
 
 def _all(fact: Fact) -> Iterator[Fact]:
     yield fact
-    for each in fact.because:
-        yield from _all(each)
+    for cause in fact.because:
+        yield from _all(cause)
 
 
 def _said(fact: Fact, text: str) -> Fact:
-    """The one line that says it."""
-    found = [each for each in _all(fact) if text in each.text]
-    assert found, "\n".join(each.text for each in _all(fact))
-    return found[0]
+    """Returns the one fact with this text."""
+    facts = [inner for inner in _all(fact) if text in inner.text]
+    assert facts, "\n".join(inner.text for inner in _all(fact))
+    return facts[0]
 
 
 def test_a_hop_is_tls_because_of_its_policy_verified_against_its_bundle_for_its_name() -> None:
     fact = _explained(ROUTE)
     assert fact.state is FactState.GOOD
     hop = _said(fact, "TLS because of BackendTLSPolicy shop/p")
-    assert [each.text for each in hop.because] == [
+    assert [cause.text for cause in hop.because] == [
         "sends SNI api.internal",
         "the certificate must be for api.internal",
         "verified against the bundle of ConfigMap shop/corp-ca",
@@ -98,7 +98,7 @@ def test_a_refused_hop_names_the_policy_and_what_it_misses() -> None:
     assert hop.because[0].object == Key("ConfigMap", "shop", "corp-ca")
 
 
-def test_plaintext_tells_of_a_policy_that_misses_the_port() -> None:
+def test_plaintext_mentions_a_policy_that_misses_the_port() -> None:
     missed = mk_policy("shop/p", "api", "api.internal", ["corp-ca"], section="htps")
     fact = _explained(ROUTE, missed, world=_without("BackendTLSPolicy"))
     assert _said(fact, "it names port htps, which the Service does not have").state is FactState.BAD
@@ -121,7 +121,7 @@ def test_a_policy_that_names_the_port_beats_one_for_the_whole_service() -> None:
 def test_a_policy_says_who_reaches_it_and_by_which_route() -> None:
     fact = _explained(POLICY)
     use = _said(fact, "Gateway shop/web, port 443: TLS, must be verified")
-    assert [each.text for each in use.because] == ["by HTTPRoute shop/r"]
+    assert [cause.text for cause in use.because] == ["by HTTPRoute shop/r"]
     unreached = _explained(POLICY, world=_without("HTTPRoute"))
     assert _said(unreached, "not used").state is FactState.WARNING
 
@@ -137,7 +137,7 @@ def test_a_route_reports_why_a_gateway_does_not_serve_it() -> None:
 def test_a_gateway_lists_listeners_routes_and_hops() -> None:
     fact = _explained(Key("Gateway", "shop", "web"))
     listener = _said(fact, "listener http: HTTP port 80, any hostname")
-    assert [each.text for each in listener.because] == ["HTTPRoute shop/r for shop.example"]
+    assert [cause.text for cause in listener.because] == ["HTTPRoute shop/r for shop.example"]
     assert _said(fact, "hop to Service shop/api port 443").state is FactState.GOOD
 
 
@@ -153,7 +153,7 @@ def test_a_listener_set_names_its_gateway_and_the_gateway_lists_it() -> None:
     assert fact.state is FactState.GOOD
     assert _said(fact, "accepted by Gateway shop/web")
     listener = _said(fact, "listener http: HTTP port 80, team.example")
-    assert [each.text for each in listener.because] == ["HTTPRoute team/r for team.example"]
+    assert [cause.text for cause in listener.because] == ["HTTPRoute team/r for team.example"]
     whole = _explained(Key("Gateway", "shop", "web"), *world)
     assert _said(whole, "ListenerSet team/set").because == fact.because
     routed = _explained(Key("HTTPRoute", "team", "r"), *world)
@@ -221,7 +221,7 @@ def test_a_mirror_is_a_hop_too() -> None:
     assert _said(fact, "Service shop/gone port 80: refused").state is FactState.BAD
 
 
-def test_a_server_that_is_asked_is_a_hop_too() -> None:
+def test_an_authorization_server_is_a_hop_too() -> None:
     rules = [
         {
             "filters": [mk_external_auth("GRPC", {"name": "api", "port": 443})],
@@ -229,8 +229,8 @@ def test_a_server_that_is_asked_is_a_hop_too() -> None:
         }
     ]
     route = mk_route("shop/r", "shop/web", [], rules=rules)
-    asked = "authorizes each request by GRPC at Service shop/api port 443"
-    assert _said(_explained(ROUTE, route), asked).state is FactState.GOOD
+    fact = "authorizes each request by GRPC at Service shop/api port 443"
+    assert _said(_explained(ROUTE, route), fact).state is FactState.GOOD
     assert _said(_explained(Key("Gateway", "shop", "web"), route), "hop to Service shop/api port 443").state is FactState.GOOD
 
 
@@ -265,33 +265,33 @@ def test_a_route_of_connections_says_what_is_spoken_on_each_listener_and_who_com
 
 def test_a_refused_policy_does_not_say_that_anything_is_verified() -> None:
     bad_name = mk_policy("shop/p", "api", "10.0.0.1", ["corp-ca"])
-    found = _explained(POLICY, bad_name)
-    assert not [each.text for each in _all(found) if "verified against" in each.text]
-    assert _said(found, "refers to the bundle of ConfigMap shop/corp-ca").because
-    assert not [each.text for each in _all(_explained(ROUTE, bad_name)) if "verified against" in each.text]
+    explanation = _explained(POLICY, bad_name)
+    assert not [fact.text for fact in _all(explanation) if "verified against" in fact.text]
+    assert _said(explanation, "refers to the bundle of ConfigMap shop/corp-ca").because
+    assert not [fact.text for fact in _all(_explained(ROUTE, bad_name)) if "verified against" in fact.text]
 
 
 def test_a_policy_that_only_passthrough_reaches_is_not_used() -> None:
     world = (*_without("HTTPRoute", "Gateway"), mk_gateway("shop/web", STREAMS[:1]))
     through = mk_stream_route("TLSRoute", "shop/t", "shop/web", [{"name": "api", "port": 443}], ["a.p.example"])
-    found = _explained(POLICY, through, world=world)
-    assert _said(found, "target Service shop/api: not used").state is FactState.WARNING
-    assert _said(found, "only TLS Passthrough uses it")
+    fact = _explained(POLICY, through, world=world)
+    assert _said(fact, "target Service shop/api: not used").state is FactState.WARNING
+    assert _said(fact, "only TLS Passthrough uses it")
 
 
 def test_a_policy_whose_ports_all_have_policies_of_their_own_is_never_used() -> None:
-    found = _explained(POLICY, mk_policy("shop/q", "api", "api.internal", ["corp-ca"], section="https"))
-    assert _said(found, "target Service shop/api: never used").state is FactState.WARNING
-    assert _said(found, "other policies name each port (shop/q)")
+    fact = _explained(POLICY, mk_policy("shop/q", "api", "api.internal", ["corp-ca"], section="https"))
+    assert _said(fact, "target Service shop/api: never used").state is FactState.WARNING
+    assert _said(fact, "other policies name each port (shop/q)")
 
 
 def test_a_policy_for_a_missing_service_is_reported_at_the_probable_one() -> None:
-    found = _explained(ROUTE, mk_policy("shop/p", "apii", "api.internal", ["corp-ca"]))
-    assert _said(found, "plaintext: no BackendTLSPolicy targets this port").state is FactState.WARNING
-    assert _said(found, "BackendTLSPolicy shop/p names Service apii, which does not exist; it probably means this one")
+    fact = _explained(ROUTE, mk_policy("shop/p", "apii", "api.internal", ["corp-ca"]))
+    assert _said(fact, "plaintext: no BackendTLSPolicy targets this port").state is FactState.WARNING
+    assert _said(fact, "BackendTLSPolicy shop/p names Service apii, which does not exist; it probably means this one")
 
 
-def test_equal_ages_are_told_as_such() -> None:
+def test_equal_ages_are_reported() -> None:
     rival = mk_policy("shop/q", "api", "other.internal", ["corp-ca"], created="2026-01-01T00:00:00Z")
     assert _said(_explained(ROUTE, rival), "shop/p has the same target and is as old and comes first by name")
 

@@ -50,8 +50,8 @@ def asked(url: str, *objects: Object, method: str = "GET", headers: tuple[str, .
 
 def texts(fact: Fact) -> Iterator[str]:
     yield fact.text
-    for each in fact.because:
-        yield from texts(each)
+    for cause in fact.because:
+        yield from texts(cause)
 
 
 def test_a_request_is_followed_to_a_backend_and_to_how_it_is_verified() -> None:
@@ -64,11 +64,12 @@ def test_a_request_is_followed_to_a_backend_and_to_how_it_is_verified() -> None:
     )
     (share,) = answer.backends
     assert (share.backend, share.port, share.manner, share.policy) == ("Service shop/api", 443, "verified", "shop/p")
-    said = list(texts(answer.explanation))
+    lines = list(texts(answer.explanation))
     assert (
-        said[0] == "GET http://shop.example/cart?x=1 at Gateway shop/web: forwarded to Service shop/api:443 (must be verified)"
+        lines[0]
+        == "GET http://shop.example/cart?x=1 at Gateway shop/web: forwarded to Service shop/api:443 (must be verified)"
     )
-    assert "TLS because of BackendTLSPolicy shop/p" in said
+    assert "TLS because of BackendTLSPolicy shop/p" in lines
 
 
 @pytest.mark.parametrize(("app_protocol", "protocol"), [("", "auto"), ("kubernetes.io/h2c", "h1-upgrade")])
@@ -122,7 +123,7 @@ def test_the_gateway_that_serves_the_port_is_first() -> None:
 
 
 @pytest.mark.parametrize(
-    "method, url, headers, said",
+    "method, url, headers, message",
     [
         ("GET", "www.example/x", (), "is not an http or https URL"),
         ("GET", "https://", (), "is not an http or https URL"),
@@ -132,6 +133,6 @@ def test_the_gateway_that_serves_the_port_is_first() -> None:
         ("GET", "https://x/" + "a" * 20_000, (), "more than 16,000 characters"),
     ],
 )
-def test_an_invalid_request_gets_an_example(method: str, url: str, headers: tuple[str, ...], said: str) -> None:
-    with pytest.raises(BadRequest, match=said):
+def test_an_invalid_request_gets_an_example(method: str, url: str, headers: tuple[str, ...], message: str) -> None:
+    with pytest.raises(BadRequest, match=message):
         read_request(method, url, headers)

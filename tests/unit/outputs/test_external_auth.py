@@ -56,10 +56,10 @@ def messages(snapshot: Snapshot) -> list[Any]:
 
 
 def asked_by(route: Any) -> Any:
-    config, found = route_components_pb2.FilterConfig(), extension_matcher_pb2.ExtensionWithMatcherPerRoute()
-    assert route.typed_per_filter_config[EXTERNAL_AUTH].Unpack(config) and config.config.Unpack(found)
+    config, per_route = route_components_pb2.FilterConfig(), extension_matcher_pb2.ExtensionWithMatcherPerRoute()
+    assert route.typed_per_filter_config[EXTERNAL_AUTH].Unpack(config) and config.config.Unpack(per_route)
     assert not config.disabled and not config.is_optional
-    return ext_authz(found)
+    return ext_authz(per_route)
 
 
 @pytest.mark.parametrize("protocol", ["HTTP", "GRPC"])
@@ -111,9 +111,9 @@ def test_every_message_of_a_rule_asks() -> None:
     rewrite = {"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplaceFullPath", "replaceFullPath": "/x"}}}
     backends = [{**API[0], "filters": [rewrite]}, {"name": "other", "port": 443}]
     _, snapshot = running(guarded(mk_external_auth("HTTP", AUTH), backendRefs=backends))
-    found = messages(snapshot)
-    assert len(found) == 2
-    for message in found:
+    sent = messages(snapshot)
+    assert len(sent) == 2
+    for message in sent:
         assert asked_by(message).http_service.server_uri.cluster == "shop/web/shop/auth/443/auto"
 
 

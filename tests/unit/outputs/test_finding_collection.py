@@ -19,8 +19,8 @@ def test_changes_are_the_difference_of_all_findings_before_and_after(
     rounds: list[list[tuple[str, tuple[Finding, ...]]]],
 ) -> None:
     collection, by_who, before = FindingCollection(), dict[str, tuple[Finding, ...]](), set[Finding]()
-    for each in rounds:
-        for who, findings in each:
+    for round_ in rounds:
+        for who, findings in round_:
             collection.replace(who, findings)
             by_who[who] = findings
         now = {finding for findings in by_who.values() for finding in findings}

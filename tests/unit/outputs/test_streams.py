@@ -92,17 +92,17 @@ def test_a_policy_renames_the_chains_that_it_has_a_say_in_and_no_other() -> None
 
 def ages(world: World) -> dict[str, int]:
     """How old connections may become, by chain; 0: as old as they like."""
-    found = {}
+    durations = {}
     for chain in world.listener().filter_chains:
         proxy = tcp_proxy_pb2.TcpProxy()
         if chain.filters:
             chain.filters[0].typed_config.Unpack(proxy)
-        found[chain.name.partition("@")[0]] = proxy.max_downstream_connection_duration.seconds
-    return found
+        durations[chain.name.partition("@")[0]] = proxy.max_downstream_connection_duration.seconds
+    return durations
 
 
 def test_a_connection_under_a_waiver_that_ends_gets_no_older_than_a_day() -> None:
-    """Without a controller nobody else would end it. The limit does not follow the time that is left: the chain stays."""
+    """Without a controller nothing else would end it. The limit does not follow the remaining time: the chain stays."""
     world = World()
     chain = "8443/ends/one.example"
     assert set(ages(world).values()) == {0}
@@ -156,8 +156,8 @@ def test_a_listener_goes_out_whole_however_little_is_worked_out_at_a_time() -> N
 
 def test_every_hop_is_audited_by_what_is_spoken() -> None:
     world = World()
-    found = {(report.backend.path, report.port, report.manner) for report in world.engine.hops()}
-    assert found == {
+    audited = {(report.backend.path, report.port, report.manner) for report in world.engine.hops()}
+    assert audited == {
         ("a/one", 443, "verified"),
         ("a/one", 443, "passthrough"),
         ("a/one", 53, "udp"),

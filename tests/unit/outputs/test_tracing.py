@@ -40,7 +40,7 @@ def world(*objects: Object) -> tuple[Engine, Snapshot]:
     return settled(
         keyed(
             mk_class(),
-            mk_gateway("a/first", [HTTP, *(each for each in STREAMS if each["protocol"] in ("TCP", "UDP"))]),
+            mk_gateway("a/first", [HTTP, *(stream for stream in STREAMS if stream["protocol"] in ("TCP", "UDP"))]),
             mk_gateway("a/second"),
             mk_gateway("b/first"),
             mk_service("a/otel", [{"name": "otlp", "port": 4317}]),
@@ -51,7 +51,7 @@ def world(*objects: Object) -> tuple[Engine, Snapshot]:
 
 
 def touched(before: Snapshot, engine: Engine, *objects: Object) -> set[tuple[str, str]]:
-    """(type, name) of what an edit changes."""
+    """Returns (type, name) of each resource that an edit changes."""
     old = {key: resource.version for key, resource in before.xds.items()}
     engine.apply(keyed(*objects))
     settle(engine, before)
@@ -135,6 +135,6 @@ def test_the_pattern_for_sampled_traces_matches_its_share_and_no_trace_that_is_n
     ids = [f"{number:03x}" for number in range(4096)]
     sampled = [re.search(pattern, f"00-{dice.randbytes(15).hex()[:29]}{end}-{'b' * 16}-01") for end in ids]
     expected = max(round(4096 * share / SAMPLED), 1 if share else 0)
-    assert sum(found is not None for found in sampled) == expected
-    assert all(found is not None for found in sampled[:expected])
+    assert sum(rate is not None for rate in sampled) == expected
+    assert all(rate is not None for rate in sampled[:expected])
     assert not any(re.search(pattern, f"00-{'a' * 29}{end}-{'b' * 16}-00") for end in ids)

@@ -71,7 +71,7 @@ def edit(engine: Engine, changes: dict[Key, Object | None]) -> list[Finding]:
 @pytest.mark.parametrize("weaker", [False, True])
 @pytest.mark.parametrize("weight", [0, 1])
 def test_a_route_reports_failing_and_weakened_hops_independently(failing: bool, weaker: bool, weight: int) -> None:
-    """A backend of weight 0 gets nothing, so that it fails is not the route's concern; what its policy was is."""
+    """A backend of weight 0 gets no requests, so its failure does not concern the route; its earlier policy does."""
     route = mk_route("a/r", "a/g", [{"name": "backend", "port": 443, "weight": weight}])
     engine, snapshot = settled({**WORLD, **keyed(route, mk_slice("a/backend-1", "backend", ["10.0.0.1"]))})
     changes: dict[Key, Object | None] = {}
@@ -81,25 +81,25 @@ def test_a_route_reports_failing_and_weakened_hops_independently(failing: bool, 
     settle(engine, snapshot)
     status = snapshot.status[ROUTE]
     assert isinstance(status, RouteStatus)
-    found = {(each.type, each.status, each.reason) for each in status.parents[0].conditions}
-    assert (("BackendConnected", "False", "NoEndpoints") in found) == (failing and weight > 0)
-    assert (("VerificationWeakened", "True", "NoLongerVerified") in found) == weaker
+    conditions = {(condition.type, condition.status, condition.reason) for condition in status.parents[0].conditions}
+    assert (("BackendConnected", "False", "NoEndpoints") in conditions) == (failing and weight > 0)
+    assert (("VerificationWeakened", "True", "NoLongerVerified") in conditions) == weaker
 
 
 def test_a_deleted_policy_is_an_error_of_the_route(engine: Engine) -> None:
-    (found,) = edit(engine, {POLICY: None})
-    assert (found.object, found.severity) == (ROUTE, "error")
-    assert found.message == "backend a/backend:443 is plaintext now, because BackendTLSPolicy a/p was deleted."
+    (finding,) = edit(engine, {POLICY: None})
+    assert (finding.object, finding.severity) == (ROUTE, "error")
+    assert finding.message == "backend a/backend:443 is plaintext now, because BackendTLSPolicy a/p was deleted."
 
 
 def test_a_mistyped_target_is_named(engine: Engine) -> None:
-    (found,) = edit(engine, keyed(mk_policy("a/p", "backed", "api.example", ["c"], section="https")))
-    assert found.message.endswith("because BackendTLSPolicy a/p names Service a/backed, which does not exist.")
+    (finding,) = edit(engine, keyed(mk_policy("a/p", "backed", "api.example", ["c"], section="https")))
+    assert finding.message.endswith("because BackendTLSPolicy a/p names Service a/backed, which does not exist.")
 
 
 def test_a_target_that_moved_on_is_named(engine: Engine) -> None:
-    (found,) = edit(engine, keyed(mk_service("a/other"), mk_policy("a/p", "other", "api.example", ["c"])))
-    assert found.message.endswith("because BackendTLSPolicy a/p names Service a/other instead.")
+    (finding,) = edit(engine, keyed(mk_service("a/other"), mk_policy("a/p", "other", "api.example", ["c"])))
+    assert finding.message.endswith("because BackendTLSPolicy a/p names Service a/other instead.")
 
 
 def test_a_policy_that_never_worked_counts_as_one(engine: Engine) -> None:
@@ -164,8 +164,8 @@ def acknowledging(obj: Object, verification: str) -> dict[Key, Object | None]:
 
 
 def edits(engine: Engine) -> list[tuple[str, str, str, bool, str]]:
-    found = [(e, e.before, e.after) for e in engine.verifications.edits()]
-    return [(was.words, now.words, e.because, e.change.weaker, now.acknowledged) for e, was, now in found if was and now]
+    changes = [(e, e.before, e.after) for e in engine.verifications.edits()]
+    return [(was.words, now.words, e.because, e.change.weaker, now.acknowledged) for e, was, now in changes if was and now]
 
 
 def test_pins_alone_in_place_of_a_ca_are_an_error_of_route_policy_and_gateway_until_acknowledged(engine: Engine) -> None:
@@ -173,9 +173,9 @@ def test_pins_alone_in_place_of_a_ca_are_an_error_of_route_policy_and_gateway_un
     engine.apply(keyed(mk_pin_set("a/pins", PIN), PINNED))
     settle(engine, snapshot)
     because = "BackendTLSPolicy a/p now verifies against PinSet a/pins, no longer against ConfigMap a/c"
-    (found,) = downgraded(engine)
-    assert found.message == f"backend a/backend:443 is pinned only now, because {because}."
-    assert "annotation lasthop.dev/acknowledged: PinnedOnly of BackendTLSPolicy a/p" in found.remedy
+    (finding,) = downgraded(engine)
+    assert finding.message == f"backend a/backend:443 is pinned only now, because {because}."
+    assert "annotation lasthop.dev/acknowledged: PinnedOnly of BackendTLSPolicy a/p" in finding.remedy
     assert edits(engine) == [("verified (CA) for api.example", "pinned only", because, True, "")]
     for key, type in ((ROUTE, "VerificationWeakened"), (POLICY, "VerificationWeakened"), (GATEWAY, "BackendsWeakened")):
         assert f"type='{type}', status='True', reason='NoLongerVerified'" in repr(snapshot.status[key]), key
@@ -192,8 +192,8 @@ def test_a_pin_set_that_loses_its_cas_is_named(engine: Engine) -> None:
     refs = [{"group": "", "kind": "ConfigMap", "name": "c"}]
     assert edit(engine, keyed(mk_pin_set("a/pins", PIN, caCertificateRefs=refs), PINNED)) == []
     assert edits(engine)[0][:2] == ("verified (CA) for api.example", "verified (pinned) for api.example")
-    (found,) = edit(engine, keyed(mk_pin_set("a/pins", PIN)))
-    assert found.message == "backend a/backend:443 is pinned only now, because PinSet a/pins has other content now."
+    (finding,) = edit(engine, keyed(mk_pin_set("a/pins", PIN)))
+    assert finding.message == "backend a/backend:443 is pinned only now, because PinSet a/pins has other content now."
 
 
 @pytest.mark.parametrize("waives", ["All", "Names", "Expiry"])
@@ -211,16 +211,16 @@ def test_a_waiver_is_its_own_acknowledgement_and_recorded(engine: Engine, waives
 
 def test_names_of_ports_that_change_places_are_named(engine: Engine) -> None:
     ports = [{"name": "web", "port": 443}, {"name": "https", "port": 8443}]
-    (found,) = edit(engine, keyed(mk_service("a/backend", ports)))
-    assert found.message.endswith("because port https of Service a/backend is now called web.")
+    (finding,) = edit(engine, keyed(mk_service("a/backend", ports)))
+    assert finding.message.endswith("because port https of Service a/backend is now called web.")
     assert edits(engine)[-1][1:4] == ("plaintext", "port https of Service a/backend is now called web", True)
 
 
 def test_a_policy_that_names_another_port_is_named(engine: Engine) -> None:
     ports = [{"name": "https", "port": 443}, {"name": "other", "port": 8443}]
     policy = mk_policy("a/p", "backend", "api.example", ["c"], section="other")
-    (found,) = edit(engine, keyed(mk_service("a/backend", ports), policy))
-    assert found.message.endswith("because BackendTLSPolicy a/p names only port other of Service a/backend.")
+    (finding,) = edit(engine, keyed(mk_service("a/backend", ports), policy))
+    assert finding.message.endswith("because BackendTLSPolicy a/p names only port other of Service a/backend.")
 
 
 def test_a_port_that_was_closed_by_a_strays_typo_alone_has_lost_nothing() -> None:
@@ -255,8 +255,8 @@ def test_an_xbackend_that_gives_up_its_tls_is_an_error_until_acknowledged() -> N
     route = mk_route("a/r", "a/g", [{"group": group, "kind": "XBackend", "name": "x"}])
     verified = mk_xbackend("a/x", "x.example", "ServerOnly", validation)
     engine, _ = settled({**WORLD, **keyed(verified, route)})
-    (found,) = edit(engine, keyed(mk_xbackend("a/x", "x.example")))
-    assert found.message == "backend XBackend a/x:443 is plaintext now, because XBackend a/x has tls.mode None."
+    (finding,) = edit(engine, keyed(mk_xbackend("a/x", "x.example")))
+    assert finding.message == "backend XBackend a/x:443 is plaintext now, because XBackend a/x has tls.mode None."
     assert edit(engine, acknowledging(mk_xbackend("a/x", "x.example"), "Plaintext")) == []
 
 
@@ -270,7 +270,7 @@ def test_another_ca_and_other_names_are_recorded_and_no_error(engine: Engine) ->
 
 
 def restarted(engine: Engine, objects: dict[Key, Object | None]) -> Engine:
-    """Another process that has read these objects, and what the one before remembered: no edit of them was seen."""
+    """Another process that has read these objects and the memory of the one before: it saw no edit of them."""
     made = Engine(now=NOW.timestamp())
     made.verifications.recall(engine.verifications.ports(), complete=True)
     made.apply(objects)
@@ -294,9 +294,9 @@ def test_only_the_reference_with_other_content_is_named() -> None:
         ),
     ):
         objects |= keyed(changed)
-        assert [each[2] for each in edits(restarted(engine, objects))] == [unseen]
+        assert [line[2] for line in edits(restarted(engine, objects))] == [unseen]
         edit(engine, keyed(changed))
-        assert [each[2] for each in edits(engine)] == [seen]
+        assert [line[2] for line in edits(engine)] == [seen]
 
 
 def test_a_hop_that_connects_again_with_other_names_says_that_its_failure_is_over(engine: Engine) -> None:
@@ -315,8 +315,8 @@ def test_the_systems_cas_in_place_of_an_own_one_are_recorded_and_no_error() -> N
     engine, _ = settled(WORLD, store=STORE)
     assert edit(engine, keyed(mk_policy("a/p", "backend", "api.example", section="https"))) == []
     because = "BackendTLSPolicy a/p now verifies against the system's CAs, no longer against ConfigMap a/c"
-    said = "verified (CA) for api.example", "verified (System) for api.example", because, False, ""
-    assert edits(engine) == [said]
+    edit_line = "verified (CA) for api.example", "verified (System) for api.example", because, False, ""
+    assert edits(engine) == [edit_line]
 
 
 def test_failing_closed_is_recorded_and_weakens_nothing(engine: Engine) -> None:
@@ -351,8 +351,10 @@ def test_an_edit_is_recorded_once_however_many_gateways_and_protocols_lead_there
     parents = [{"name": "g"}, {"name": "h"}]
     edit(engine, keyed(mk_gateway("a/h"), mk_route("a/r", "", [{"name": "backend", "port": 443}], parents=parents)))
     edit(engine, {POLICY: None})
-    (found,) = (each for each in engine.verifications.edits() if each.before)  # the new Gateway's hop has its own
-    assert [gateway.path for gateway in found.gateways] == ["a/g", "a/h"]
+    (hop_edit,) = (
+        hop_edit for hop_edit in engine.verifications.edits() if hop_edit.before
+    )  # the new Gateway's hop has its own
+    assert [gateway.path for gateway in hop_edit.gateways] == ["a/g", "a/h"]
 
 
 def test_explain_marks_it(engine: Engine) -> None:
@@ -373,5 +375,5 @@ def test_events_on_policy_and_gateway_report_the_begin_and_the_end(engine: Engin
         clean = json.loads(json.dumps(new))
         for group in (clean, *clean.get("ancestors", ())):
             group["conditions"] = [c for c in group.get("conditions", ()) if c["type"] != type]
-        assert [(each.reason, each.warning) for each in transitions(clean, new)] == [(type, True)]
-        assert [(each.reason, each.warning) for each in transitions(new, clean)] == [(f"{type}Over", False)]
+        assert [(change.reason, change.warning) for change in transitions(clean, new)] == [(type, True)]
+        assert [(change.reason, change.warning) for change in transitions(new, clean)] == [(f"{type}Over", False)]

@@ -88,7 +88,7 @@ def test_replacing_a_ca_rejects_no_client_of_either(first: Authority) -> None:
     for now in _steps(begin, NOW + CA_LIFE):
         before, authority = authority, ca.renewed(authority, now)
         signer = authority.signer(now)
-        # Who has not heard of this step yet must trust what is signed now, and the other way round.
+        # A peer that has not received this step yet must trust certificates signed now, and the other way round.
         assert signer.certificate in before.bundle or now == begin
         assert before.signer(now - HOUR).certificate in authority.bundle
         signers.add(signer.certificate)
@@ -107,7 +107,7 @@ def test_the_successor_signs_only_when_everybody_knows_it(first: Authority) -> N
     assert ca.client_secret_due(both, "1f0c", secret, begin + SETTLE + 60), "signed by the CA that is on its way out"
 
 
-def test_an_authority_that_nobody_renewed_in_time_is_replaced(first: Authority) -> None:
+def test_an_authority_that_was_not_renewed_in_time_is_replaced(first: Authority) -> None:
     later = ca.renewed(first, NOW + CA_LIFE + DAY)
     assert len(later.issuers) == 1 and later != first
 

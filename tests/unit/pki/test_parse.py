@@ -37,7 +37,7 @@ TWO = (ExtensionOID.KEY_USAGE, bytes.fromhex("030201060500"))
 
 @functools.cache
 def with_extensions(*extensions: tuple[x509.ObjectIdentifier, bytes]) -> bytes:
-    """A certificate with these extensions, whatever is in them, in DER."""
+    """Makes a certificate with these extensions, of any content, in DER."""
     name = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "no, common\x07 name")])
     key = ec.derive_private_key(7, ec.SECP256R1())
     dates = datetime(2020, 1, 1, tzinfo=UTC), datetime(2120, 1, 1, tzinfo=UTC)
@@ -53,21 +53,26 @@ DUPLICATE = with_extensions(UNKNOWN, STAPLE, (x509.ObjectIdentifier("1.2.4"), b"
 )
 
 
-def test_everything_that_is_asked_of_a_certificate_is_read_at_once() -> None:
-    (found,) = parse.certificates(valid().pem.encode())  # type: ignore[misc]
-    assert (found.common_name, found.subject, found.issuer, found.self_issued) == ("odd", "CN=odd", "CN=odd", True)
-    assert found.key == "EC secp256r1"
-    assert found.der == valid().certificate.public_bytes(Encoding.DER)
-    assert found.pem == valid().pem.encode()
-    assert (found.not_before, found.not_after) == (
+def test_all_fields_of_a_certificate_are_read_at_once() -> None:
+    (certificate,) = parse.certificates(valid().pem.encode())  # type: ignore[misc]
+    assert (certificate.common_name, certificate.subject, certificate.issuer, certificate.self_issued) == (
+        "odd",
+        "CN=odd",
+        "CN=odd",
+        True,
+    )
+    assert certificate.key == "EC secp256r1"
+    assert certificate.der == valid().certificate.public_bytes(Encoding.DER)
+    assert certificate.pem == valid().pem.encode()
+    assert (certificate.not_before, certificate.not_after) == (
         valid().certificate.not_valid_before_utc.timestamp(),
         valid().certificate.not_valid_after_utc.timestamp(),
     )
-    assert found.extensions == Extensions(names=("DNS odd.example",), dns_names=("odd.example",))
-    assert (found.signs, found.must_staple) == (True, False)
+    assert certificate.extensions == Extensions(names=("DNS odd.example",), dns_names=("odd.example",))
+    assert (certificate.signs, certificate.must_staple) == (True, False)
     key = parse.private_key(valid().key_pem.encode())
     assert not isinstance(key, Unreadable)
-    assert (key.key, key.spki) == (found.key, found.spki)
+    assert (key.key, key.spki) == (certificate.key, certificate.spki)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +92,8 @@ def test_an_odd_certificate_is_refused_with_a_readable_reason(name: str, message
 
 
 def test_an_extension_that_cannot_be_read_leaves_the_rest_readable() -> None:
-    (found,) = parse.certificates(pem(odd_ders()["extension-malformed"]))  # type: ignore[misc]
-    assert (found.common_name, found.extensions) == ("odd", Unreadable("has extensions that cannot be read"))
+    (certificate,) = parse.certificates(pem(odd_ders()["extension-malformed"]))  # type: ignore[misc]
+    assert (certificate.common_name, certificate.extensions) == ("odd", Unreadable("has extensions that cannot be read"))
 
 
 @pytest.mark.parametrize(
@@ -105,22 +110,22 @@ def test_an_extension_that_cannot_be_read_leaves_the_rest_readable() -> None:
     ],
 )
 def test_key_usage_is_read_beside_any_other_extensions(der: bytes, signs: bool, must_staple: bool, readable: bool) -> None:
-    found = parse.certificate(der)
-    assert not isinstance(found, Unreadable)
-    assert (found.signs, found.must_staple, found.extensions != EXTENSIONS) == (signs, must_staple, readable)
-    assert found.common_name == found.subject == "O=no\\, common\\x07 name"
-    assert (found.der, found.sha256) == (der, hashlib.sha256(der).digest())
+    certificate = parse.certificate(der)
+    assert not isinstance(certificate, Unreadable)
+    assert (certificate.signs, certificate.must_staple, certificate.extensions != EXTENSIONS) == (signs, must_staple, readable)
+    assert certificate.common_name == certificate.subject == "O=no\\, common\\x07 name"
+    assert (certificate.der, certificate.sha256) == (der, hashlib.sha256(der).digest())
 
 
 @pytest.mark.parametrize("extensions", [(NOTHING,), (TWO,), (SAN, NOTHING)])
 def test_a_malformed_key_usage_is_refused(extensions: tuple[tuple[x509.ObjectIdentifier, bytes], ...]) -> None:
-    found = parse.certificates(pem(with_extensions()) + pem(with_extensions(*extensions)))
-    assert found == Unreadable("has a keyUsage that cannot be read (PEM block 2 of 2)")
+    certificates = parse.certificates(pem(with_extensions()) + pem(with_extensions(*extensions)))
+    assert certificates == Unreadable("has a keyUsage that cannot be read (PEM block 2 of 2)")
 
 
 def test_names_are_printable_and_short() -> None:
-    (found,) = parse.certificates(pem(odd_ders()["common-name-of-control-characters"]))  # type: ignore[misc]
-    assert found.common_name == "\\x1b[A"
+    (certificate,) = parse.certificates(pem(odd_ders()["common-name-of-control-characters"]))  # type: ignore[misc]
+    assert certificate.common_name == "\\x1b[A"
     assert parse.short_name("x" * 1000) == "x" * parse.SHOWN + "…"
 
 
@@ -131,24 +136,33 @@ def test_blocks_are_found_in_linear_time() -> None:
 
 def test_a_certificate_that_is_listed_twice_counts_once() -> None:
     one, other = valid().pem.encode(), pem(odd_ders()["extension-malformed"])
-    found = parse.certificates(one + b"a remark\n" + other + one.replace(b"\n", b"\r\n"))
-    assert not isinstance(found, Unreadable)
-    assert [each.pem for each in found] == [one, found[1].pem]
+    certificates = parse.certificates(one + b"a remark\n" + other + one.replace(b"\n", b"\r\n"))
+    assert not isinstance(certificates, Unreadable)
+    assert [certificate.pem for certificate in certificates] == [one, certificates[1].pem]
 
 
-ALSO_ODD = [with_extensions(*each) for each in ((NOTHING,), (TWO,), (SAN, NEVER_SIGNS), (SAN, NOTHING))] + [DUPLICATE]
+ALSO_ODD = [with_extensions(*extension) for extension in ((NOTHING,), (TWO,), (SAN, NEVER_SIGNS), (SAN, NOTHING))] + [
+    DUPLICATE
+]
 
 
 @settings(max_examples=300, deadline=None)
 @given(ODD_PEMS | st.lists(st.sampled_from(ALSO_ODD).map(pem), max_size=3).map(b"".join))
 def test_anchors_are_the_same_certificates_or_wrong_in_the_same_way(text: bytes) -> None:
-    found, anchors = parse.certificates(text), parse.anchors(text)
-    if isinstance(found, Unreadable):
-        assert anchors == found
+    certificates, anchors = parse.certificates(text), parse.anchors(text)
+    if isinstance(certificates, Unreadable):
+        assert anchors == certificates
     else:
         assert not isinstance(anchors, Unreadable)
         assert {pem: replace(anchor, leaf=False) for pem, anchor in anchors.items()} == {
-            each.pem: Anchor(each.common_name, each.not_before, each.not_after, each.sha256, each.weakness) for each in found
+            certificate.pem: Anchor(
+                certificate.common_name,
+                certificate.not_before,
+                certificate.not_after,
+                certificate.sha256,
+                certificate.weakness,
+            )
+            for certificate in certificates
         }
 
 
@@ -156,9 +170,9 @@ def test_anchors_are_the_same_certificates_or_wrong_in_the_same_way(text: bytes)
     ("extensions", "leaf"), [((), False), ((CA,), False), ((NO_CA,), True), ((NAMED,), True), ((NAMED, CA), False)]
 )
 def test_an_anchor_with_names_or_without_the_right_to_sign_is_a_leaf(extensions: tuple[Odd, ...], leaf: bool) -> None:
-    found = parse.anchors(pem(with_extensions(*extensions)))
-    assert not isinstance(found, Unreadable)
-    assert [anchor.leaf for anchor in found.values()] == [leaf]
+    anchors = parse.anchors(pem(with_extensions(*extensions)))
+    assert not isinstance(anchors, Unreadable)
+    assert [anchor.leaf for anchor in anchors.values()] == [leaf]
 
 
 @settings(max_examples=300, deadline=None)

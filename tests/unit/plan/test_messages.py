@@ -31,8 +31,8 @@ def test_no_message_is_longer_than_its_limit(length: int, count: int, limit: int
 
 @pytest.mark.parametrize("separator", ["", "; "])
 def test_every_condition_is_within_what_an_api_server_takes(separator: str) -> None:
-    (found,) = stated(
+    (condition,) = stated(
         [failed(reasons.RESOLVED_REFS, Problem(reasons.BACKEND_NOT_FOUND, separator.join(["x" * 1000] * 100)))], Service()
     )
-    assert len(found.message) <= 32768
-    assert "…" in found.message
+    assert len(condition.message) <= 32768
+    assert "…" in condition.message

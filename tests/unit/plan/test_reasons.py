@@ -55,27 +55,27 @@ DISTINCT = {reason for reason in reasons.REASONS if len(re.findall("[A-Z][a-z]",
 
 
 def test_no_reason_is_written_as_text() -> None:
-    found = [
+    violations = [
         f"{path.name}:{node.lineno}: {node.value}"
         for path, nodes in source_nodes().items()
         if path != Path(reasons.__file__)
         for node in nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in DISTINCT
     ]
-    assert not found
+    assert not violations
 
 
 def test_no_reason_is_compared_with_text() -> None:
-    found = [
+    violations = [
         f"{path.name}:{node.lineno}"
         for path, nodes in source_nodes().items()
         if "lasthop_import" not in path.parts  # whose notes have reasons of their own
         for node in nodes
         if isinstance(node, ast.Compare) and _is_reason(node.left)
-        for each in node.comparators
-        if any(isinstance(part, ast.Constant) and part.value in reasons.REASONS for part in ast.walk(each))
+        for comparator in node.comparators
+        if any(isinstance(part, ast.Constant) and part.value in reasons.REASONS for part in ast.walk(comparator))
     ]
-    assert not found
+    assert not violations
 
 
 def _is_reason(node: ast.expr) -> bool:
@@ -96,15 +96,15 @@ SEPARATORS = {": ", "; ", ". "}
 
 
 def test_no_sentence_of_ours_is_read_back() -> None:
-    """What a program needs later is a field. See `Finding.missing`, `AccessLogEntry.advice`, `BindProblem.remedy`."""
-    found = [
+    """Data that a program needs later is a field. See `Finding.missing`, `AccessLogEntry.advice`, `BindProblem.remedy`."""
+    violations = [
         f"{name}: {ast.unparse(node)}"
         for path, nodes in source_nodes().items()
         if (name := path.relative_to(ROOTS[0]).as_posix() if ROOTS[0] in path.parents else path.name) not in FOREIGN
         for node in nodes
         if any(_reads(node))
     ]
-    assert not found
+    assert not violations
 
 
 def _reads(node: ast.AST) -> Iterator[bool]:
@@ -114,7 +114,7 @@ def _reads(node: ast.AST) -> Iterator[bool]:
             yield " " in words.strip() and _is_sentence(text)
         case ast.Call(func=ast.Attribute(value=text, attr="replace" | "startswith" | "endswith" | "removeprefix"), args=args):
             values = [part.value for arg in args[:1] for part in ast.walk(arg) if isinstance(part, ast.Constant)]
-            yield _is_sentence(text) and any(isinstance(each, str) and " " in each.strip() for each in values)
+            yield _is_sentence(text) and any(isinstance(value, str) and " " in value.strip() for value in values)
         case ast.Call(func=ast.Attribute(attr="partition" | "rpartition"), args=[ast.Constant(value=value)]):
             yield value in SEPARATORS
 
@@ -135,4 +135,4 @@ def _is_sentence(node: ast.expr) -> bool:
     ],
 )
 def test_the_ways_in_which_sentences_were_read_back_are_found(code: str) -> None:
-    assert any(found for node in ast.walk(ast.parse(code)) for found in _reads(node))
+    assert any(reads for node in ast.walk(ast.parse(code)) for reads in _reads(node))

@@ -22,19 +22,19 @@ POLICY = Key("BackendTLSPolicy", "a", "p")
 TRUSTS = (None, Anchors(b"pem"), SystemStore("/ca.pem", "d"))
 PINS = (Pins(), Pins(keys=frozenset({b"k"})), Pins(certificates=frozenset({b"c"})))
 WAIVED = (Strength.WAIVED_ALL, Strength.WAIVED_NAMES, Strength.WAIVED_EXPIRY)
-WAIVERS = (None, *(Waiver(Key("VerificationWaiver", "a", "w"), each, "why") for each in WAIVED))
+WAIVERS = (None, *(Waiver(Key("VerificationWaiver", "a", "w"), strength, "why") for strength in WAIVED))
 PLAN = ROOTS[0] / "engine" / "plan"
 LABELS = ("Plaintext", "TLS", "WaivedAll", "WaivedNames", "WaivedExpiry", "PinnedOnly", "Verified")
 """Users write them in profiles, annotations and alerts."""
 
 
 def test_labels_and_words_are_those_that_users_write_and_differ_by_strength() -> None:
-    assert tuple(each.label for each in Strength) == LABELS
-    assert len({each.words for each in Strength}) == len(Strength)
-    assert {each.group for each in Strength if each.waived} == {"waived"}
+    assert tuple(strength.label for strength in Strength) == LABELS
+    assert len({strength.words for strength in Strength}) == len(Strength)
+    assert {strength.group for strength in Strength if strength.waived} == {"waived"}
     assert all(weaker < stronger for weaker, stronger in pairwise(Strength))
-    for each in Strength:
-        assert each.stronger == tuple(sorted((other for other in Strength if other > each), reverse=True))
+    for strength in Strength:
+        assert strength.stronger == tuple(sorted((other for other in Strength if other > strength), reverse=True))
 
 
 @pytest.mark.parametrize("trust, pins, waiver", [*product(TRUSTS, PINS, WAIVERS)])
@@ -102,8 +102,8 @@ def test_no_function_outside_plan_derives_a_strength_from_trust_pins_or_a_waiver
             assert not (read and made(function)), f"{path}:{function.lineno} classifies by {read}; use BackendTLS.strength"
 
 
-def test_no_module_outside_plan_asks_a_connection_whether_it_has_trust() -> None:
-    """The prober alone does: OpenSSL loads no CAs where there are none."""
+def test_no_module_outside_plan_reads_the_trust_of_a_connection() -> None:
+    """Only the prober does: OpenSSL loads no CAs where there are none."""
     for path, nodes in modules():
         for node in (node for node in nodes if isinstance(node, ast.Compare)):
             asks = isinstance(node.left, ast.Attribute) and node.left.attr == "trust" and isinstance(node.ops[0], ast.Is)
@@ -124,13 +124,13 @@ def test_strengths_are_ordered_and_named_in_one_module() -> None:
 
 
 def test_a_state_in_the_report_of_an_import_is_a_strength_or_has_none() -> None:
-    states = [NewState(each) for each in (*Strength, *HopOutcome)]
-    assert [each.strength for each in states] == [*Strength, *(None for _ in HopOutcome)]
+    states = [NewState(state) for state in (*Strength, *HopOutcome)]
+    assert [state.strength for state in states] == [*Strength, *(None for _ in HopOutcome)]
     states += [NewState(Strength.VERIFIED, by) for by in ("name", "uri", "pinned")]
-    assert len({str(each) for each in states}) == len(states), "no two states read alike"
-    assert [str(each) for each in states if each.todo] == ["TODO"]
-    assert not {each.name.lower() for each in Strength} & {each.name.lower() for each in HopOutcome}
-    shown = [str(each) for each in sorted(states, key=lambda each: each.order)]
+    assert len({str(state) for state in states}) == len(states), "no two states read alike"
+    assert [str(state) for state in states if state.todo] == ["TODO"]
+    assert not {strength.name.lower() for strength in Strength} & {strength.name.lower() for strength in HopOutcome}
+    shown = [str(state) for state in sorted(states, key=lambda state: state.order)]
     assert (shown[0], shown[-5:]) == ("plaintext", ["TODO", "closed", "dropped", "passthrough", "policy kept"])
 
 
@@ -143,14 +143,16 @@ def compares_text(node: ast.AST) -> bool:
     if not isinstance(node, ast.Compare):
         return False
     operands = [node.left, *node.comparators]
-    reads = any(isinstance(each, ast.Attribute) and each.attr in TEXTS for each in operands)
-    return reads and any(isinstance(each, ast.Constant) and isinstance(each.value, str) and each.value for each in operands)
+    reads = any(isinstance(operand, ast.Attribute) and operand.attr in TEXTS for operand in operands)
+    return reads and any(
+        isinstance(operand, ast.Constant) and isinstance(operand.value, str) and operand.value for operand in operands
+    )
 
 
 def test_no_module_compares_a_text_for_people_with_a_text_of_its_own() -> None:
-    """What a machine must know later is a field."""
+    """Data that a program needs later is a field."""
     assert compares_text(ast.parse("report.manner == 'plaintext'", mode="eval").body)
     assert compares_text(ast.parse("'x does not exist' in finding.message", mode="eval").body)
     assert not compares_text(ast.parse("report.detail == ''", mode="eval").body)
-    found = [(path, ast.unparse(node)) for path, nodes in modules(plan=True) for node in nodes if compares_text(node)]
-    assert not found
+    violations = [(path, ast.unparse(node)) for path, nodes in modules(plan=True) for node in nodes if compares_text(node)]
+    assert not violations

@@ -34,7 +34,7 @@ PAIRS = list(itertools.product(ORDER, ORDER))
 def of(
     strength: Strength = Strength.VERIFIED, *, names: tuple[str, ...] = ("a",), refused: str = "", **basis: Any
 ) -> HopVerification:
-    """A hop with one CA, unless told otherwise; of plaintext there is no more to say."""
+    """Makes a hop with one CA, unless others are given; plaintext has no further fields."""
     if strength is Strength.PLAINTEXT:
         return HopVerification(strength, refused=refused)
     return HopVerification(strength, POLICY, "CA", names, refused=refused, basis=Basis(**{"cas": (A,), **basis}))
@@ -52,9 +52,9 @@ def test_the_table_has_every_strength() -> None:
 def test_a_lower_strength_is_weaker_and_a_higher_one_is_stronger(before: Strength, after: Strength) -> None:
     rank = ORDER.index(after) - ORDER.index(before)
     expected = WEAKER if rank < 0 else STRONGER if rank > 0 else SAME
-    found = compare(of(before), of(after))
-    assert found.kind is expected
-    assert [fact.subject for fact in found.facts] == ([Subject.STRENGTH] if rank else [])
+    change = compare(of(before), of(after))
+    assert change.kind is expected
+    assert [fact.subject for fact in change.facts] == ([Subject.STRENGTH] if rank else [])
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
@@ -68,11 +68,11 @@ def test_closing_is_never_weaker_and_opening_is_if_less_was_required(before: Str
 
 @pytest.mark.parametrize(("best", "after"), PAIRS)
 def test_opening_is_compared_with_how_it_was_at_best(best: Strength, after: Strength) -> None:
-    """Whatever is asked for in between: verified -> closed -> plaintext must not pass where verified -> plaintext does not."""
-    for asked in ORDER:
-        strongest = max(best, asked, key=ORDER.index)
+    """For any states in between: verified -> closed -> plaintext must not pass where verified -> plaintext does not."""
+    for between in ORDER:
+        strongest = max(best, between, key=ORDER.index)
         expected = WEAKER if ORDER.index(after) < ORDER.index(strongest) else OPENED
-        assert compare(of(asked, refused="no CA"), of(after), of(best)).kind is expected
+        assert compare(of(between, refused="no CA"), of(after), of(best)).kind is expected
 
 
 def test_opening_with_other_trust_than_at_best_is_other_trust_and_with_more_is_weaker() -> None:
@@ -159,16 +159,16 @@ def test_a_pinned_certificate_that_is_its_own_anchor_is_named_once() -> None:
     def leaf(*cas: TrustedCA) -> HopVerification:
         return of(cas=cas, pins=tuple(f"certificate:{ca.sha256}" for ca in cas))
 
-    found = compare(leaf(A), leaf(A, B))
-    assert (found.kind, [fact.subject for fact in found.facts]) == (WEAKER, [Subject.CA])
+    change = compare(leaf(A), leaf(A, B))
+    assert (change.kind, [fact.subject for fact in change.facts]) == (WEAKER, [Subject.CA])
     assert compare(leaf(A), of(cas=(A,))).kind is WEAKER, "as a CA it may issue others"
     ca_and_pin = of(cas=(B,), pins=(f"certificate:{A.sha256}",))
     assert compare(leaf(A), ca_and_pin).kind is OTHER
 
 
 def test_added_and_removed_cas_are_named_by_subject_and_fingerprint() -> None:
-    found = compare(of(), of(cas=(B,)))
-    assert str(found) == f"trusts CA CA b (SHA-256 {'b' * 16}…), no longer trusts CA CA a (SHA-256 {'a' * 16}…)"
+    change = compare(of(), of(cas=(B,)))
+    assert str(change) == f"trusts CA CA b (SHA-256 {'b' * 16}…), no longer trusts CA CA a (SHA-256 {'a' * 16}…)"
     assert str(compare(of(), of(names=("a", "b", "c")))) == "accepts the name b and c"
     assert str(compare(of(versions=("1.2", "1.3")), of(versions=("1.0", "1.3")))) == "TLS 1.0 to 1.3, no longer TLS 1.2 to 1.3"
     assert str(compare(of(), of(cas=(), system=True))).startswith("trusts the system's CAs, no longer trusts CA CA a")
@@ -188,9 +188,9 @@ def test_added_and_removed_cas_are_named_by_subject_and_fingerprint() -> None:
 
 
 def test_across_strengths_what_both_check_is_still_shown() -> None:
-    found = compare(of(), of(Strength.WAIVED_EXPIRY, cas=(A, B), versions=("1.0", "1.3"), until=1.0))
-    assert found.kind is WEAKER
-    assert [fact.subject for fact in found.facts] == [Subject.STRENGTH, Subject.CA, Subject.TLS_VERSION]
+    change = compare(of(), of(Strength.WAIVED_EXPIRY, cas=(A, B), versions=("1.0", "1.3"), until=1.0))
+    assert change.kind is WEAKER
+    assert [fact.subject for fact in change.facts] == [Subject.STRENGTH, Subject.CA, Subject.TLS_VERSION]
     less = compare(of(pins=(KEY,)), of(Strength.PINNED_ONLY, names=(), cas=(), pins=(KEY,)))
     assert [fact.subject for fact in less.facts] == [Subject.STRENGTH]
 
@@ -208,9 +208,9 @@ def test_records_of_an_older_version_are_compared_by_digest(digest: str, expecte
 
 def test_the_weakest_of_several_is_the_one_that_connects_with_least() -> None:
     closed, low, high = of(Strength.PLAINTEXT, refused="x"), of(Strength.PINNED_ONLY), of()
-    for found in itertools.permutations((closed, low, high)):
-        assert weakest(found) is low
+    for changes in itertools.permutations((closed, low, high)):
+        assert weakest(changes) is low
     assert weakest([of(versions=("1.3", "1.3")), old := of(versions=("1.2", "1.3"))]) is old
     assert weakest([of(client_certificate="Secret a/x"), bare := of()]) is bare
-    said = msgspec.structs.replace(of(Strength.PLAINTEXT), acknowledged="by all")
-    assert weakest([said, unsaid := of(Strength.PLAINTEXT)]) is unsaid
+    acknowledged = msgspec.structs.replace(of(Strength.PLAINTEXT), acknowledged="by all")
+    assert weakest([acknowledged, unsaid := of(Strength.PLAINTEXT)]) is unsaid

@@ -61,13 +61,13 @@ def showing(*certificates: bytes) -> Handler:
 
 
 @pytest.mark.parametrize("odd", ["", *odd_ders()])
-def test_what_is_no_certificate_fails_the_chain_or_is_read(odd: str) -> None:
+def test_a_malformed_certificate_fails_the_chain_or_is_read(odd: str) -> None:
     with server(None, showing(odd_ders()[odd] if odd else b"nonsense")) as port:
         result = checked(port)
     assert "chain" in failing(result) or (odd, failing(result)) == ("huge", ["tls"])
 
 
-def test_what_is_no_certificate_above_the_backends_own_fails_the_chain() -> None:
+def test_a_malformed_certificate_above_the_backends_own_fails_the_chain() -> None:
     with server(None, showing(DER, b"nonsense")) as port:
         result = checked(port)
     assert failing(result) == ["chain"]
@@ -76,9 +76,9 @@ def test_what_is_no_certificate_above_the_backends_own_fails_the_chain() -> None
 
 def test_a_silent_server_does_not_speak_tls() -> None:
     with server(None, say_nothing) as port:
-        found = checked(port, 0.2)
-    assert [(check.name, check.state) for check in found.checks] == [("connect", "pass"), ("tls", "fail")]
-    assert "no answer within 0.2 s" in found.checks[1].found
+        report = checked(port, 0.2)
+    assert [(check.name, check.state) for check in report.checks] == [("connect", "pass"), ("tls", "fail")]
+    assert "no answer within 0.2 s" in report.checks[1].found
 
 
 def test_a_slow_sender_delays_no_others() -> None:
@@ -90,8 +90,8 @@ def test_a_slow_sender_delays_no_others() -> None:
 
     with server(None, dribble) as port:
         begin = time.monotonic()
-        found = checked(port, 0.3)
-    assert "no answer within 0.3 s" in found.checks[1].found
+        report = checked(port, 0.3)
+    assert "no answer within 0.3 s" in report.checks[1].found
     assert time.monotonic() - begin < 60, "160 s, if each byte were waited for"
 
 
@@ -105,8 +105,8 @@ def test_an_endless_sender_is_cut_off() -> None:
                 connection.sendall(ignored)
 
     with server(None, flood) as port:
-        found = checked(port, 0.3)
-    assert "no answer within 0.3 s" in found.checks[1].found
+        report = checked(port, 0.3)
+    assert "no answer within 0.3 s" in report.checks[1].found
 
 
 def test_one_handshake_shows_all_that_is_wrong() -> None:
@@ -131,10 +131,10 @@ def test_certificates_that_openssl_refuses_are_not_tried() -> None:
 @pytest.mark.parametrize(("http", "state"), [(True, "fail"), (False, "warn")])
 def test_a_server_that_closes_right_after_the_handshake_does_not_serve_http(http: bool, state: str) -> None:
     with server(GOOD.server_context(), lambda connection: None) as port:
-        found = check_endpoint(("127.0.0.1", port), Expectation(TLS, (), None, http), NOW.timestamp(), 5.0)
-    last = found.checks[-1]
+        report = check_endpoint(("127.0.0.1", port), Expectation(TLS, (), None, http), NOW.timestamp(), 5.0)
+    last = report.checks[-1]
     assert (last.name, last.state) == ("open", state) and "right after the handshake" in last.found
-    assert "backend's log" in last.remedy and found.passes is not http
+    assert "backend's log" in last.remedy and report.passes is not http
 
 
 def test_a_server_that_requests_a_client_certificate_and_closes_requires_one() -> None:
@@ -157,11 +157,11 @@ def test_a_request_with_a_waiting_caller_has_priority(version: ssl.TLSVersion) -
 
 @pytest.mark.parametrize("name", ["api.example", f"{'l' * 64}.example"])
 def test_the_name_of_a_policy_is_sent_as_envoy_sends_it(name: str) -> None:
-    context, asked = GOOD.server_context(), []
-    context.sni_callback = lambda connection, name, _: asked.append(name)
+    context, names = GOOD.server_context(), []
+    context.sni_callback = lambda connection, name, _: names.append(name)
     with server(context, say_nothing) as port:
         seen = glance("127.0.0.1", port, name)
-    assert (seen.version, asked) == ("TLSv1.3", [name])
+    assert (seen.version, names) == ("TLSv1.3", [name])
 
 
 def test_a_server_name_that_is_not_a_name_is_refused() -> None:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, r
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from tests.certificates import DAY, NOW, dns
+from tests.certificates import DAY, NOW, Certificate, dns
 from tests.odd_certificates import odd_ders, pem, valid
 
 Pair = tuple[str, str]
@@ -34,7 +34,7 @@ USAGES = (
 
 @functools.cache
 def rsa_key(bits: int = 2048, e: int = 65537) -> rsa.RSAPrivateKey:
-    """Of numbers that fit together, but for the primes, which nobody looks for: those of a large key take minutes to find."""
+    """Makes a key of numbers that fit together, without searching for primes: those of a large key take minutes to find."""
     p, q = (2 ** (bits // 2) - odd for odd in _co_prime(bits // 2, e))
     phi = (p - 1) * (q - 1) // math.gcd(p - 1, q - 1)
     d = pow(e, -1, phi)
@@ -98,6 +98,8 @@ def _cases() -> Iterator[tuple[str, Pair]]:
     yield "RSA e=3", pair(rsa_key(2048, 3))
     yield "RSA e large", pair(rsa_key(2048, 2**32 + 1))
     yield "RSA e larger", pair(rsa_key(2048, 2**40 + 1))
+    restricted = Certificate("web.example", key=rsa_key(), pss=True)
+    yield "RSA-PSS", (restricted.pem, restricted.key_pem)
     for bits in (2040, 3072, 8192, 8256, 16384, 16448):
         yield f"RSA {bits}", pair(rsa_key(bits))
     yield "self-signed", pair(P256, signer=P256)

@@ -95,7 +95,7 @@ class StaticEnvoy:
                 return error.code, error.read().decode()
 
     def entry(self, name: str) -> AccessLogEntry:
-        """What the access log says of the request for `/NAME`."""
+        """Returns the entry of the access log for the request for `/NAME`."""
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             for line in self._log.read_bytes().splitlines() if self._log.exists() else ():

@@ -214,11 +214,11 @@ async def test_a_flood_is_read_within_a_budget_and_other_tasks_have_their_turn_a
 
 
 async def test_the_last_lines_are_read_before_it_ends(log: Path) -> None:
-    told: list[AccessLogEntry] = []
+    entries: list[AccessLogEntry] = []
 
     async def tell() -> None:
         async for entry in follow(log, from_end=True, skipped=lambda skipped: None):
-            told.append(entry)
+            entries.append(entry)
 
     append(log, LINE)
     async with asyncio.TaskGroup() as tasks:
@@ -226,20 +226,20 @@ async def test_the_last_lines_are_read_before_it_ends(log: Path) -> None:
         await asyncio.sleep(0)
         append(log, LINE * 300)  # more than a piece
         following.cancel()
-    assert len(told) == 300
+    assert len(entries) == 300
 
 
 def test_all_skipped_lines_are_reported_periodically(log: Path) -> None:
     reader = AccessLogReader(log, from_end=False, size_limit=100_000)
-    told, entries = [], 0
+    skips, entries = [], 0
     for second in range(25):
         append(log, LINE * 1_000)
         entries += len(reader.read())
-        told.append(reader.skipped(float(second)))
-    spoken = [second for second, skipped in enumerate(told) if skipped]
+        skips.append(reader.skipped(float(second)))
+    spoken = [second for second, skipped in enumerate(skips) if skipped]
     assert spoken == [0, 10, 20]
     last = reader.skipped(30.0)
-    assert last and entries + last.lines + sum(skipped.lines for skipped in told if skipped) == 25_000
+    assert last and entries + last.lines + sum(skipped.lines for skipped in skips if skipped) == 25_000
     assert reader.skipped(60.0) is None
     reader.close()
 

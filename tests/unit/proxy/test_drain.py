@@ -64,7 +64,7 @@ async def test_a_request_that_outlasts_the_grace_is_cut_off(envoy: StaticEnvoy, 
     assert in_flight.result() == "cut off"
 
 
-async def test_asked_again_it_ends_at_once(envoy: StaticEnvoy, slow: Patient) -> None:
+async def test_a_second_request_ends_it_at_once(envoy: StaticEnvoy, slow: Patient) -> None:
     at_once = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         in_flight = group.create_task(asyncio.to_thread(_outcome, envoy))
@@ -87,7 +87,7 @@ async def test_an_idle_keep_alive_connection_does_not_hold_up_the_end(envoy: Sta
 
 
 def refuses(envoy: StaticEnvoy) -> bool:
-    """Whether nobody is let in any more."""
+    """Reports whether new connections are refused."""
     try:
         envoy.get("quick")
     except OSError as error:

@@ -30,11 +30,11 @@ def failed(flags: str = "UF", **fields: Any) -> AccessLogEntry:
 
 
 def test_a_failed_handshake_is_a_failure_at_its_endpoint() -> None:
-    said = failure(
+    evidence = failure(
         failed(tls_failure="TLS_error:|1:CERTIFICATE_VERIFY_FAILED:verify_cert_failed:_SAN_matcher,_certificate_SANs_are_[a]")
     )
-    assert said and (said.hop, said.address, said.at, said.handshake) == (HOP, HOST, BEGAN, True)
-    assert said.failure == "certificate is for a, policy shop/api wants another name"
+    assert evidence and (evidence.hop, evidence.address, evidence.at, evidence.handshake) == (HOP, HOST, BEGAN, True)
+    assert evidence.failure == "certificate is for a, policy shop/api wants another name"
 
 
 @pytest.mark.parametrize(
@@ -47,28 +47,28 @@ def test_a_failed_handshake_is_a_failure_at_its_endpoint() -> None:
     ],
 )
 def test_connection_failures_differ_from_handshake_failures(entry: AccessLogEntry, handshake: bool) -> None:
-    said = failure(entry)
-    assert said and said.handshake is handshake
+    evidence = failure(entry)
+    assert evidence and evidence.handshake is handshake
 
 
 def test_no_endpoint_has_no_address() -> None:
-    said = failure(failed("UH", upstream_host=None))
-    assert said and said.address == "" and not said.handshake
+    evidence = failure(failed("UH", upstream_host=None))
+    assert evidence and evidence.address == "" and not evidence.handshake
 
 
 def test_a_request_without_an_answer_is_a_failed_handshake_only_if_the_backend_refuses_the_client() -> None:
-    said = failure(failed("UC", tls_version="TLSv1.3", duration_ms=2000))
-    assert said and said.request and not said.handshake and said.at == BEGAN + 2
-    assert "client certificate" not in said.failure and "wants a client certificate" in said.refused
-    assert "lasthop probe" not in f"{said.failure}{said.refused}"
+    evidence = failure(failed("UC", tls_version="TLSv1.3", duration_ms=2000))
+    assert evidence and evidence.request and not evidence.handshake and evidence.at == BEGAN + 2
+    assert "client certificate" not in evidence.failure and "wants a client certificate" in evidence.refused
+    assert "lasthop probe" not in f"{evidence.failure}{evidence.refused}"
 
 
 @pytest.mark.parametrize("flags", ["UC", "UR", "UPE"])
 @pytest.mark.parametrize("version", [None, "TLSv1.2", "TLSv1.3"])
 def test_the_proxys_own_error_for_a_connected_backend_counts_as_a_failed_request(flags: str, version: str | None) -> None:
-    said = failure(failed(flags, tls_version=version))
-    assert said and said.request and said.connected and not said.handshake
-    assert bool(said.refused) == (flags == "UC" and version == "TLSv1.3"), "only that may be a refused client"
+    evidence = failure(failed(flags, tls_version=version))
+    assert evidence and evidence.request and evidence.connected and not evidence.handshake
+    assert bool(evidence.refused) == (flags == "UC" and version == "TLSv1.3"), "only that may be a refused client"
 
 
 def test_a_stream_that_ends_after_a_tls_1_3_handshake_may_be_a_failed_handshake() -> None:
@@ -113,35 +113,35 @@ def sample(**fields: Any) -> Sample:
         "dns_names": "a.example,b.example",
         "uris": "spiffe://x/y",
     }
-    found = parse_sample(msgspec.json.encode({**known, **fields}))
-    assert found
-    return found
+    parsed = parse_sample(msgspec.json.encode({**known, **fields}))
+    assert parsed
+    return parsed
 
 
 def test_a_sample_shows_the_certificate() -> None:
-    said = success(sample())
-    assert said and said.certificate and said.at == BEGAN and not said.failure
-    assert said.certificate.names == ("a.example", "b.example", "spiffe://x/y")
-    assert said.certificate.not_after == moment("2027-01-01T00:00:00Z")
-    assert said.certificate.not_before == moment("2026-01-01T00:00:00Z")
+    evidence = success(sample())
+    assert evidence and evidence.certificate and evidence.at == BEGAN and not evidence.failure
+    assert evidence.certificate.names == ("a.example", "b.example", "spiffe://x/y")
+    assert evidence.certificate.not_after == moment("2027-01-01T00:00:00Z")
+    assert evidence.certificate.not_before == moment("2026-01-01T00:00:00Z")
 
 
 def test_observations_of_upgrades_and_requests_are_separate() -> None:
     made, unmade = success(sample()), failure(failed("UF"))
     ended = failure(failed("UC", tls_version="TLSv1.3"))
     assert made and unmade and ended
-    assert [each.hop.protocol for each in observed(made, upgrade=None)] == ["auto"]
-    assert [each.hop.protocol for each in observed(made, upgrade=True)] == ["auto", "h1-upgrade"]
-    assert [each.hop.protocol for each in observed(unmade, upgrade=True)] == ["auto", "h1-upgrade"]
-    assert [each.hop.protocol for each in observed(ended, upgrade=True)] == ["h1-upgrade"]
-    asked = request(sample(upgrade="true"), 1.0)
-    assert asked and asked.hop and asked.hop.protocol == "h1-upgrade"
+    assert [observation.hop.protocol for observation in observed(made, upgrade=None)] == ["auto"]
+    assert [observation.hop.protocol for observation in observed(made, upgrade=True)] == ["auto", "h1-upgrade"]
+    assert [observation.hop.protocol for observation in observed(unmade, upgrade=True)] == ["auto", "h1-upgrade"]
+    assert [observation.hop.protocol for observation in observed(ended, upgrade=True)] == ["h1-upgrade"]
+    evidence = request(sample(upgrade="true"), 1.0)
+    assert evidence and evidence.hop and evidence.hop.protocol == "h1-upgrade"
 
 
 def test_a_sample_is_a_request_that_stands_for_many() -> None:
-    said = request(sample(status=404), 12.5)
-    assert said and (said.route, said.hop) == (Key("HTTPRoute", "shop", "web"), HOP)
-    assert (said.status, said.seconds, said.weight) == (404, 0.25, 12.5)
+    evidence = request(sample(status=404), 12.5)
+    assert evidence and (evidence.route, evidence.hop) == (Key("HTTPRoute", "shop", "web"), HOP)
+    assert (evidence.status, evidence.seconds, evidence.weight) == (404, 0.25, 12.5)
 
 
 @pytest.mark.parametrize(
@@ -155,17 +155,17 @@ def test_a_sample_is_a_request_that_stands_for_many() -> None:
     ],
 )
 def test_a_grpc_call_that_fails_is_no_success_although_http_says_200(fields: dict[str, Any], status: int) -> None:
-    said = request(sample(**fields), 1.0)
-    assert said and said.status == status
+    evidence = request(sample(**fields), 1.0)
+    assert evidence and evidence.status == status
 
 
 def test_an_error_that_a_listener_has_left_behind_says_nothing_of_the_backend() -> None:
     left = "TLS_error:|268435600:SSL_routines:OPENSSL_internal:CONNECTION_REJECTED:TLS_error_end"
     details = f"upstream_reset_before_response_started{{connection_timeout|{left}}}"
     entry = failed(tls_failure=left, details=details)
-    said = failure(entry)
+    evidence = failure(entry)
     assert entry.why and entry.why.startswith("connect timeout (TCP or TLS handshake)")
-    assert said and not said.handshake
+    assert evidence and not evidence.handshake
 
 
 def test_a_backends_own_error_is_a_connection_that_was_made() -> None:
@@ -251,23 +251,23 @@ def test_counters_of_endpoints_are_read_by_address() -> None:
             ]
         }
     )
-    ((hop, found),) = endpoint_counts(body).items()
-    assert hop == CONNECTION and found.keys() == {"10.0.0.1:443", "10.0.0.2:443", "[fd00::1]:443", ":0"}
-    assert [address for address, counts in found.items() if counts.ejected] == ["10.0.0.2:443"]
-    one = found["10.0.0.1:443"]
+    ((hop, by_address),) = endpoint_counts(body).items()
+    assert hop == CONNECTION and by_address.keys() == {"10.0.0.1:443", "10.0.0.2:443", "[fd00::1]:443", ":0"}
+    assert [address for address, counts in by_address.items() if counts.ejected] == ["10.0.0.2:443"]
+    one = by_address["10.0.0.1:443"]
     assert (one.connections, one.connect_failures, one.answers) == (3, 1, 7)
 
 
 @pytest.mark.parametrize("odd", ["", "odd].example,_"])
-def test_how_many_names_there_are_is_not_said_of_a_text_that_was_cut(odd: str) -> None:
+def test_a_truncated_text_gives_no_number_of_names(odd: str) -> None:
     names = odd + ",_".join(f"n{n}.example" for n in range(3000))
     line = msgspec.json.encode(
         {"status": 503, "flags": "UF", "tls_failure": f"verify_cert_failed:_SAN_matcher,_certificate_SANs_are_[{names}]"}
     )
     entry = parse(line)
     assert entry is not None
-    said = explained(entry).why
-    assert said is not None and said.startswith("certificate is for ") and " and more, the policy wants" in said
+    reason = explained(entry).why
+    assert reason is not None and reason.startswith("certificate is for ") and " and more, the policy wants" in reason
 
 
 @pytest.mark.parametrize(
@@ -287,12 +287,12 @@ def test_a_backend_without_a_common_protocol_is_reported_with_the_offered_protoc
 
 
 def test_an_upgrade_that_is_hung_up_on_names_the_protocol_first() -> None:
-    said = failed(
+    reason = failed(
         "UC", tls_version="TLSv1.3", upgrade=True, details="upstream_reset_before_response_started{connection_termination}"
     ).why
     assert (
-        said is not None
-        and "one that speaks HTTP/2 alone does this to a WebSocket; with TLS 1.3 also a backend that wants" in said
+        reason is not None
+        and "one that speaks HTTP/2 alone does this to a WebSocket; with TLS 1.3 also a backend that wants" in reason
     )
 
 
@@ -307,14 +307,14 @@ def test_a_connection_that_was_made_at_the_second_try_has_not_failed(status: int
     assert failure(entry) is None
     made = {"upstream_cluster": STREAM, "status": 0, "type": "TcpConnectionEnd", "flags": "UF", "bytes": 1}
     assert success(sample(**made)) is not None
-    said = request(sample(**made), 1.0)
-    assert said and said.status == 200
+    evidence = request(sample(**made), 1.0)
+    assert evidence and evidence.status == 200
 
 
 def test_a_connection_whose_last_try_has_failed_has_failed() -> None:
     entry = failed("UF,URX", status=None, upstream_cluster=STREAM, tls_failure="delayed_connect_error:_Connection_refused")
-    said = failure(entry)
-    assert said and said.failure.startswith("connection refused")
+    evidence = failure(entry)
+    assert evidence and evidence.failure.startswith("connection refused")
 
 
 CHECKED = "TLS_error:|268435581:SSL_routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED:verify_cert_failed:_X509_verify_cert:"
@@ -322,7 +322,7 @@ FOR_LISTS = "certificate_revocation_check_against_provided_CRLs_failed"
 
 
 @pytest.mark.parametrize(
-    ("depth", "found", "why"),
+    ("depth", "detail", "why"),
     [
         (0, "certificate_revoked", "certificate revoked"),
         (1, "certificate_revoked", "certificate of the CA that signed the backend's is revoked"),
@@ -334,7 +334,7 @@ FOR_LISTS = "certificate_revocation_check_against_provided_CRLs_failed"
         (0, "CRL_has_expired", "certificate was not accepted: certificate revocation check against provided crls failed"),
     ],
 )
-def test_revoked_and_without_a_list_are_told_apart(depth: int, found: str, why: str) -> None:
+def test_revoked_and_missing_lists_have_different_reasons(depth: int, detail: str, why: str) -> None:
     """As Envoy logged it in tests/proxy/test_revocation.py."""
-    failure = f"{CHECKED}_certificate_verification_error_at_depth_{depth}:_{FOR_LISTS}:_{found}:TLS_error_end"
+    failure = f"{CHECKED}_certificate_verification_error_at_depth_{depth}:_{FOR_LISTS}:_{detail}:TLS_error_end"
     assert explained(AccessLogEntry(status=503, flags="UF", tls_failure=failure, policy="shop/api")).why == why

@@ -76,7 +76,7 @@ CLIENT_CERTIFICATE = {
 }
 NOT_ABOVE_1_2 = {"tls_params": {"tls_minimum_protocol_version": "TLSv1_2", "tls_maximum_protocol_version": "TLSv1_2"}}
 
-# name: the server, what it does, more of Envoy's CommonTlsContext, the sentence
+# name: the server, its behaviour, more of Envoy's CommonTlsContext, the sentence
 CASES: dict[str, tuple[ssl.SSLContext | None, Any, dict[str, Any], str | None]] = {
     "right": (tls(), answer, {}, None),
     "wrong-name": (

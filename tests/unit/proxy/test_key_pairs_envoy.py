@@ -69,8 +69,8 @@ class Taken(NamedTuple):
 
 @pytest.fixture(scope="module")
 def taken(module_folder: Path) -> Iterator[Taken]:
-    """Listeners and clusters are refused one by one, so one Envoy can be asked about all of them. Of what we take it is given
-    what Lasthop would give it, of what we refuse the text as it is written."""
+    """Listeners and clusters are refused one by one, so one Envoy can judge all of them. It gets accepted pairs as Lasthop
+    would send them, and refused pairs as they are written."""
     listeners = [_listener(module_folder / f"pipe-{n}", name, *pair) for n, (name, pair) in enumerate(CASES.items())]
     clusters = [_cluster(name, *pair) for name, pair in CASES.items()]
     clusters += [_trusting(name, anchor) for name, anchor in ANCHORS.items()]
@@ -176,14 +176,14 @@ def judged(chain: str, key: str) -> KeyPair | Problem:
 
 @pytest.mark.parametrize("name", CASES)
 def test_lasthop_and_envoy_accept_and_refuse_the_same_keys(taken: Taken, name: str) -> None:
-    found = judged(*CASES[name])
-    as_client = isinstance(found, KeyPair)
+    pair = judged(*CASES[name])
+    as_client = isinstance(pair, KeyPair)
     # Listeners have one more objection: see resolve/gateways/listeners.py.
-    as_server = isinstance(found, KeyPair) and not found.must_staple
+    as_server = isinstance(pair, KeyPair) and not pair.must_staple
     if name in STRICTER:
         assert (as_server, as_client) == (False, False)
     else:
-        assert (name in taken.listeners, name in taken.clusters) == (as_server, as_client), (found, taken.refused.get(name))
+        assert (name in taken.listeners, name in taken.clusters) == (as_server, as_client), (pair, taken.refused.get(name))
 
 
 def test_where_we_are_stricter_envoy_does_take_it(taken: Taken) -> None:

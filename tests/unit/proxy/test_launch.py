@@ -17,11 +17,11 @@ def test_it_leaves_no_core_dump_and_has_all_descriptors() -> None:
             limits = Path(f"/proc/{process.pid}/limits").read_text()
         finally:
             process.kill()
-    found = {line[:26].strip(): line[26:].split()[:2] for line in limits.splitlines()}
-    assert found["Max core file size"] == ["0", "0"]
-    assert found["Max open files"] == [str(descriptors())] * 2
+    by_name = {line[:26].strip(): line[26:].split()[:2] for line in limits.splitlines()}
+    assert by_name["Max core file size"] == ["0", "0"]
+    assert by_name["Max open files"] == [str(descriptors())] * 2
 
 
 def test_it_does_not_walk_through_every_update_for_deprecated_fields(tmp_path: Path) -> None:
-    """It would log a line for each, at each edit of a route table; which fields are sent, `test_emitted_fields.py` says."""
+    """It would log a line for each, at each edit of a route table; `test_emitted_fields.py` tests the sent fields."""
     assert "--ignore-unknown-dynamic-fields" in command(find_envoy(), tmp_path / "bootstrap.json", 1)

@@ -181,7 +181,7 @@ async def test_sigterm_ends_readiness_first_and_lets_requests_finish(
             proxy.signal(signal.SIGTERM)
             await becomes((503, "stopping\n"), proxy.ready)
             slow.asked.clear()
-            late = tasks.create_task(get(controller.http))  # somebody who has not heard of it yet
+            late = tasks.create_task(get(controller.http))  # a client that has not noticed it yet
             await asyncio.to_thread(slow.asked.wait)
             assert not in_flight.done()
             slow.told.set()
@@ -191,7 +191,7 @@ async def test_sigterm_ends_readiness_first_and_lets_requests_finish(
         assert (await get(controller.http))[0] == 0
 
 
-async def test_asked_twice_it_ends_at_once(folder: Path, controller: Controller, secret: MountedSecret) -> None:
+async def test_a_second_signal_ends_it_at_once(folder: Path, controller: Controller, secret: MountedSecret) -> None:
     async with lasthop_proxy(folder, controller, secret, drain=60) as proxy:
         await becomes((200, "ready\n"), proxy.ready)
         proxy.signal(signal.SIGTERM)

@@ -28,7 +28,7 @@ def ports(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 async def verdict(port: int, name: str, ca: Path) -> str:
-    """Of a client that verifies as the policy asks."""
+    """Returns the result of a client that verifies as the policy requires."""
     context = ssl.create_default_context(cafile=ca)
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=name)

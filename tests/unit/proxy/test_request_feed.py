@@ -20,8 +20,8 @@ def test_a_slow_reader_misses_entries_and_gets_their_number() -> None:
         with feed.reading() as reader:
             for _ in range(WAITING + 7):
                 feed.publish(ENTRY)
-            found, missed = await reader.read()
-            assert (len(found), missed) == (WAITING, 7)
+            entries, missed = await reader.read()
+            assert (len(entries), missed) == (WAITING, 7)
             feed.publish(ENTRY)
             feed.skipped(3)
             assert await reader.read() == ([ENTRY], 3)
@@ -33,8 +33,8 @@ def test_a_slow_reader_misses_entries_and_gets_their_number() -> None:
 def test_readers_are_few_and_failures_that_are_kept_too() -> None:
     feed = RequestFeed()
     open_ones = [feed.reading() for _ in range(READERS)]
-    for each in open_ones:
-        each.__enter__()
+    for response in open_ones:
+        response.__enter__()
     with pytest.raises(TooManyReaders), feed.reading():
         pass
     for number in range(2 * KEPT):

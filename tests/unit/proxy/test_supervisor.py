@@ -88,15 +88,15 @@ def supervisor(run_dir: Path, port: int) -> subprocess.Popen[str]:
 
 
 def heard(process: subprocess.Popen[str], *words: str) -> list[str]:
-    """What follows each of the words that lines begin with, in whatever order these lines come."""
+    """Returns the rest of the line after each of these first words; the lines may come in any order."""
     assert process.stdout is not None
-    found: dict[str, str] = {}
+    by_word: dict[str, str] = {}
     for line in process.stdout:
         word, _, rest = line.strip().partition(" ")
-        found.setdefault(word, rest)
-        if found.keys() >= {*words}:
-            return [found[word] for word in words]
-    raise AssertionError(f"of {words} it said only {found}")
+        by_word.setdefault(word, rest)
+        if by_word.keys() >= {*words}:
+            return [by_word[word] for word in words]
+    raise AssertionError(f"of {words} it said only {by_word}")
 
 
 def alive(pid: int) -> bool:
@@ -118,7 +118,7 @@ async def test_envoy_serves_on_when_lasthop_is_killed_and_the_next_lasthop_takes
     await until(lambda: answers(port))
     first.kill()
     first.communicate()
-    await until(lambda: parent(int(pid)) != first.pid)  # whoever is to die with its parent has been sent its signal by now
+    await until(lambda: parent(int(pid)) != first.pid)  # processes that die with their parent have been signalled by now
     assert answers(port) and alive(int(pid)), "Envoy died with its parent"
 
     second = supervisor(run_dir, port)

@@ -31,13 +31,13 @@ def test_files_and_folders_that_settings_name_are_at_the_same_place(tmp_path: Pa
 
 
 def test_the_commands_that_make_run_suggests_work() -> None:
-    said = """
+    output = """
 │ curl -i http://127.0.0.1:8080/right      │ 200                              │
 │ curl -i http://127.0.0.1:8080/wrong-name │ 503: its certificate is for      │
 │                                          │ old.example                      │
 Admin page: http://127.0.0.1:19000/
 """
-    assert expectations(said) == [("http://127.0.0.1:8080/right", 200), ("http://127.0.0.1:8080/wrong-name", 503)]
+    assert expectations(output) == [("http://127.0.0.1:8080/right", 200), ("http://127.0.0.1:8080/wrong-name", 503)]
 
 
 def test_a_plain_user_runs_the_files_whose_tests_need_a_program() -> None:

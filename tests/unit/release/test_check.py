@@ -17,7 +17,7 @@ FILES = ("pyproject.toml", "CHANGELOG.md", "deploy/chart/Chart.yaml", "deploy/ch
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A repository of its own, with a commit."""
+    """Makes a new repository with a commit."""
     for name in FILES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, tmp_path / name)
@@ -42,15 +42,15 @@ def test_all_places_name_the_version_of_the_project() -> None:
 
 
 def test_each_place_with_another_version_is_reported() -> None:
-    found = disagreements(ROOT, "99.0.0")
-    places = {problem.partition(",")[0] for problem in found}
+    problems = disagreements(ROOT, "99.0.0")
+    places = {problem.partition(",")[0] for problem in problems}
     assert places == {"deploy/chart/Chart.yaml", "deploy/chart/values.yaml", *COPIED}
 
 
 def test_an_example_without_a_version_is_reported(copy: Path) -> None:
     (copy / "docs/how-to.md").write_text("nothing\n")
-    (found,) = disagreements(copy, project_version(copy))
-    assert found.startswith("docs/how-to.md: the version is none")
+    (problem,) = disagreements(copy, project_version(copy))
+    assert problem.startswith("docs/how-to.md: the version is none")
 
 
 def test_every_place_names_the_owner_of_the_repository(copy: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_clean_commit_with_a_dated_section_is_ready(copy: Path) -> None:
     assert unready(copy, "7.0.0") == []
 
 
-def test_a_section_without_a_date_a_change_and_a_taken_tag_are_told(copy: Path) -> None:
+def test_a_section_without_a_date_a_change_and_a_taken_tag_are_reported(copy: Path) -> None:
     git(copy, "tag", "v7.0.0")
     (copy / "CHANGELOG.md").write_text("## [Unreleased]\n")
     assert [problem.partition(":")[0] for problem in unready(copy, "7.0.0")] == [

@@ -12,7 +12,7 @@ from tools.programs import Program
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """Stands for mmdebstrap, and returns what it was called with."""
+    """Replaces mmdebstrap, and returns its arguments."""
     calls: list[tuple[str, ...]] = []
 
     def bootstrap(result: Path, *options: str) -> None:

@@ -44,16 +44,16 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_installed_packages_of_both_kinds_are_listed_by_their_package_urls(root: Path) -> None:
-    found = json.loads(sbom(root, "lasthop", "7", 0))
-    assert [component["purl"] for component in found["components"]] == [
+    document = json.loads(sbom(root, "lasthop", "7", 0))
+    assert [component["purl"] for component in document["components"]] == [
         "pkg:deb/debian/libssl3@3.0.17-1~deb12u2?arch=amd64&distro=debian-12",
         "pkg:deb/debian/python3@3.11.2-1%2Bb1?arch=amd64&distro=debian-12",
         "pkg:pypi/jsonschema-rs@0.60",
         "pkg:pypi/lasthop@7",
     ]
-    assert found["components"][-1]["licenses"] == [{"expression": "Apache-2.0"}]
-    assert found["metadata"]["timestamp"] == "1970-01-01T00:00:00Z"
-    assert found["dependencies"][0]["dependsOn"] == [component["bom-ref"] for component in found["components"]]
+    assert document["components"][-1]["licenses"] == [{"expression": "Apache-2.0"}]
+    assert document["metadata"]["timestamp"] == "1970-01-01T00:00:00Z"
+    assert document["dependencies"][0]["dependsOn"] == [component["bom-ref"] for component in document["components"]]
 
 
 def test_the_same_files_give_the_same_bytes_and_others_another_serial_number(root: Path) -> None:

@@ -29,16 +29,16 @@ def settled(
     engine.settle()
     if around:
         INFRASTRUCTURE.set(engine.graph, around, KEY)
-    found = gateway(engine.graph, KEY)
-    assert found
-    PROXY.set(engine.graph, ProxyState.serving(found.listeners), KEY)
-    for address in found.addresses:
+    gateway_plan = gateway(engine.graph, KEY)
+    assert gateway_plan
+    PROXY.set(engine.graph, ProxyState.serving(gateway_plan.listeners), KEY)
+    for address in gateway_plan.addresses:
         PROBE.set(engine.graph, Probe(), KEY, address, 80, "TCP")
-    return engine, found
+    return engine, gateway_plan
 
 
-def said(engine: Engine, found: GatewayPlan) -> dict[str, str]:
-    conditions = gateway_conditions(engine.graph, found)
+def said(engine: Engine, gateway_plan: GatewayPlan) -> dict[str, str]:
+    conditions = gateway_conditions(engine.graph, gateway_plan)
     return {c.type: c.reason for c in conditions if c.type in ("Accepted", "Programmed", "AddressesAssigned")}
 
 
@@ -56,33 +56,33 @@ def shown(engine: Engine) -> list[tuple[str, str]]:
         ([{}, CLUSTER], ("0.0.0.0",), [("0.0.0.0", ""), ("127.0.0.1", "Cluster")]),
     ],
 )
-def test_on_a_host_what_is_for_the_cluster_is_for_this_host(
+def test_on_a_host_cluster_addresses_are_addresses_of_this_host(
     addresses: list[dict[str, str]], bound: tuple[str, ...], status: list[tuple[str, str]]
 ) -> None:
-    engine, found = settled(Settings(), *addresses)
-    assert found.addresses == bound
+    engine, gateway_plan = settled(Settings(), *addresses)
+    assert gateway_plan.addresses == bound
     assert shown(engine) == status
-    assert said(engine, found)["AddressesAssigned"] == "Assigned"
+    assert said(engine, gateway_plan)["AddressesAssigned"] == "Assigned"
 
 
 @pytest.mark.parametrize("address", [ELSEWHERE, {**CLUSTER, "value": "10.0.0.1"}, {**CLUSTER, "value": "0.0.0.0"}])
 def test_an_address_for_other_hosts_is_never_bound_instead(address: dict[str, str]) -> None:
-    engine, found = settled(Settings(), address)
-    assert found.addresses == () and shown(engine) == []
+    engine, gateway_plan = settled(Settings(), address)
+    assert gateway_plan.addresses == () and shown(engine) == []
     reasons = {"Accepted": "UnsupportedAddress", "Programmed": "AddressNotAssigned", "AddressesAssigned": "NotAssigned"}
-    assert said(engine, found) == reasons
-    engine, found = settled(Settings(), address, {"value": "10.0.0.2"})
-    assert found.addresses == ("10.0.0.2",)
+    assert said(engine, gateway_plan) == reasons
+    engine, gateway_plan = settled(Settings(), address, {"value": "10.0.0.2"})
+    assert gateway_plan.addresses == ("10.0.0.2",)
     reasons = {"Accepted": "Accepted", "Programmed": "Programmed", "AddressesAssigned": "PartiallyAssigned"}
-    assert said(engine, found) == reasons
+    assert said(engine, gateway_plan) == reasons
 
 
 def test_in_a_cluster_it_is_for_the_services_to_give_them() -> None:
     exact = {**CLUSTER, "value": "10.96.0.7"}
-    _, found = settled(IN_CLUSTER, CLUSTER, {}, exact, ELSEWHERE)
-    assert (found.requested.outside, found.requested.inside) == (("",), ("", "10.96.0.7"))
-    assert found.addresses == ("0.0.0.0",), "the Pod's own"
-    assert len(found.requested.unassigned) == 1
+    _, gateway_plan = settled(IN_CLUSTER, CLUSTER, {}, exact, ELSEWHERE)
+    assert (gateway_plan.requested.outside, gateway_plan.requested.inside) == (("",), ("", "10.96.0.7"))
+    assert gateway_plan.addresses == ("0.0.0.0",), "the Pod's own"
+    assert len(gateway_plan.requested.unassigned) == 1
 
 
 @pytest.mark.parametrize(
@@ -92,19 +92,19 @@ def test_in_a_cluster_it_is_for_the_services_to_give_them() -> None:
         ({}, "NotAssigned", []),
     ],
 )
-def test_in_a_cluster_the_status_says_what_was_given(around: dict[str, Any], assigned: str, status: list[Any]) -> None:
-    engine, found = settled(IN_CLUSTER, CLUSTER, around=Infrastructure(**around))
-    assert said(engine, found)["AddressesAssigned"] == assigned
+def test_in_a_cluster_the_status_has_the_assigned_addresses(around: dict[str, Any], assigned: str, status: list[Any]) -> None:
+    engine, gateway_plan = settled(IN_CLUSTER, CLUSTER, around=Infrastructure(**around))
+    assert said(engine, gateway_plan)["AddressesAssigned"] == assigned
     assert shown(engine) == status
 
 
-def test_in_a_cluster_what_is_still_to_come_is_lacking() -> None:
+def test_in_a_cluster_pending_addresses_are_reported() -> None:
     given = Infrastructure((("IPAddress", "10.96.0.9"),), inside=("10.96.0.9",))
-    engine, found = settled(IN_CLUSTER, CLUSTER, {}, around=given)
-    assert said(engine, found)["AddressesAssigned"] == "PartiallyAssigned"
+    engine, gateway_plan = settled(IN_CLUSTER, CLUSTER, {}, around=given)
+    assert said(engine, gateway_plan)["AddressesAssigned"] == "PartiallyAssigned"
 
 
-def test_without_a_routability_nothing_is_said_of_it() -> None:
-    engine, found = settled(Settings(), {"value": "10.0.0.1"})
-    assert found.requested == RequestedAddresses(("10.0.0.1",))
-    assert "AddressesAssigned" not in said(engine, found)
+def test_without_a_routability_there_is_no_condition_about_it() -> None:
+    engine, gateway_plan = settled(Settings(), {"value": "10.0.0.1"})
+    assert gateway_plan.requested == RequestedAddresses(("10.0.0.1",))
+    assert "AddressesAssigned" not in said(engine, gateway_plan)

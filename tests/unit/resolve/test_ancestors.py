@@ -60,10 +60,10 @@ def test_a_gateway_without_a_status_entry_fails_closed_and_its_route_reports_why
     assert finding.severity == "error"
     assert finding.remedy == "Use a second Service for the same backend at that Gateway, with a separate policy."
     policy = snapshot.status[Key("BackendTLSPolicy", "a", "p")]
-    said = {c.type: (c.status, c.reason, c.message) for c in policy.ancestors[0].conditions}  # type: ignore[union-attr]
-    assert said["Accepted"][0] == "True"
+    conditions = {c.type: (c.status, c.reason, c.message) for c in policy.ancestors[0].conditions}  # type: ignore[union-attr]
+    assert conditions["Accepted"][0] == "True"
     message = "this status has no free entry for Gateway b/second, so connections from there fail"
-    assert said["PartiallyInvalid"] == ("True", "Invalid", message)
+    assert conditions["PartiallyInvalid"] == ("True", "Invalid", message)
 
 
 def test_a_status_full_of_other_entries_serves_no_gateway() -> None:
@@ -73,7 +73,7 @@ def test_a_status_full_of_other_entries_serves_no_gateway() -> None:
 
 
 def full(snapshot: Snapshot, gateway: Key) -> list[str]:
-    """What a Gateway says of policies that have no room for it."""
+    """Returns the Gateway's condition about policies without room for its entry."""
     status = snapshot.status[gateway]
     assert isinstance(status, GatewayStatus)
     return [c.message for c in status.conditions if c.type == "PolicyStatusFull"]
@@ -84,5 +84,5 @@ def test_the_gateway_itself_lists_policies_without_an_entry_for_it() -> None:
         _, snapshot = world(foreign)
         for gateway in (Key("Gateway", "a", "first"), Key("Gateway", "b", "second")):
             status_full = "the status of BackendTLSPolicy a/p has no free entry for this Gateway"
-            said = f"{status_full}, so requests to their backends get 500"
-            assert full(snapshot, gateway) == ([said] if gateway.name in lacking else []), (foreign, gateway)
+            message = f"{status_full}, so requests to their backends get 500"
+            assert full(snapshot, gateway) == ([message] if gateway.name in lacking else []), (foreign, gateway)

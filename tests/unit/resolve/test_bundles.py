@@ -36,7 +36,7 @@ PARENTS = [{"name": "strict"}, {"name": "usual"}]
 
 
 def running(limits: dict[str, int], *objects: Any) -> tuple[Engine, Snapshot]:
-    """A hop from two Gateways, of which one has these limits."""
+    """A hop from two Gateways; one has these limits."""
     listener = {"name": "http", "port": 81, "protocol": "HTTP"}
     return settled(
         keyed(
@@ -55,8 +55,8 @@ def running(limits: dict[str, int], *objects: Any) -> tuple[Engine, Snapshot]:
 
 def accepted(snapshot: Snapshot) -> dict[str, tuple[str, str, str]]:
     status: Any = snapshot.status[Key("BackendTLSPolicy", "a", "p")]
-    found = {entry.ancestor_ref.name: entry.conditions[0] for entry in status.ancestors}
-    return {name: (condition.status, condition.reason, condition.message) for name, condition in found.items()}
+    by_gateway = {entry.ancestor_ref.name: entry.conditions[0] for entry in status.ancestors}
+    return {name: (condition.status, condition.reason, condition.message) for name, condition in by_gateway.items()}
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_client_cas_above_the_limit_close_the_listener() -> None:
     tls = {"frontend": {"default": {"validation": {"caCertificateRefs": [ref]}}}}
     asks = mk_gateway("a/strict", infrastructure={"parametersRef": profile_ref("f")}, tls=tls)
     engine, _ = running({"caCertificates": 1}, asks)
-    found = frontend(engine.graph, Key("Gateway", "a", "strict"), 443)
-    assert found.clients is None
-    assert found.accepted and not found.accepted.status
-    assert found.resolved and "the limit is 1" in found.resolved.message
+    plan = frontend(engine.graph, Key("Gateway", "a", "strict"), 443)
+    assert plan.clients is None
+    assert plan.accepted and not plan.accepted.status
+    assert plan.resolved and "the limit is 1" in plan.resolved.message
 
 
 def test_a_certificate_in_several_bundles_is_sent_once() -> None:
@@ -114,13 +114,13 @@ def test_a_bundle_that_is_written_as_one_in_use_is_that_one() -> None:
 
 def test_time_decides_the_findings_of_each_certificate() -> None:
     engine, snapshot = running({}, mk_config_map("a/ca", ca_pem("first", 100) + ca_pem("second", 400, 20)))
-    said = {}
+    by_days = {}
     for days in (0, 30, 75, 110, 375, 410):
         engine.advance(NOW.timestamp() + days * DAY)
         settle(engine, snapshot)
-        said[days] = accepted(snapshot)["usual"]
+        by_days[days] = accepted(snapshot)["usual"]
     place = "in ConfigMap ca"
-    assert said == {
+    assert by_days == {
         0: ("True", "Accepted", f"CA second {place} is not valid before {minute(NOW.timestamp() + 20 * DAY)}"),
         30: ("True", "Accepted", ""),
         75: ("True", "Accepted", f"CA first {place} expires on {day(NOW.timestamp() + 100 * DAY)}"),
@@ -131,7 +131,7 @@ def test_time_decides_the_findings_of_each_certificate() -> None:
             f"CA first {place} expired on {day(NOW.timestamp() + 100 * DAY)}; "
             f"CA second {place} expires on {day(NOW.timestamp() + 400 * DAY)}",
         ),
-        410: ("False", "NoValidCACertificate", said[410][2]),
+        410: ("False", "NoValidCACertificate", by_days[410][2]),
     }
 
 
@@ -149,7 +149,7 @@ def test_the_same_content_in_another_namespace_is_held_once() -> None:
     )
     engine, _ = running({}, *copies)
     judged = (judgement(engine.graph, Key("BackendTLSPolicy", namespace, "p")) for namespace in "ab")
-    one, other = (each.tls for each in judged if each)
+    one, other = (frontend_plan.tls for frontend_plan in judged if frontend_plan)
     assert one and other
     assert isinstance(one.trust, Anchors) and isinstance(other.trust, Anchors)
     assert one.trust.pem is other.trust.pem

@@ -78,12 +78,12 @@ def test_the_sets_of_one_namespace_add_so_many_listeners_and_those_of_others_are
 
 
 def test_the_port_of_the_readiness_probe_is_nobodys_in_a_pod() -> None:
-    """If the probe gave way, whoever may write a ListenerSet could have all Pods of the Gateway replaced."""
+    """If the probe gave way, any author of a ListenerSet could have all Pods of the Gateway replaced."""
     both = mk_listener_set("shop/set", "edge/web", [http(15021, name="taken"), http(81, name="free")])
     engine, snapshot = running(both, settings=IN_CLUSTER)
     status: Any = snapshot.status[SET]
-    told = {listener.name: (listener.conditions[0].status, listener.conditions[0].reason) for listener in status.listeners}
-    assert told == {"taken": ("False", "PortUnavailable"), "free": ("True", "Accepted")}
+    accepted = {listener.name: (listener.conditions[0].status, listener.conditions[0].reason) for listener in status.listeners}
+    assert accepted == {"taken": ("False", "PortUnavailable"), "free": ("True", "Accepted")}
     assert {name for _, type_url, name in snapshot.xds if type_url == LISTENER} == {"edge/web/80", "edge/web/81"}
     obj, plan = engine.store.get(WEB), gateway(engine.graph, WEB)
     assert isinstance(obj, Gateway) and plan

@@ -39,9 +39,9 @@ def hop(target: dict[str, Any], *more: Any, app_protocol: str = "", service: str
     ids=str,
 )
 def test_a_mistyped_target_closes_the_ports_of_the_service_that_it_means(target: dict[str, str]) -> None:
-    found = hop(target)
-    assert isinstance(found, Refused) and found.source == Key("BackendTLSPolicy", "a", "p")
-    assert "Service a/b is probably meant" in found.problem.text
+    tls = hop(target)
+    assert isinstance(tls, Refused) and tls.source == Key("BackendTLSPolicy", "a", "p")
+    assert "Service a/b is probably meant" in tls.problem.text
 
 
 PLACEHOLDERS = (
@@ -62,8 +62,8 @@ def test_a_name_that_means_several_services_closes_each(name: str, service: str)
 
 def test_a_group_of_another_kind_of_service_closes_both() -> None:
     target = {"group": MULTICLUSTER_API, "kind": "Service"}
-    found = hop(target)
-    assert isinstance(found, Refused) and "Service a/b is probably meant" in found.problem.text
+    tls = hop(target)
+    assert isinstance(tls, Refused) and "Service a/b is probably meant" in tls.problem.text
     engine, _ = settled(keyed(mk_policy("a/p", "b", "b.example", targets=[{"name": "b", **target}]), mk_service_import("a/b")))
     assert missed_targets(engine.graph, Key("ServiceImport", "a", "b"))
 

@@ -66,10 +66,10 @@ def running(settings: Settings, *objects: Object, said: str = "") -> tuple[Engin
 @pytest.mark.parametrize("name", ["a.localhost", "169.254.169.254.nip.io"])
 def test_names_in_endpoint_slices_are_refused(settings: Settings, name: str) -> None:
     engine, snapshot = running(settings, fqdn(name))
-    found = hop_tls(engine.graph, GATEWAY, SERVICE, 443, Protocol.AUTO)
-    assert isinstance(found, Refused)
-    assert found.problem.reason == reasons.UNSUPPORTED_VALUE
-    assert "addressType FQDN" in found.problem.message
+    tls = hop_tls(engine.graph, GATEWAY, SERVICE, 443, Protocol.AUTO)
+    assert isinstance(tls, Refused)
+    assert tls.problem.reason == reasons.UNSUPPORTED_VALUE
+    assert "addressType FQDN" in tls.problem.message
     assert snapshot.clusters() == {}
 
 
@@ -82,14 +82,14 @@ def test_an_operator_may_allow_them_and_a_folder_does() -> None:
 def test_beside_addresses_they_are_ignored() -> None:
     engine, snapshot = running(IN_CLUSTER, fqdn("a.localhost"), mk_slice("a/s-1", "s", ["10.0.0.1"]))
     assert snapshot.clusters()
-    found = endpoints(engine.graph, SERVICE, 443, "TCP")
-    assert [endpoint.address for endpoint in found.endpoints] == ["10.0.0.1"]
+    resolved_endpoints = endpoints(engine.graph, SERVICE, 443, "TCP")
+    assert [endpoint.address for endpoint in resolved_endpoints.endpoints] == ["10.0.0.1"]
 
 
 def test_an_invalid_address_is_not_an_endpoint() -> None:
     engine, _ = running(IN_CLUSTER, mk_slice("a/s-1", "s", ["10.0.0.1", "metadata.internal", "unix:///x", ""]))
-    found = endpoints(engine.graph, SERVICE, 443, "TCP")
-    assert [endpoint.address for endpoint in found.endpoints] == ["10.0.0.1"]
+    resolved_endpoints = endpoints(engine.graph, SERVICE, 443, "TCP")
+    assert [endpoint.address for endpoint in resolved_endpoints.endpoints] == ["10.0.0.1"]
 
 
 EXTERNAL = mk_service("a/s", type="ExternalName", externalName="api.example")
@@ -103,7 +103,7 @@ def test_no_waiver_is_in_effect_at_an_unserved_gateway(away: Object) -> None:
         assert bool(snapshot.clusters()) == degraded
         policy: Any = snapshot.status[Key("BackendTLSPolicy", "a", "p")]
         gateway: Any = snapshot.status[GATEWAY]
-        told = {condition.type for entry in policy.ancestors for condition in entry.conditions}
-        assert (reasons.VERIFICATION_DEGRADED in told) == degraded
-        told = {condition.type for condition in gateway.conditions}
-        assert (reasons.INSECURE_BACKEND_VERIFICATION in told) == degraded
+        types = {condition.type for entry in policy.ancestors for condition in entry.conditions}
+        assert (reasons.VERIFICATION_DEGRADED in types) == degraded
+        types = {condition.type for condition in gateway.conditions}
+        assert (reasons.INSECURE_BACKEND_VERIFICATION in types) == degraded

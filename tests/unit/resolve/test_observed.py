@@ -79,8 +79,8 @@ class World:
     @property
     def ready(self) -> tuple[str, str]:
         status = msgspec.to_builtins(self.snapshot.status[POLICY])
-        found = summary({"metadata": {}, "status": status})
-        return found.ready, found.why
+        readiness = summary({"metadata": {}, "status": status})
+        return readiness.ready, readiness.why
 
     @property
     def failing(self) -> list[str]:
@@ -145,7 +145,7 @@ def test_that_there_was_no_endpoint_is_over_when_there_is_one() -> None:
     assert World().see(state(Health.FAILING, Failure("backend has no ready endpoint", ()))).condition[0] == "Unknown"
 
 
-def test_protocols_of_a_port_are_joined_and_told_apart_only_where_they_differ() -> None:
+def test_protocols_of_a_port_are_joined_unless_they_differ() -> None:
     world = World().see(state(Health.WORKING, working=(A,))).see(FAILING, Protocol.H1_UPGRADE)
     assert world.condition[2] == f"Service a/api:443 ({A}): {NAME} (only upgrades (WebSocket))"
     world.see(FAILING)
@@ -161,20 +161,24 @@ def test_the_audit_has_requirements_and_observations() -> None:
     world = World().see(FAILING)
     (report,) = world.engine.hops()
     hop = Hop(GATEWAY, API, 443, Protocol.AUTO)
-    found = observed(world.engine.graph, report, {hop: HopSeen(3, 2, 2, last_failure=5.0)}.get).observed
-    assert found and found.health is Health.FAILING and (found.handshakes, found.handshake_failures) == (3, 2)
-    assert found.failures == FAILING.failures
+    observation = observed(world.engine.graph, report, {hop: HopSeen(3, 2, 2, last_failure=5.0)}.get).observed
+    assert (
+        observation
+        and observation.health is Health.FAILING
+        and (observation.handshakes, observation.handshake_failures) == (3, 2)
+    )
+    assert observation.failures == FAILING.failures
     assert observed(world.engine.graph, report, lambda _: None).observed is None
 
 
 def shown(world: World, *endpoints: EndpointSeen) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the subjects of the certificates, and the TLS versions, that the audit says were seen."""
+    """Returns the certificates' subjects and the TLS versions that the audit reports as seen."""
     (report,) = world.engine.hops()
-    of_now = tuple(msgspec.structs.replace(each, config=each.config or world.config) for each in endpoints)
+    of_now = tuple(msgspec.structs.replace(endpoint, config=endpoint.config or world.config) for endpoint in endpoints)
     seen = {Hop(GATEWAY, API, 443, Protocol.AUTO): HopSeen(3, 0, 0, endpoints=of_now)}
-    found = observed(world.engine.graph, report, seen.get).observed
-    assert found
-    return tuple(leaf.subject for leaf in found.certificates), found.tls_versions
+    observation = observed(world.engine.graph, report, seen.get).observed
+    assert observation
+    return tuple(leaf.subject for leaf in observation.certificates), observation.tls_versions
 
 
 def test_the_audit_has_no_certificate_of_an_endpoint_that_is_gone_and_none_of_a_plaintext_hop() -> None:
@@ -191,7 +195,7 @@ def test_successful_plaintext_is_not_evidence_of_a_handshake_under_a_later_polic
     assert world.condition[:2] == ("Unknown", "NotTried") and world.failing == []
 
 
-def test_a_policy_does_not_inherit_what_another_of_its_name_has_shown() -> None:
+def test_a_policy_does_not_inherit_observations_of_an_earlier_one_of_its_name() -> None:
     world = World().see(FAILING)
     assert world.condition[:2] == ("False", "HandshakeFailed")
     world.apply(mk_policy("a/p", "api", "other.example", ["ca"]))
@@ -213,11 +217,11 @@ ROUTE = Key("HTTPRoute", "a", "r")
 def route_condition(world: World, route: Key = ROUTE) -> tuple[str, str, str] | None:
     status = world.snapshot.status[route]
     assert isinstance(status, RouteStatus)
-    found = (c for c in status.parents[0].conditions if c.type == "BackendConnected")
-    return next(((c.status, c.reason, c.message) for c in found), None)
+    conditions = (c for c in status.parents[0].conditions if c.type == "BackendConnected")
+    return next(((c.status, c.reason, c.message) for c in conditions), None)
 
 
-def test_a_route_says_that_its_backend_without_a_policy_fails_and_nothing_while_it_works() -> None:
+def test_a_route_reports_a_failing_backend_without_a_policy_and_nothing_while_it_works() -> None:
     world = World(PLAINTEXT)
     assert route_condition(world) is None
     world.see(state(Health.FAILING, Failure("connection refused", (A,))))
@@ -226,7 +230,7 @@ def test_a_route_says_that_its_backend_without_a_policy_fails_and_nothing_while_
     assert route_condition(world) is None
 
 
-def test_a_route_says_itself_that_connections_under_its_policy_fail() -> None:
+def test_a_route_reports_that_connections_under_its_policy_fail() -> None:
     """A reader of a cluster may see the route alone."""
     assert route_condition(World().see(FAILING)) == ("False", "HandshakeFailed", f"Service a/api:443 ({A}): {NAME}")
 

@@ -15,7 +15,7 @@ POLICY = Key("BackendTLSPolicy", "a", "p")
 
 
 def served(hostname: str, sans: list[dict[str, Any]]) -> tuple[bool, str]:
-    """Whether there is a cluster, and what the policy's status says."""
+    """Returns whether there is a cluster, and the policy's status."""
     policy = mk_policy("a/p", "s", hostname, ["ca"], validation={"subjectAltNames": sans})
     hop = (mk_service("a/s"), mk_slice("a/s-1", "s", ["10.0.0.1"]), mk_route("a/r", "a/g", [{"name": "s", "port": 443}]))
     engine, snapshot = settled(keyed(mk_class(), mk_gateway("a/g"), *hop, mk_config_map("a/ca", ca_pem("good")), policy))
@@ -39,8 +39,8 @@ def served(hostname: str, sans: list[dict[str, Any]]) -> tuple[bool, str]:
     ],
 )
 def test_a_name_that_cannot_be_checked_fails_the_policy(hostname: str, sans: list[dict[str, Any]], words: str) -> None:
-    there, said = served(hostname, sans)
-    assert not there and words in said
+    there, message = served(hostname, sans)
+    assert not there and words in message
 
 
 def test_names_as_they_should_be_are_served() -> None:

@@ -39,15 +39,15 @@ GATEWAY = Key("Gateway", "a", "g")
 
 
 def engine(of_class: dict[str, Any] | None, own: dict[str, Any] | None) -> Engine:
-    """A Gateway with a class's profile and one of its own, where there is one."""
-    found = Engine()
+    """Makes a Gateway with a class's profile and its own profile, if given."""
+    built = Engine()
     more: dict[str, Any] = {"infrastructure": {"parametersRef": profile_ref("own")}} if own is not None else {}
     gateway_class = mk(
         "GatewayClass", "lasthop", spec={"controllerName": "x", "parametersRef": profile_ref("of-class", "ops")}
     )
-    found.apply(keyed(gateway_class if of_class is not None else mk_class(), mk_gateway("a/g", **more)))
-    found.apply(keyed(mk_profile("ops/of-class", **(of_class or {})), mk_profile("a/own", **(own or {}))))
-    return found
+    built.apply(keyed(gateway_class if of_class is not None else mk_class(), mk_gateway("a/g", **more)))
+    built.apply(keyed(mk_profile("ops/of-class", **(of_class or {})), mk_profile("a/own", **(own or {}))))
+    return built
 
 
 def rules(of_class: dict[str, Any] | None, own: dict[str, Any] | None) -> BackendRules:
@@ -70,16 +70,16 @@ def rules(of_class: dict[str, Any] | None, own: dict[str, Any] | None) -> Backen
 def test_a_gateway_may_only_tighten_the_rules_of_its_class_for_waivers(
     of_class: dict[str, Any] | None, own: dict[str, Any] | None, waivers: bool
 ) -> None:
-    found = rules(of_class and {"backendTLS": of_class}, own and {"backendTLS": own})
-    assert found.waivers is waivers
+    merged = rules(of_class and {"backendTLS": of_class}, own and {"backendTLS": own})
+    assert merged.waivers is waivers
 
 
 def test_the_stricter_one_of_two_limits_applies() -> None:
     strict = {"backendTLS": {"maxWaiverDays": 7, "plaintextBackends": "Deny", "pinnedOnly": "Deny", "minTLSVersion": "1.3"}}
     lax = {"backendTLS": {"maxWaiverDays": 30, "plaintextBackends": "Allow", "pinnedOnly": "Allow", "minTLSVersion": "1.2"}}
-    for found in (rules(strict, lax), rules(lax, strict), rules(strict, {}), rules({}, strict)):
-        assert (found.max_waiver_days, found.plaintext, found.min_version) == (7, "Deny", "1.3")
-        assert not found.pinned_only
+    for merged in (rules(strict, lax), rules(lax, strict), rules(strict, {}), rules({}, strict)):
+        assert (merged.max_waiver_days, merged.plaintext, merged.min_version) == (7, "Deny", "1.3")
+        assert not merged.pinned_only
     assert rules(lax, None) == BackendRules(max_waiver_days=30, min_version="1.2", profiles=("ops/of-class",))
 
 
@@ -96,8 +96,8 @@ def test_the_stricter_one_of_two_limits_applies() -> None:
     ],
 )
 def test_the_strictest_rule_for_plaintext_applies_and_an_unknown_value_denies(of_class: str, own: str, plaintext: str) -> None:
-    found = rules({"backendTLS": {"plaintextBackends": of_class}}, {"backendTLS": {"plaintextBackends": own}})
-    assert found.plaintext == plaintext
+    merged = rules({"backendTLS": {"plaintextBackends": of_class}}, {"backendTLS": {"plaintextBackends": own}})
+    assert merged.plaintext == plaintext
 
 
 def test_the_lower_limit_applies_and_a_gateway_may_raise_limits_that_its_class_does_not_set() -> None:
@@ -144,8 +144,8 @@ def test_the_crd_has_the_words_for_how_requests_are_read_and_their_defaults() ->
 
 
 def test_a_profile_that_nothing_has_validated_cannot_leave_the_bounds_of_a_limit() -> None:
-    said = {"regexProgramSize": 1 << 40, "matchesPerHostname": -3}
-    assert limits(engine(None, {"limits": said}).graph, GATEWAY) == Limits(
+    written = {"regexProgramSize": 1 << 40, "matchesPerHostname": -3}
+    assert limits(engine(None, {"limits": written}).graph, GATEWAY) == Limits(
         regex_program_size=REGEX_CEILING, matches_per_hostname=1
     )
 
@@ -162,7 +162,7 @@ def test_the_crd_has_every_limit_with_its_bounds_and_default() -> None:
     assert [f.encode_name for f in msgspec.structs.fields(LimitsProfile)] == [f.encode_name for f in FIELDS.values()]
 
 
-def test_external_names_are_as_the_way_of_running_has_it_unless_somebody_says() -> None:
+def test_external_names_default_by_the_way_of_running() -> None:
     assert rules({}, {}).external_names is None
     assert rules({"externalNameServices": "Allow"}, {}).external_names is True
     assert rules({"externalNameServices": "Allow"}, {"externalNameServices": "Deny"}).external_names is False
@@ -172,7 +172,7 @@ def test_where_pods_run_is_passed_on_as_it_is_written() -> None:
     toleration = {"operator": "Exists", "key": "edge"}
     written = {"pod": {"tolerations": [toleration], "affinity": {"a": [1, "b"]}}, "autoscaling": {"maxReplicas": 4}}
     first, second = (proxy_settings(engine({"proxy": written}, {"proxy": {"replicas": 2}}).graph, GATEWAY) for _ in range(2))
-    assert [each.value for each in first.pod.tolerations] == [toleration]
+    assert [toleration_of_pod.value for toleration_of_pod in first.pod.tolerations] == [toleration]
     assert first.pod.affinity is not None
     assert first.pod.affinity.value == {"a": [1, "b"]}
     assert first.autoscaling == Autoscaling(max_replicas=4)
@@ -201,6 +201,6 @@ def test_the_gateways_own_rules_for_failing_endpoints_apply_within_bounds() -> N
 
 
 def test_where_a_profile_is_missing_nothing_is_permitted() -> None:
-    found = engine({"backendTLS": {"waivers": "Allow"}}, {})
-    found.apply({Key("GatewayProfile", "a", "own"): None})
-    assert backend_rules(found.graph, GATEWAY) == NOTHING
+    built = engine({"backendTLS": {"waivers": "Allow"}}, {})
+    built.apply({Key("GatewayProfile", "a", "own"): None})
+    assert backend_rules(built.graph, GATEWAY) == NOTHING

@@ -58,7 +58,7 @@ def conditions(snapshot: Snapshot, route: Key = ODD) -> dict[str, tuple[str, str
 
 
 def served(snapshot: Snapshot) -> dict[str, list[tuple[str, str]]]:
-    """Hostname -> (origin, what is done), in order."""
+    """Hostname -> (origin, action), in order."""
     table = route_pb2.RouteConfiguration.FromString(snapshot.xds[GATEWAY, ROUTES, "edge/web/80"].body)
     return {
         host.name: [(route.name, str(route.WhichOneof("action"))) for route in host.routes] for host in table.virtual_hosts
@@ -180,10 +180,10 @@ def test_a_rule_with_unsupported_settings_reports_it_and_refuses(name: str) -> N
     rule, field, message = REFUSED[name]
     rules = [{"matches": [{"path": {"value": "/odd"}}], "backendRefs": API, **rule}, {"backendRefs": API}]
     _, snapshot = serve(mk_route("team/odd", "edge/web", [], [HOST], rules=rules, created="2026-01-01T00:00:00Z"))
-    status, reason, said = conditions(snapshot)["PartiallyInvalid"]
+    status, reason, text = conditions(snapshot)["PartiallyInvalid"]
     assert (status, reason) in {("True", "UnsupportedValue"), ("True", "IncompatibleFilters")}
-    assert f"rules[0].{field}" in said
-    assert message in said
+    assert f"rules[0].{field}" in text
+    assert message in text
     assert served(snapshot)[HOST] == [
         ("HTTPRoute team/odd", "direct_response"),
         ("HTTPRoute shop/own", "route"),
@@ -303,9 +303,9 @@ def test_expressions_past_the_number_that_a_route_may_have_are_not_compiled_and_
     profile, spec = profiled(regexesPerRoute=2)
     program_size.cache_clear()
     _, snapshot = serve(profile, mk_route("team/odd", "edge/web", [], [HOST], rules=expressions(5)), **spec)
-    said = conditions(snapshot)["PartiallyInvalid"][2]
-    assert [f"rules[{n}]" in said for n in range(5)] == [False, False, True, True, True]
-    assert "spec.limits.regexesPerRoute" in said
+    message = conditions(snapshot)["PartiallyInvalid"][2]
+    assert [f"rules[{n}]" in message for n in range(5)] == [False, False, True, True, True]
+    assert "spec.limits.regexesPerRoute" in message
     assert [name for name, _ in served(snapshot)[HOST]].count("HTTPRoute team/odd") == 2
     assert program_size.cache_info().misses == 2
 
@@ -318,7 +318,7 @@ def test_an_expression_is_compiled_once_however_often_its_route_is_looked_at() -
     assert program_size.cache_info().misses == 3
 
 
-def test_a_profile_raises_a_limit_and_what_was_refused_is_served() -> None:
+def test_a_raised_limit_of_a_profile_serves_refused_routes() -> None:
     rules = [{"retry": {"attempts": 500}, "backendRefs": API}]
     _, snapshot = serve(mk_route("team/odd", "edge/web", [], [HOST], rules=rules, created="2026-01-01T00:00:00Z"))
     assert conditions(snapshot)["Accepted"][:2] == ("False", "UnsupportedValue")
@@ -340,10 +340,10 @@ def test_a_namespace_with_too_many_matches_under_a_hostname_loses_its_younger_ro
     origins = {host: {name for name, _ in routes} for host, routes in served(snapshot).items()}
     assert origins[HOST] == {"HTTPRoute shop/own", "HTTPRoute team/old", "HTTPRoute team/small"}
     assert origins["own.example"] == {"HTTPRoute team/odd"}
-    said = conditions(snapshot)["PartiallyInvalid"][2]
-    assert said.startswith("Dropped Rule: ")
-    assert f"not served under {HOST}" in said
-    assert "spec.limits.matchesPerHostname" in said
+    message = conditions(snapshot)["PartiallyInvalid"][2]
+    assert message.startswith("Dropped Rule: ")
+    assert f"not served under {HOST}" in message
+    assert "spec.limits.matchesPerHostname" in message
     assert "PartiallyInvalid" not in conditions(snapshot, Key("HTTPRoute", "team", "old"))
 
 

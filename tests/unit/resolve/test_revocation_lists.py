@@ -49,15 +49,17 @@ def running(crl: str, **profile: Any) -> tuple[Engine, Snapshot]:
 
 def said(snapshot: Snapshot) -> dict[str, tuple[str, str, str]]:
     status: Any = snapshot.status[POLICY]
-    return {each.type: (each.status, each.reason, each.message) for each in status.ancestors[0].conditions}
+    return {
+        condition.type: (condition.status, condition.reason, condition.message) for condition in status.ancestors[0].conditions
+    }
 
 
 def test_a_list_is_used_until_the_next_one_is_due_and_fails_closed_from_then_on() -> None:
     engine, snapshot = running(crl_pem("good", 30))
     due = NOW.timestamp() + 30 * DAY
-    found = tls_context(snapshot.clusters()[GATEWAY, HOP])
-    assert found and found.common_tls_context.validation_context.crl.inline_bytes == crl_pem("good", 30).encode()
-    assert not found.common_tls_context.validation_context.only_verify_leaf_cert_crl
+    context = tls_context(snapshot.clusters()[GATEWAY, HOP])
+    assert context and context.common_tls_context.validation_context.crl.inline_bytes == crl_pem("good", 30).encode()
+    assert not context.common_tls_context.validation_context.only_verify_leaf_cert_crl
     assert "is out of date" not in said(snapshot)["Accepted"][2]
     engine.advance(due - DAY)
     settle(engine, snapshot)
@@ -96,7 +98,7 @@ def test_lists_count_towards_the_limit_of_bytes() -> None:
 
 def test_the_audit_has_the_next_update_and_calls_it_due_two_days_before() -> None:
     engine, _ = running(crl_pem("good", 30))
-    (report,) = (each for each in engine.certificates() if each.role is Role.REVOCATIONS)
+    (report,) = (certificate for certificate in engine.certificates() if certificate.role is Role.REVOCATIONS)
     due = NOW.timestamp() + 30 * DAY
     assert (report.not_after, report.subject, report.users) == (due, "CN=good", (POLICY,))
     assert not report.due(due - 3 * DAY, 30)
@@ -110,7 +112,7 @@ def test_other_content_differs_from_a_truncated_list() -> None:
         (crl_pem("good")[:-20], "is cut off"),
         (crl_pem("good").replace("M", "N"), "has a revocation list that cannot be read (PEM block 1 of 1)"),
     ):
-        found = revocation_lists(text.encode())
-        assert isinstance(found, Unreadable) and words in found.message
+        lists = revocation_lists(text.encode())
+        assert isinstance(lists, Unreadable) and words in lists.message
     twice = revocation_lists((crl_pem("good") * 2 + "text").encode())
     assert not isinstance(twice, Unreadable) and len(twice) == 1

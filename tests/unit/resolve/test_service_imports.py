@@ -81,7 +81,7 @@ def test_the_group_of_a_target_counts(group: str) -> None:
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536, 5_000_000_000])
-def test_a_port_that_no_schema_has_checked_is_no_endpoint(port: int) -> None:
+def test_an_unvalidated_port_is_not_an_endpoint(port: int) -> None:
     engine, _ = settled({**WORLD, **keyed(mk_slice("a/far-1", "far", ["10.0.0.1"], port, imported=True))}, store=STORE)
     assert endpoints(engine.graph, HOP.backend, 443, "TCP").endpoints == ()
     assert engine.graph.crashes == {}

@@ -50,13 +50,13 @@ def outcome(gateway: Object, problem: str = "") -> tuple[dict[str, tuple[str, st
 
 
 def test_at_a_gateway_that_serves_there_is_no_such_condition() -> None:
-    found, engine = outcome(mk_gateway("a/g"))
-    assert found.keys() == {"Accepted", "ResolvedRefs", "BackendConnected"}
+    conditions, engine = outcome(mk_gateway("a/g"))
+    assert conditions.keys() == {"Accepted", "ResolvedRefs", "BackendConnected"}
     assert [(hop.manner, hop.recorded) for hop in engine.hops()] == [("verified", True)]
 
 
 @pytest.mark.parametrize(
-    ("gateway", "problem", "said"),
+    ("gateway", "problem", "message"),
     [
         (mk_gateway("a/g", infrastructure={"parametersRef": profile_ref("nowhere")}), "", "Gateway a/g is not accepted: "),
         (mk_gateway("a/g", HTTP_AND_HTTPS[1:]), "", "Gateway a/g is not accepted: not valid: https"),
@@ -64,15 +64,15 @@ def test_at_a_gateway_that_serves_there_is_no_such_condition() -> None:
     ],
 )
 def test_a_gateway_that_serves_nothing_is_named_in_the_entry_and_its_hops_are_not_verified(
-    gateway: Object, problem: str, said: str
+    gateway: Object, problem: str, message: str
 ) -> None:
-    found, engine = outcome(gateway, problem)
-    assert found["Accepted"][0] == "True"
-    assert found["Programmed"][:2] == ("False", "ParentNotProgrammed")
-    assert found["Programmed"][2].startswith(said)
+    conditions, engine = outcome(gateway, problem)
+    assert conditions["Accepted"][0] == "True"
+    assert conditions["Programmed"][:2] == ("False", "ParentNotProgrammed")
+    assert conditions["Programmed"][2].startswith(message)
     (hop,) = engine.hops()
     assert hop.manner == "failing closed" and not hop.recorded, "the record knows the verdict, and not since when this is so"
-    assert hop.detail.startswith(said)
+    assert hop.detail.startswith(message)
     tree = explain(engine.graph, POLICY)
     assert tree is not None and tree.state == "bad"
 
@@ -87,7 +87,7 @@ def test_one_port_of_two_is_enough_to_serve() -> None:
 
 @pytest.mark.parametrize("section", ["", "http", "other"])
 @pytest.mark.parametrize("problems", [{}, {80: "taken"}, {8080: "taken"}, {80: "taken", 8080: "taken"}])
-def test_a_route_says_that_a_port_of_exactly_its_listeners_cannot_be_served(section: str, problems: dict[int, str]) -> None:
+def test_a_route_reports_an_unserved_port_of_exactly_its_listeners(section: str, problems: dict[int, str]) -> None:
     two = [HTTP_AND_HTTPS[0], {**HTTP_AND_HTTPS[0], "name": "other", "port": 8080}]
     parent = {"name": "g", **({"sectionName": section} if section else {})}
     route = mk_route("a/r", "a/g", [{"name": "api", "port": 443}], parents=[parent])
@@ -97,15 +97,15 @@ def test_a_route_says_that_a_port_of_exactly_its_listeners_cannot_be_served(sect
     snapshot.take(engine.settle())
     status = snapshot.status[Key("HTTPRoute", "a", "r")]
     assert isinstance(status, RouteStatus)
-    found = [(c.status, c.reason) for c in status.parents[0].conditions if c.type == "Programmed"]
+    programmed = [(c.status, c.reason) for c in status.parents[0].conditions if c.type == "Programmed"]
     own = {"": {80, 8080}, "http": {80}, "other": {8080}}[section]
-    assert found == ([("False", "ParentNotProgrammed")] if own & problems.keys() else [])
+    assert programmed == ([("False", "ParentNotProgrammed")] if own & problems.keys() else [])
 
 
 def test_a_client_certificate_that_cannot_be_shown_is_named_in_the_entry() -> None:
-    found, engine = outcome(mk_gateway("a/g", tls={"backend": {"clientCertificateRef": {"name": "nowhere"}}}))
-    assert found["Accepted"][0] == "True"
-    assert found["Programmed"][:2] == ("False", "InvalidClientCertificateRef")
+    conditions, engine = outcome(mk_gateway("a/g", tls={"backend": {"clientCertificateRef": {"name": "nowhere"}}}))
+    assert conditions["Accepted"][0] == "True"
+    assert conditions["Programmed"][:2] == ("False", "InvalidClientCertificateRef")
     assert [hop.manner for hop in engine.hops()] == ["failing closed"]
 
 
@@ -119,5 +119,5 @@ def test_a_client_certificate_that_is_out_of_date_is_a_condition_of_the_gateway(
     _, snapshot = settled({**WORLD, **keyed(gateway, secret)})
     status = snapshot.status[GATEWAY]
     assert isinstance(status, GatewayStatus)
-    (found,) = [condition for condition in status.conditions if condition.type == "ResolvedRefs"]
-    assert (found.reason, found.status) == (reason, "True" if reason == "ResolvedRefs" else "False")
+    (resolved_refs,) = [condition for condition in status.conditions if condition.type == "ResolvedRefs"]
+    assert (resolved_refs.reason, resolved_refs.status) == (reason, "True" if reason == "ResolvedRefs" else "False")

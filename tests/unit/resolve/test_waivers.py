@@ -42,8 +42,8 @@ END_TIME = datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()
 @pytest.fixture
 def engine() -> Engine:
     """One hop under a waiver of All that ends five days from now."""
-    found = Engine(now=NOW.timestamp())
-    found.apply(
+    built = Engine(now=NOW.timestamp())
+    built.apply(
         keyed(
             mk_class(),
             mk_gateway("a/g", infrastructure={"parametersRef": profile_ref("f")}),
@@ -55,7 +55,7 @@ def engine() -> Engine:
             mk_waiver("a/w", "All", END),
         )
     )
-    return found
+    return built
 
 
 def types(snapshot: Snapshot, key: Key) -> set[str]:
@@ -103,7 +103,7 @@ def test_a_waiver_that_is_prolonged_reaches_the_proxy_and_changes_nothing_else(e
     assert update.xds[GATEWAY].keys() == {CLUSTER}
 
 
-def test_an_operator_who_changes_his_mind_is_obeyed_at_once(engine: Engine) -> None:
+def test_a_changed_setting_of_the_operator_takes_effect_at_once(engine: Engine) -> None:
     settle(engine, Snapshot())
     engine.apply(keyed(mk_profile("a/f", backendTLS={"waivers": "Deny"})))
     assert engine.settle().xds[GATEWAY][CLUSTER][HOP] == Withdrawal(urgent=True)
@@ -127,9 +127,9 @@ def test_every_hop_is_reported_as_it_is_spoken_to(engine: Engine) -> None:
         )
     )
     settle(engine, Snapshot())
-    found = {hop.backend.path: hop for hop in engine.hops()}
-    assert read(document(Audit(tuple(found.values()), ()))).hops == tuple(found.values())
-    assert {service: (hop.manner, hop.source) for service, hop in found.items()} == {
+    hops = {hop.backend.path: hop for hop in engine.hops()}
+    assert read(document(Audit(tuple(hops.values()), ()))).hops == tuple(hops.values())
+    assert {service: (hop.manner, hop.source) for service, hop in hops.items()} == {
         "a/s": ("waived", ""),
         "a/ca": ("verified", "CA"),
         "a/pinned": ("pinned only", ""),
@@ -138,13 +138,13 @@ def test_every_hop_is_reported_as_it_is_spoken_to(engine: Engine) -> None:
         "a/lost": ("failing closed", ""),
         "a/failing": ("failing closed", ""),
     }
-    waived = found["a/s"]
+    waived = hops["a/s"]
     waiver = Key("VerificationWaiver", "a", "w")
     assert (waived.waiver, waived.waives, waived.why, waived.until) == (waiver, "WaivedAll", "for now", END_TIME)
-    assert found["a/lost"].detail.startswith(
+    assert hops["a/lost"].detail.startswith(
         "BackendTLSPolicy a/lost does not match its target: Service a/lost has no port named nowhere"
     )
-    assert "nowhere does not exist" in found["a/failing"].detail
+    assert "nowhere does not exist" in hops["a/failing"].detail
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ ROOT_SIGNED_WEAKLY = Certificate("root", ca=True, sha1=True)
 
 
 def running(pem: str, word: str, *refs: Any) -> tuple[str, str, str]:
-    """What the policy says at a Gateway whose operator has this word."""
+    """Returns the policy's condition at a Gateway with this setting of the operator."""
     engine, snapshot = settled(
         keyed(
             mk_class(),
@@ -83,11 +83,11 @@ def test_a_weakness_is_a_key_or_a_signature_of_another_ca() -> None:
         (SIGNED_WEAKLY, "SHA-1 signature"),
         (ROOT_SIGNED_WEAKLY, ""),
     ):
-        (found,) = parsed(certificate)
-        assert found.weakness == weakness
+        (parsed_certificate,) = parsed(certificate)
+        assert parsed_certificate.weakness == weakness
 
 
 def parsed(certificate: Certificate) -> tuple[parse.Certificate, ...]:
-    found = parse.certificates(certificate.pem.encode())
-    assert not isinstance(found, parse.Unreadable)
-    return found
+    certificates = parse.certificates(certificate.pem.encode())
+    assert not isinstance(certificates, parse.Unreadable)
+    return certificates

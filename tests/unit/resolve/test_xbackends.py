@@ -49,11 +49,11 @@ def refused(
     engine.apply(keyed(mk_profile("a/f", **profile)))
     engine.apply(keyed(mk_xbackend("a/x", hostname, mode, validation if mode != "None" else None)))
     hop = Hop(Key("Gateway", "a", "g"), KEY, 443, Protocol.AUTO)
-    found = hop_tls(engine.graph, *hop)
-    return found.problem.reason if isinstance(found, Refused) else ""
+    tls = hop_tls(engine.graph, *hop)
+    return tls.problem.reason if isinstance(tls, Refused) else ""
 
 
-def test_in_a_cluster_a_name_outside_needs_tls_unless_the_operator_says_otherwise() -> None:
+def test_in_a_cluster_an_external_name_needs_tls_unless_the_operator_permits_plaintext() -> None:
     assert refused() == "ExternalHostnameNotPermitted"
     assert refused("ServerOnly") == ""
     assert refused(said="Allow") == ""
@@ -105,8 +105,8 @@ def test_in_a_cluster_the_selector_is_for_pods_of_its_namespace_that_are_ready()
     ]
     engine.apply(keyed(mk_xbackend("a/x"), *pods))
     engine.settle()
-    found = endpoints(engine.graph, KEY, 443, "TCP").endpoints
-    assert [(each.address, each.port) for each in found] == [("10.0.0.1", 443), ("fd00::2", 443)]
+    addresses = endpoints(engine.graph, KEY, 443, "TCP").endpoints
+    assert [(address.address, address.port) for address in addresses] == [("10.0.0.1", 443), ("fd00::2", 443)]
 
 
 def test_a_name_is_looked_up_as_it_stands_where_pods_have_a_search_list() -> None:
@@ -127,14 +127,14 @@ def test_names_are_no_addresses(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         (IN_CLUSTER, "XBackend a/x does not exist, or has a field that this version does not know"),
         (None, "XBackend a/x does not exist"),
     ],
 )
-def test_in_a_cluster_one_that_is_not_there_may_be_one_that_cannot_be_decoded(settings: Settings | None, said: str) -> None:
+def test_in_a_cluster_one_that_is_not_there_may_be_one_that_cannot_be_decoded(settings: Settings | None, message: str) -> None:
     engine = Engine(settings)
     engine.apply(keyed(mk_class(), mk_gateway("a/g")))
-    found = hop_tls(engine.graph, Key("Gateway", "a", "g"), KEY, 443, Protocol.AUTO)
-    assert isinstance(found, Refused) and found.problem.message == said
+    tls = hop_tls(engine.graph, Key("Gateway", "a", "g"), KEY, 443, Protocol.AUTO)
+    assert isinstance(tls, Refused) and tls.problem.message == message

@@ -44,8 +44,8 @@ def test_a_query_runs_again_after_every_change_of_its_current_reads(history: lis
         else:
             pinned.discard(number)
             g.unpin((cell, number), turns)
-        found = {each: g.pin((cell, each), turns).value for each in sorted(pinned)}
-        assert found == {each: fresh(formulas, each) for each in pinned}
-    for each in pinned:
-        g.unpin((cell, each), turns)
+        values = {key: g.pin((cell, key), turns).value for key in sorted(pinned)}
+        assert values == {key: fresh(formulas, key) for key in pinned}
+    for key in pinned:
+        g.unpin((cell, key), turns)
     assert not g.nodes

@@ -25,10 +25,10 @@ class BrokenValueError(Exception):
 
 @query
 def value(g: Graph, number: int) -> int:
-    found = VALUES.of(g, number) or 0
-    if found == 13:
+    stored = VALUES.of(g, number) or 0
+    if stored == 13:
         raise BrokenValueError
-    return found % 7
+    return stored % 7
 
 
 NUMBERS = Index[int, bool]("number")
@@ -42,9 +42,9 @@ def index_members(g: Graph, key: int) -> Iterator[Entry]:
 def listing(index: Index[int, int], gate: Gate | None) -> Indexer:
     @indexer(MEMBERS, only_where=gate)
     def listed(g: Graph, number: int) -> Iterator[Entry]:
-        found = value(g, number)
-        if found > 3:
-            yield index.entry((0,), found + (VALUES.of(g, number + 1) or 0))
+        remainder = value(g, number)
+        if remainder > 3:
+            yield index.entry((0,), remainder + (VALUES.of(g, number + 1) or 0))
 
     listed.entries.fn.__name__ = index.name
     return Indexer(index.name, listed.domains, listed.entries, only_where=gate)
@@ -56,7 +56,7 @@ def index_constants(g: Graph, number: int) -> Iterator[Entry]:
 
 
 def stages() -> Stages:
-    gate = Gate(value, lambda found: found > 3)
+    gate = Gate(value, lambda remainder: remainder > 3)
     shown = Output("values", MEMBERS, value)
     return Stages(Graph(), [index_members, listing(GATED, gate), listing(PLAIN, None), index_constants, shown])
 
@@ -108,8 +108,8 @@ def test_members_of_a_closed_gate_and_those_that_read_nothing_have_no_node() -> 
 def test_a_gate_that_crashes_is_open_so_that_the_crash_is_the_members_own(first: int, then: int) -> None:
     made = stages()
     made.enter(NUMBERS, (0,))
-    for each in (first, then):
-        VALUES.set(made.graph, each, 0)
+    for number in (first, then):
+        VALUES.set(made.graph, number, 0)
         made.settle()
-        assert GATED.of(made.graph, 0) == PLAIN.of(made.graph, 0) == ((5,) if each == 5 else ())
-        assert bool(made.graph.crashes) == (each == 13)
+        assert GATED.of(made.graph, 0) == PLAIN.of(made.graph, 0) == ((5,) if number == 5 else ())
+        assert bool(made.graph.crashes) == (number == 13)

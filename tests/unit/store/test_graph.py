@@ -62,7 +62,7 @@ def test_a_change_that_is_taken_back_before_anyone_looks_is_no_change() -> None:
 
 
 @pytest.mark.parametrize("readers", [1, FEW, FEW + 1, 3 * FEW])
-def test_every_reader_hears_of_a_change_and_what_nobody_reads_any_more_is_forgotten(readers: int) -> None:
+def test_every_reader_is_invalidated_by_a_change_and_unread_nodes_are_forgotten(readers: int) -> None:
     g = graph()
     members = [(f"m{number}",) for number in range(readers)]
     for member in members:
@@ -210,8 +210,8 @@ def leaning(g: Graph, key: str) -> str:
 
 @query
 def steady(g: Graph, key: str) -> str:
-    found = brittle.attempt(g, key)
-    return "stand-in" if isinstance(found, Crash) else found
+    attempted = brittle.attempt(g, key)
+    return "stand-in" if isinstance(attempted, Crash) else attempted
 
 
 def test_a_crash_goes_as_far_as_those_who_call_and_not_past_those_who_attempt() -> None:

@@ -62,10 +62,10 @@ def own(g: Graph, key: Key) -> Any:
 SHOWN = Output("out", "things", shown)
 
 
-def tenants(*namespaces: str, each: int = 20) -> Stages:
+def tenants(*namespaces: str, count: int = 20) -> Stages:
     g = Stages(Graph(), [Output("urgent", "things", own), SHOWN])
     for namespace in namespaces:
-        for number in range(each):
+        for number in range(count):
             WORDS.set(g.graph, 0, thing(namespace, number))
             g.enter("things", (thing(namespace, number),))
     g.settle()
@@ -123,7 +123,7 @@ def test_once_there_is_enough_each_output_still_gets_on_by_one_member() -> None:
     for number in range(20):
         WORDS.set(g.graph, 1, thing("a", number))
     changes = g.settle(limit=4, enough=lambda: True)
-    assert {name: len(found) for name, found in changes.items()} == {"urgent": 1, "out": 1}
+    assert {name: len(changed) for name, changed in changes.items()} == {"urgent": 1, "out": 1}
 
 
 def test_two_outputs_of_which_one_leads_to_the_other_report_a_member_together_or_not_at_all() -> None:
@@ -199,10 +199,10 @@ def test_held_members_wait_and_delay_no_others() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=60), st.integers(1, 5), st.booleans())
 def test_turns_come_to_the_same_end_as_one_settle(edits: list[tuple[str, int]], limit: int, enough: bool) -> None:
-    g, at_once = tenants("a", "b", "c", each=6), tenants("a", "b", "c", each=6)
+    g, at_once = tenants("a", "b", "c", count=6), tenants("a", "b", "c", count=6)
     for count, (namespace, number) in enumerate(edits):
-        for each in (g, at_once):
-            WORDS.set(each.graph, count, thing(namespace, number))
+        for stages in (g, at_once):
+            WORDS.set(stages.graph, count, thing(namespace, number))
         if count % 3 == 0:
             g.settle(limit=limit, enough=lambda: enough, hold={"out": {thing("a", 1)}})
     at_once.settle()

@@ -11,7 +11,7 @@ from lasthop.engine.store.turns import Turns
 def test_a_clean_stage_remembers_no_member(marks: int) -> None:
     turns = Turns()
     for number in range(5):
-        members = [("kind", f"{number}-{each}") for each in range(marks)]
+        members = [("kind", f"{number}-{member}") for member in range(marks)]
         for member in members:
             turns.mark(member, "owner")
         assert turns.owners_of_new() == {"owner"}

@@ -75,14 +75,14 @@ def test_root_on_debian_installs_each_missing_package_once_and_prints_it(
         f"{INSTALL} server",
         "systemctl disable --quiet --now server",
     ]
-    said = capfd.readouterr()
-    assert said.out.splitlines() == [
+    output = capfd.readouterr()
+    assert output.out.splitlines() == [
         "Installing browser, for `make test` (pages)",
         "E: no package browser",
         "",
         "Installing server, for `make test` (requests)",
     ]
-    assert said.err == ""
+    assert output.err == ""
 
 
 def test_nothing_is_done_where_everything_is_there(debian: Debian, capfd: pytest.CaptureFixture[str]) -> None:
@@ -115,7 +115,7 @@ def test_in_ci_a_program_that_cannot_be_installed_ends_make_test(
     ("value", "ci"),
     [("true", True), ("1", True), ("", False), ("false", False), ("False", False), ("0", False)],
 )
-def test_ci_is_what_the_variable_says(value: str, ci: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_decides_whether_it_is_ci(value: str, ci: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", value)
     assert programs.in_ci() is ci
 

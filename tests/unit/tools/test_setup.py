@@ -16,7 +16,7 @@ def test_packages_are_counted_and_not_their_hashes() -> None:
 
 
 def test_each_package_has_one_step() -> None:
-    said = (
+    output = (
         "Looking in links: /opt/wheels\n",
         "Collecting click==8.5.1 (from -r requirements.lock (line 1))\n",
         "  Downloading click-8.5.1-py3-none-any.whl (126 kB)\n",
@@ -25,7 +25,7 @@ def test_each_package_has_one_step() -> None:
         "Installing collected packages: click\n",
         "Successfully installed click-8.5.1\n",
     )
-    assert list(steps(iter(said), 3)) == ["1 of at most 3 packages, click", "2 of at most 3 packages, rich", "unpacking"]
+    assert list(steps(iter(output), 3)) == ["1 of at most 3 packages, click", "2 of at most 3 packages, rich", "unpacking"]
 
 
 def test_the_wheel_of_pip_is_the_one_of_the_lock() -> None:

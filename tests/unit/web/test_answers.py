@@ -29,7 +29,7 @@ QUESTION = (False, "/api/explain?kind=Gateway")
 
 
 class World:
-    """Answers by a clock of its own, on which making one takes a second and nothing else any time."""
+    """Answers with a simulated clock: making one takes a second, and nothing else takes any time."""
 
     def __init__(self) -> None:
         self.now = self.working = 0.0
@@ -51,8 +51,8 @@ class World:
 
 async def test_equal_concurrent_requests_share_an_answer() -> None:
     world = World()
-    found = await asyncio.gather(*(world.answers.get(QUESTION, world.make) for _ in range(50)))
-    assert world.made <= 2 and set(found) <= {b"1", b"2"}
+    bodies = await asyncio.gather(*(world.answers.get(QUESTION, world.make) for _ in range(50)))
+    assert world.made <= 2 and set(bodies) <= {b"1", b"2"}
     assert not world.answers._asked, "and none is kept"
 
 
@@ -66,8 +66,8 @@ async def test_an_answer_is_computed_after_its_request() -> None:
 
 async def test_different_questions_are_answered_in_turn_with_rests_between() -> None:
     world = World()
-    asked = [world.answers.get((False, f"/{number}"), world.make) for number in range(10)]
-    await asyncio.gather(*asked)
+    requests = [world.answers.get((False, f"/{number}"), world.make) for number in range(10)]
+    await asyncio.gather(*requests)
     assert world.made == 10 and world.working / world.now <= 1.2 / SHARE
     before = world.now
     world.now += 100
@@ -95,16 +95,16 @@ async def test_so_many_questions_wait_and_the_owner_waits_for_none_of_them() -> 
         await go.wait()
         return b""
 
-    asked = [asyncio.ensure_future(world.answers.get((False, f"/{number}"), slow)) for number in range(QUESTIONS)]
+    requests = [asyncio.ensure_future(world.answers.get((False, f"/{number}"), slow)) for number in range(QUESTIONS)]
     await asyncio.sleep(0)
     with pytest.raises(Busy):
         await world.answers.get((False, "/one more"), world.make)
-    asked.append(asyncio.ensure_future(world.answers.get((False, "/0"), slow)))
+    requests.append(asyncio.ensure_future(world.answers.get((False, "/0"), slow)))
     await asyncio.sleep(0)
-    assert not asked[-1].done(), "who asks what is asked already shares it"
+    assert not requests[-1].done(), "who asks what is asked already shares it"
     assert await world.answers.get((True, "/one more"), world.make) == b"1"
     go.set()
-    await asyncio.gather(*asked)
+    await asyncio.gather(*requests)
 
 
 ASKED = Request("GET", "http", "a.example", 80, "/")
@@ -128,11 +128,11 @@ OWNERS = {"/api/probe", "/api/tap", "/api/envoy-config", "/api/log-level"}
 
 
 async def test_every_answer_over_some_cost_is_shared_and_paced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[bool, str]] = []
+    questions: list[tuple[bool, str]] = []
     real = Answers.get
 
     async def get(self: Answers, question: module.Question, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        asked.append(question)
+        questions.append(question)
         return await real(self, question, make)
 
     monkeypatch.setattr(Answers, "get", get)
@@ -149,7 +149,7 @@ async def test_every_answer_over_some_cost_is_shared_and_paced(tmp_path: Path, m
                     assert response.status in (200, 404), path
             async with browser.get(f"/api/explain-request?request={'[' * 5_000}") as response:
                 assert response.status == 400
-            assert len(asked) == len(EXPENSIVE) and not any(owner for owner, _ in asked)
+            assert len(questions) == len(EXPENSIVE) and not any(owner for owner, _ in questions)
             monkeypatch.setattr(module, "QUESTIONS", 0)
             async with browser.get("/api/objects") as response:
                 assert response.status == 503 and response.headers["Retry-After"]
@@ -160,5 +160,5 @@ async def test_every_answer_over_some_cost_is_shared_and_paced(tmp_path: Path, m
             by_socket = aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(socket)))
             async with by_socket as session, session.get("http://localhost/api/objects") as response:
                 assert response.status == 200, "the owner is answered"
-            assert asked[-1] == (True, "/api/objects") and not app[ANSWERS]._asked
+            assert questions[-1] == (True, "/api/objects") and not app[ANSWERS]._asked
             await runner.cleanup()

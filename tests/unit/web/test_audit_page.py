@@ -75,7 +75,7 @@ async def test_the_page_shows_what_is_waived_and_which_certificates_are_to_be_re
     assert re.search(r'expiry soon".*>9 days left</span> <b><bdi>soon CA</bdi></b>', page)
     assert "CA of backends in <bdi>ConfigMap a/c</bdi>, for <bdi>BackendTLSPolicy a/q</bdi>" in page
     assert {(hop["service"], hop["manner"]) for hop in audit["hops"]} == {("a/s", "waived"), ("a/t", "verified")}
-    assert [each["subject"] for each in audit["certificates"]] == ["soon CA"]
+    assert [certificate["subject"] for certificate in audit["certificates"]] == ["soon CA"]
 
 
 async def test_the_certificates_that_ports_of_a_backend_show_are_to_be_renewed_each_with_its_port() -> None:
@@ -119,4 +119,4 @@ async def test_the_certificates_that_ports_of_a_backend_show_are_to_be_renewed_e
         backend = f'kind="Service",namespace="a",port="{port}",service="s"}}'
         assert f'lasthop_backend_certificate_expiry_timestamp_seconds{{gateway="a/g",{backend}' in metrics
         assert f'lasthop_backend_health{{gateway="a/g",health="working",{backend} 1.0' in metrics
-    assert [each["port"] for each in json.loads(as_json(audit))["certificates"]] == [443, 8443]
+    assert [certificate["port"] for certificate in json.loads(as_json(audit))["certificates"]] == [443, 8443]

@@ -39,11 +39,15 @@ def listener(name: str, gateway: str = "edge/web") -> ListenerReport:
 
 
 def route(name: str, *listeners: str, gateway: str = "edge/web") -> RouteReport:
-    return RouteReport(Key.read("HTTPRoute", name), tuple(f"Gateway {gateway} {each}" for each in listeners), (gateway,))
+    return RouteReport(
+        Key.read("HTTPRoute", name),
+        tuple(f"Gateway {gateway} {name_of_listener}" for name_of_listener in listeners),
+        (gateway,),
+    )
 
 
 def hop(name: str, *routes: str, health: Health = Health.WORKING, gateway: str = "edge/web") -> Line:
-    leading = tuple(Key.read("HTTPRoute", each) for each in routes)
+    leading = tuple(Key.read("HTTPRoute", route_name) for route_name in routes)
     between = (Key.read("Gateway", gateway), Key.read("Service", name))
     happened = Observed(health, 0.0, 0.0, 0.0, 0, 0, 0, (), (), ())
     return line(HopReport(*between, 443, Strength.VERIFIED, "its own CA", routes=leading, observed=happened))
@@ -53,18 +57,18 @@ def known(
     routes: list[RouteReport], listeners: list[ListenerReport], idle: Mapping[str, tuple[str, ...]] | None = None
 ) -> KnownObjects:
     by_gateway: dict[str, tuple[ListenerReport, ...]] = {}
-    for each in listeners:
-        by_gateway[each.gateway] = (*by_gateway.get(each.gateway, ()), each)
-    return KnownObjects({each.name: each for each in routes}, by_gateway, idle or {})
+    for report in listeners:
+        by_gateway[report.gateway] = (*by_gateway.get(report.gateway, ()), report)
+    return KnownObjects({report.name: report for report in routes}, by_gateway, idle or {})
 
 
-def drawn(lines: list[Line], found: KnownObjects, *, whole: bool = True) -> tuple[Group, ...]:
-    return draw(choose(sorted(lines, key=lambda each: each.order), Filter()), found, whole=whole)
+def drawn(lines: list[Line], known_objects: KnownObjects, *, whole: bool = True) -> tuple[Group, ...]:
+    return draw(choose(sorted(lines, key=lambda placed: placed.order), Filter()), known_objects, whole=whole)
 
 
 def test_lines_go_from_the_listener_over_the_route_to_the_backend() -> None:
-    found = known([route("a/r", "one"), route("a/s", "one", "two")], [listener("one"), listener("two")])
-    (group,) = drawn([hop("a/x", "a/r"), hop("a/y", "a/r", "a/s")], found)
+    known_objects = known([route("a/r", "one"), route("a/s", "one", "two")], [listener("one"), listener("two")])
+    (group,) = drawn([hop("a/x", "a/r"), hop("a/y", "a/r", "a/s")], known_objects)
     listeners = {node.middle: node.item.name for node in group.listeners if isinstance(node.item, ListenerReport)}
     routes = {node.middle: node.item.name for node in group.routes if isinstance(node.item, RouteReport)}
     rows = {node.middle: node.item.report.backend.path for node in group.rows if isinstance(node.item, Line)}
@@ -83,15 +87,17 @@ def test_lines_go_from_the_listener_over_the_route_to_the_backend() -> None:
 
 def test_listeners_without_hops_are_drawn_only_in_the_whole_picture() -> None:
     idle = {"edge/web": ("HTTPRoute a/idle",)}
-    found = known([route("a/r", "one"), route("a/idle")], [listener("one"), listener("two"), listener("x", "edge/new")], idle)
-    web, new = drawn([hop("a/x", "a/r")], found)
+    known_objects = known(
+        [route("a/r", "one"), route("a/idle")], [listener("one"), listener("two"), listener("x", "edge/new")], idle
+    )
+    web, new = drawn([hop("a/x", "a/r")], known_objects)
     assert [node.item.name for node in web.routes if isinstance(node.item, RouteReport)] == [
         "HTTPRoute a/r",
         "HTTPRoute a/idle",
     ]
     assert len(web.listeners) == 2
     assert (new.gateway, new.rows) == ("edge/new", ())
-    (web,) = drawn([hop("a/x", "a/r")], found, whole=False)
+    (web,) = drawn([hop("a/x", "a/r")], known_objects, whole=False)
     assert len(web.routes) == len(web.listeners) == 1
 
 
@@ -107,7 +113,7 @@ def test_many_routes_and_listeners_are_counted_and_not_drawn() -> None:
     routes = [route(name, f"l{number}") for number, name in enumerate(names)]
     (group,) = drawn([hop("a/x", *names)], known(routes, listeners))
     counted = [node.item for node in group.routes if isinstance(node.item, More)]
-    assert [(each.count, each.what) for each in counted] == [(296, "more routes")]
+    assert [(count.count, count.what) for count in counted] == [(296, "more routes")]
     assert len(group.listeners) == LISTENERS_SHOWN + 1
     last = group.listeners[-1].item
     assert isinstance(last, More) and last.count == 300 - LISTENERS_SHOWN
@@ -115,8 +121,8 @@ def test_many_routes_and_listeners_are_counted_and_not_drawn() -> None:
 
 def test_a_bundle_has_one_line_from_its_routes() -> None:
     names = [f"a/s{number}" for number in range(200)]
-    found = known([route(name, "one") for name in names], [listener("one")])
-    (group,) = drawn([hop(name, name) for name in names], found)
+    known_objects = known([route(name, "one") for name in names], [listener("one")])
+    (group,) = drawn([hop(name, name) for name in names], known_objects)
     assert len(group.rows) == len(group.led) == len(group.routes) == 1
     (counted,) = (node.item for node in group.routes)
     assert isinstance(counted, More) and (counted.count, counted.what) == (200, "routes")
@@ -141,9 +147,11 @@ def test_lines_get_thicker_with_the_rate_and_never_too_thick() -> None:
 )
 def test_nothing_overlaps_and_every_line_ends_at_a_node(made: list[tuple[int, list[int], Health, str]]) -> None:
     by_id = {
-        each.id: each
+        drawn_line.id: drawn_line
         for number, routes, health, gateway in made
-        for each in [hop(f"n/s{number}", *(f"n/r{each}" for each in routes), health=health, gateway=gateway)]
+        for drawn_line in [
+            hop(f"n/s{number}", *(f"n/r{route_number}" for route_number in routes), health=health, gateway=gateway)
+        ]
     }
     routes = [
         RouteReport(Key("HTTPRoute", "n", f"r{n}"), ("Gateway edge/a l", "Gateway edge/b l"), ("edge/a", "edge/b"))

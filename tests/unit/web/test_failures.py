@@ -33,7 +33,7 @@ def test_however_failures_differ_only_the_last_are_kept() -> None:
     recent = RecentFailures()
     for number in range(1000):
         recent.add(entry(why=f"why {number}"), float(number))
-    assert [each.why for each in recent.last()] == [f"why {number}" for number in range(999, 999 - KEPT, -1)]
+    assert [failure.why for failure in recent.last()] == [f"why {number}" for number in range(999, 999 - KEPT, -1)]
 
 
 def test_a_backends_own_error_is_called_that() -> None:
@@ -47,7 +47,7 @@ def test_a_failure_names_the_line_of_its_cluster() -> None:
     recent.add(entry(hop=Hop(GATEWAY, SERVICE, 443, Protocol.H1_UPGRADE)), 1.0)
     recent.add(entry(hop=Hop(GATEWAY, Key("XBackend", "shop", "far"), 443, Protocol.AUTO)), 2.0)
     recent.add(entry(hop=Hop(GATEWAY, SERVICE, 443, Protocol.PASSTHROUGH)), 3.0)
-    assert [each.line for each in recent.last()] == [
+    assert [failure.line for failure in recent.last()] == [
         line_id(GATEWAY, SERVICE, 443, "passthrough"),
         line_id(GATEWAY, Key("XBackend", "shop", "far"), 443),
         line_id(GATEWAY, SERVICE, 443),
@@ -60,7 +60,7 @@ def test_foreign_clusters_have_no_line() -> None:
     recent = RecentFailures()
     for cluster in ("", "xds", "a/b/c/d/e/f", "a/b/c/d/²/f", "/".join("x" * 50)):
         recent.add(AccessLogEntry(upstream_cluster=cluster, why="odd"), 1.0)
-    assert {each.line for each in recent.last()} == {""}
+    assert {failure.line for failure in recent.last()} == {""}
 
 
 def test_what_proxies_report_is_shown_where_no_request_says_more() -> None:
@@ -70,7 +70,7 @@ def test_what_proxies_report_is_shown_where_no_request_says_more() -> None:
         EndpointSeen("10.0.0.3:1", 2, "x", last_failure=9.0),
     )
     report = HopReport(GATEWAY, SERVICE, 443, Strength.VERIFIED, "", routes=(Key("HTTPRoute", "shop", "api"),))
-    found = line(report, HopSeen(endpoints=endpoints))
-    request = Failed(6.0, 3, "refused", found.id, "HTTPRoute shop/api", "10.0.0.1:1", "GET /")
-    shown = latest([request], observed_failures([found]))
-    assert [(each.endpoint, each.count) for each in shown] == [("10.0.0.3:1", 2), ("10.0.0.1:1", 3)]
+    shown_line = line(report, HopSeen(endpoints=endpoints))
+    request = Failed(6.0, 3, "refused", shown_line.id, "HTTPRoute shop/api", "10.0.0.1:1", "GET /")
+    shown = latest([request], observed_failures([shown_line]))
+    assert [(failure.endpoint, failure.count) for failure in shown] == [("10.0.0.3:1", 2), ("10.0.0.1:1", 3)]

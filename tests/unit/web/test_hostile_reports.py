@@ -65,14 +65,14 @@ async def test_the_page_and_the_api_respond_for_any_report(first: ProxyReport) -
         async with TestClient(TestServer(application(ControllerView(runtime)))) as browser:
             page = await (await browser.get("/")).text()
             detail = "/detail?hop=" + page.partition('id="h-')[2].partition('"')[0]
-            for each in REPORTS:
-                for heard in (first, each):
+            for hostile in REPORTS:
+                for heard in (first, hostile):
                     assert msgspec.msgpack.decode(msgspec.msgpack.encode(heard), type=ProxyReport) == heard, "it is accepted"
                     controller.seen(heard)
                 controller.settle()
                 assert controller.observations.proxies(WEB)
                 statuses = {path: (await browser.get(path)).status for path in (*PATHS, detail)}
-                assert set(statuses.values()) <= {200, 204}, (statuses, each)
+                assert set(statuses.values()) <= {200, 204}, (statuses, hostile)
 
 
 async def test_a_proxy_too_many_is_counted_and_logged_once_and_what_goes_is_given_back(

@@ -27,11 +27,11 @@ GATEWAY = Key("Gateway", "a", "gw")
 
 
 def sample(text: str, name: str) -> float:
-    (found,) = re.findall(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
-    return float(found)
+    (value,) = re.findall(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
+    return float(value)
 
 
-async def test_metrics_of_a_cluster_tell_what_an_operator_wants_to_know() -> None:
+async def test_metrics_of_a_cluster_cover_the_questions_of_an_operator() -> None:
     async with serving(FakeApi()) as api, client_of(api) as client:
         runtime = ClusterRuntime(
             client, Site("lasthop", "x.svc", 1), identity="a", namespace="n", xds_listen="", own_address=""
@@ -42,8 +42,8 @@ async def test_metrics_of_a_cluster_tell_what_an_operator_wants_to_know() -> Non
         controller.connected(GATEWAY)
         cache = controller.fleet.gateways[GATEWAY].cache
         for type_url in (CLUSTER, LISTENER, ROUTES):
-            found = {name: cache.get(type_url, name) for name in cache.names(type_url)}
-            held = {name: resource for name, resource in found.items() if isinstance(resource, Resource)}
+            resources = {name: cache.get(type_url, name) for name in cache.names(type_url)}
+            held = {name: resource for name, resource in resources.items() if isinstance(resource, Resource)}
             controller.acked(GATEWAY, Acked(type_url, held))
         runtime.updater.writer.counts.labels("writes").inc(3)
         runtime.updater.writer.counts.labels("conflicts").inc()
@@ -72,11 +72,11 @@ def certificate(name: str, subject: str, not_after: float) -> CertificateReport:
 
 def test_a_bundle_of_hundreds_has_few_series_and_no_text_of_any_length() -> None:
     many = [certificate("many", f"CN={n:03}", 1000.0 + n) for n in range(300)]
-    found = certificates_metric([*many, certificate("odd", '\n"' + "x" * 5000, 5.0), certificate("odd", "CN=a", 6.0)])
-    names = [sample.labels["name"] for sample in found.samples]
+    metric = certificates_metric([*many, certificate("odd", '\n"' + "x" * 5000, 5.0), certificate("odd", "CN=a", 6.0)])
+    names = [sample.labels["name"] for sample in metric.samples]
     assert names.count("many") == 10 and names.count("odd") == 2
-    assert {sample.value for sample in found.samples if sample.labels["name"] == "many"} == {1000.0 + n for n in range(10)}
-    assert all(len(sample.labels["subject"]) <= 120 for sample in found.samples)
+    assert {sample.value for sample in metric.samples if sample.labels["name"] == "many"} == {1000.0 + n for n in range(10)}
+    assert all(len(sample.labels["subject"]) <= 120 for sample in metric.samples)
 
 
 def test_protocols_of_a_port_are_one_series_with_the_worst_health() -> None:
@@ -96,25 +96,30 @@ def test_protocols_of_a_port_are_one_series_with_the_worst_health() -> None:
     )
     traffic = Traffic((0, 3, 0, 0, 1), ((0.1, 3), (math.inf, 4)))
     totals = dict.fromkeys((auto, upgrade), HopTotals(5, {"fail_verify_san": 1, "fail_verify_new": 2}, 3, traffic))
-    found = {
+    by_metric = {
         family.name: family.samples
         for family in traffic_metrics(rows, [tls, udp], totals, {(gateway, Key("HTTPRoute", "a", "r")): traffic})
     }
-    (health,) = found["lasthop_backend_health"]
+    (health,) = by_metric["lasthop_backend_health"]
     assert health.labels["health"] == "failing"
-    outcomes = {sample.labels["outcome"]: sample.value for sample in found["lasthop_backend_tls_handshakes"]}
+    outcomes = {sample.labels["outcome"]: sample.value for sample in by_metric["lasthop_backend_tls_handshakes"]}
     assert outcomes == {"success": 10, "wrong_name": 2, "handshake_error": 4}
-    assert {sample.labels["code"]: sample.value for sample in found["lasthop_backend_requests"]} == {"2xx": 6, "5xx": 2}
-    buckets = {s.labels["le"]: s.value for s in found["lasthop_route_request_duration_seconds"] if s.name.endswith("_bucket")}
+    assert {sample.labels["code"]: sample.value for sample in by_metric["lasthop_backend_requests"]} == {"2xx": 6, "5xx": 2}
+    buckets = {
+        s.labels["le"]: s.value for s in by_metric["lasthop_route_request_duration_seconds"] if s.name.endswith("_bucket")
+    }
     assert buckets == {"0.1": 3, "+Inf": 4}
-    assert [sample.value for sample in found["lasthop_backend_requests_active"]] == [3]
+    assert [sample.value for sample in by_metric["lasthop_backend_requests_active"]] == [3]
 
 
 def test_each_strength_has_the_label_that_alerts_are_written_for() -> None:
     gateway = Key("Gateway", "a", "g")
-    hops = [HopReport(gateway, Key("Service", "a", each.name.lower()), 443, each, "") for each in Strength]
+    hops = [HopReport(gateway, Key("Service", "a", strength.name.lower()), 443, strength, "") for strength in Strength]
     hops.append(HopReport(gateway, Key("Service", "a", "closed"), 443, Strength.VERIFIED, "", refused=True))
     hops.append(HopReport(gateway, Key("Service", "a", "raw"), 443, Strength.PLAINTEXT, "", outside=Protocol.PASSTHROUGH))
-    found = next(iter(verification_metrics(hops, [])))
-    expected = {each.name.lower(): each.label for each in Strength} | {"closed": "FailingClosed", "raw": "Passthrough"}
-    assert {sample.labels["service"]: sample.labels["mode"] for sample in found.samples} == expected
+    metric = next(iter(verification_metrics(hops, [])))
+    expected = {strength.name.lower(): strength.label for strength in Strength} | {
+        "closed": "FailingClosed",
+        "raw": "Passthrough",
+    }
+    assert {sample.labels["service"]: sample.labels["mode"] for sample in metric.samples} == expected

@@ -39,8 +39,8 @@ async def test_a_page_without_a_script_shows_what_its_address_asks_for(tmp_path:
         (link,) = re.findall(r'<a id="h-\w+"[^>]*?href="(\?hop=\w+)"[^>]*>(?:(?!</a>).)*?shop/erp', whole, re.DOTALL)[-1:]
         opened = await (await page.get(f"/{link}")).text()
         assert 'class="panel"' in opened and "VerificationWaiver shop/legacy-erp" in opened
-        found = await (await page.get("/?q=erp&state=waived")).text()
-        assert re.findall(r'<b class="cut" title="([^"]+)"><bdi>', found) == ["shop/erp:443"]
+        text = await (await page.get("/?q=erp&state=waived")).text()
+        assert re.findall(r'<b class="cut" title="([^"]+)"><bdi>', text) == ["shop/erp:443"]
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_invalid_parts_of_an_address_are_left_out(query: dict[str, str], asked: 
 
 
 def test_an_address_asks_for_what_it_was_made_from() -> None:
-    asked = Filter('a&b="<', "n/m", "e/g", LineState.PARTLY, 2)
-    assert address(asked) == "?q=a%26b%3D%22%3C&namespace=n%2Fm&gateway=e%2Fg&state=partly-failing&page=2"
-    assert address(asked, state=None, page=None, q="") == "?namespace=n%2Fm&gateway=e%2Fg"
+    chosen = Filter('a&b="<', "n/m", "e/g", LineState.PARTLY, 2)
+    assert address(chosen) == "?q=a%26b%3D%22%3C&namespace=n%2Fm&gateway=e%2Fg&state=partly-failing&page=2"
+    assert address(chosen, state=None, page=None, q="") == "?namespace=n%2Fm&gateway=e%2Fg"
 
 
 async def test_findings_below_a_tall_picture_are_counted_above_it(tmp_path: Path) -> None:

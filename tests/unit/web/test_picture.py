@@ -16,8 +16,8 @@ WRONG_NAME = Failure("certificate is for old.example", ("10.0.0.1:8443", "10.0.0
 LEAF = LeafCertificate("CN=a", "CN=ca", ("a.example",), 0.0, 100.0)
 
 
-def made(found: HopReport, happened: Observed | None = None) -> Line:
-    return line(msgspec.structs.replace(found, observed=happened))
+def made(hop_report: HopReport, happened: Observed | None = None) -> Line:
+    return line(msgspec.structs.replace(hop_report, observed=happened))
 
 
 def report(
@@ -129,21 +129,21 @@ def test_a_hop_that_fails_closed_shows_why_there_is_no_certificate() -> None:
 
 
 def test_a_port_keeps_its_unique_id() -> None:
-    ids = {made(report(each, refused=closed)).id for each in Strength for closed in (False, True)}
+    ids = {made(report(strength, refused=closed)).id for strength in Strength for closed in (False, True)}
     assert len(ids) == 1
     assert made(report(outside=Protocol.PASSTHROUGH)).id not in ids, "another protocol's"
     assert made(report(name="shop/other")).id not in ids
 
 
 def many(count: int, namespaces: int = 4, failing: int = 0) -> list[Line]:
-    found = [
+    lines = [
         made(
             report(name=f"n{number % namespaces}/s{number}"),
             seen(Health.FAILING, WRONG_NAME) if number < failing else seen(Health.WORKING),
         )
         for number in range(count)
     ]
-    return sorted(found, key=lambda each: each.order)
+    return sorted(lines, key=lambda drawn: drawn.order)
 
 
 def test_few_lines_are_all_shown_the_worst_first() -> None:
@@ -167,7 +167,7 @@ def test_failing_lines_are_shown_and_the_others_bundled_by_namespace() -> None:
 def test_the_picture_of_any_number_of_hops_has_few_rows_and_counts_all(namespaces: int, failing: int) -> None:
     choice = choose(many(5000, namespaces, failing), Filter())
     assert len(choice.rows) <= SINGLE + BUNDLES
-    shown = [each.id for row in choice.rows for each in (row.lines if isinstance(row, LineBundle) else (row,))]
+    shown = [bundled.id for row in choice.rows for bundled in (row.lines if isinstance(row, LineBundle) else (row,))]
     assert len(shown) == len(set(shown)) == 5000
 
 
@@ -186,7 +186,7 @@ def test_pages_show_every_line_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked, found",
+    "filter, services",
     [
         (Filter(text="S1"), {"n1/s1", "n2/s10", "n3/s11"}),
         (Filter(text="n3 s1"), {"n3/s11"}),
@@ -198,7 +198,7 @@ def test_pages_show_every_line_once() -> None:
         (Filter(gateway="edge/other"), set()),
     ],
 )
-def test_lines_are_found_by_text_namespace_gateway_and_state(asked: Filter, found: set[str]) -> None:
-    choice = choose(many(12, failing=1), asked)
-    assert {row.report.backend.path for row in choice.rows if isinstance(row, Line)} == found
+def test_lines_are_found_by_text_namespace_gateway_and_state(filter: Filter, services: set[str]) -> None:
+    choice = choose(many(12, failing=1), filter)
+    assert {row.report.backend.path for row in choice.rows if isinstance(row, Line)} == services
     assert choice.total == 12

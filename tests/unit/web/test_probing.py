@@ -51,7 +51,7 @@ def backend(port: int) -> list[Any]:
 
 
 class Page:
-    """Somebody who has opened the page and the one line in it."""
+    """A user who has opened the page and the one line in it."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self.session, self.url = session, url
@@ -110,8 +110,8 @@ async def test_other_origins_cannot_make_the_gateway_connect(
 ) -> None:
     connections = Connections()
     async with connections.listening() as port, page_of(backend(port), tmp_path) as page:
-        found, _ = await page.post(headers, **form)
-    assert (found, connections.count) == (status, 0)
+        status_code, _ = await page.post(headers, **form)
+    assert (status_code, connections.count) == (status, 0)
 
 
 async def test_an_address_in_a_request_is_never_connected_to(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ OBJECTS = keyed(
 
 
 class Asked:
-    """What one running controller answers, in every way to ask it."""
+    """The answers of one running controller, for every way to query it."""
 
     def __init__(self, view: ControllerView, address: str) -> None:
         self.view, self._address = view, address
@@ -213,8 +213,8 @@ def _rows(result: Result) -> dict[str, tuple[str, str]]:
 
 
 async def test_every_way_to_ask_has_the_same_answer(asked: Asked) -> None:
-    found = json.loads((await asked.command("-o", "json")).stdout)
-    judged = {Key(d["kind"], d["metadata"].get("namespace", ""), d["metadata"]["name"]).argument: d for d in found}
+    documents = json.loads((await asked.command("-o", "json")).stdout)
+    judged = {Key(d["kind"], d["metadata"].get("namespace", ""), d["metadata"]["name"]).argument: d for d in documents}
     answers = {name: (judged[name]["ready"]["ready"], tuple(judged[name]["ready"]["because"])) for name in EXPECTED}
     assert answers == EXPECTED
     every = await asked.command("--no-headers", "-o", "wide")
@@ -230,13 +230,13 @@ async def test_every_way_to_ask_has_the_same_answer(asked: Asked) -> None:
         assert _rows(alone).keys() == {name} and _rows(alone)[name][0] == ready
         assert alone.exit_code == (ready not in ("True", "-")), name
         for why in (rows[name][1], of_kind[name][1], _rows(alone)[name][1]):
-            assert all(each in why for each in because), (name, why)
+            assert all(cause in why for cause in because), (name, why)
         services = {line.partition(":")[0] for line in alone.stdout.splitlines() if line.startswith("service/")}
-        assert services == {each for each in because if each.startswith("service/")}, "lines of Services that concern it"
+        assert services == {cause for cause in because if cause.startswith("service/")}, "lines of Services that concern it"
         document = judged[name]
         as_json = json.loads((await asked.command(kind, own, "-n", namespace, "-o", "json")).stdout)
-        assert [each["ready"] for each in as_json] == [document["ready"]], name
-        # As a reader of a cluster sees it, who has the object and its status alone.
+        assert [item["ready"] for item in as_json] == [document["ready"]], name
+        # As a reader of a cluster sees it, from the object and its status alone.
         seen = {part: document[part] for part in ("kind", "metadata", "spec", "status") if part in document}
         assert summary(seen, OWNERS).ready == ready, name
         key = Key(document["kind"], namespace, own)

@@ -17,15 +17,15 @@ def test_private_keys_are_removed_in_both_spellings_and_wherever_they_are() -> N
 
 def test_values_of_headers_that_carry_credentials_are_removed_and_others_stay() -> None:
     headers = [{"name": "X-Api-Key", "value": "1"}, {"key": "cookie", "value": "2"}, {"name": "Accept", "value": "3"}]
-    assert [each["value"] for each in redacted(headers)] == [REDACTED, REDACTED, "3"]
+    assert [header["value"] for header in redacted(headers)] == [REDACTED, REDACTED, "3"]
 
 
 def test_matches_of_credentials_are_redacted_and_other_matches_stay() -> None:
     def match(name: str, text: str) -> dict[str, Any]:
         return {"name": name, "string_match": {"exact": text}}
 
-    found = redacted({"headers": [match("authorization", "Bearer 1"), match(":authority", "2"), match("x-version", "3")]})
-    assert [each["string_match"] for each in found["headers"]] == [REDACTED, {"exact": "2"}, {"exact": "3"}]
+    config = redacted({"headers": [match("authorization", "Bearer 1"), match(":authority", "2"), match("x-version", "3")]})
+    assert [header["string_match"] for header in config["headers"]] == [REDACTED, {"exact": "2"}, {"exact": "3"}]
 
 
 def test_every_header_that_envoy_adds_is_removed() -> None:

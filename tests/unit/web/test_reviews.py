@@ -36,7 +36,7 @@ from tests.world import NOW, ca_pem, key, keyed, mk_class, mk_config_map, mk_pol
 def review(obj: Object, operation: str = "UPDATE", **request: Any) -> bytes:
     kind, name = KINDS[key(obj).kind], key(obj)
     written = document(kind.kind, obj)
-    asked = {
+    admission_request = {
         "uid": "u-1",
         "kind": {"group": kind.group, "version": kind.versions[0], "kind": kind.kind},
         "operation": operation,
@@ -46,7 +46,7 @@ def review(obj: Object, operation: str = "UPDATE", **request: Any) -> bytes:
         "oldObject": written,
         **request,
     }
-    return json.dumps({"apiVersion": module.API_VERSION, "kind": "AdmissionReview", "request": asked}).encode()
+    return json.dumps({"apiVersion": module.API_VERSION, "kind": "AdmissionReview", "request": admission_request}).encode()
 
 
 def judges(*objects: Object, namespaces: tuple[str, ...] = ()) -> Reviews:
@@ -63,9 +63,13 @@ async def ask(reviews: Reviews, body: bytes, caller: str = "192.0.2.1") -> dict[
 
 
 async def answered(reviews: Reviews, body: bytes) -> dict[str, Any]:
-    found = await ask(reviews, body)
-    assert (found["apiVersion"], found["kind"], found["response"]["uid"]) == (module.API_VERSION, "AdmissionReview", "u-1")
-    response: dict[str, Any] = found["response"]
+    reviewed = await ask(reviews, body)
+    assert (reviewed["apiVersion"], reviewed["kind"], reviewed["response"]["uid"]) == (
+        module.API_VERSION,
+        "AdmissionReview",
+        "u-1",
+    )
+    response: dict[str, Any] = reviewed["response"]
     return response
 
 
@@ -81,7 +85,8 @@ async def test_a_missing_ca_is_a_warning() -> None:
 
 
 async def test_an_object_written_just_before_is_not_reported_as_missing() -> None:
-    """`kubectl apply -f` of a file: the watch brings the Service, the API server asks about the route before that."""
+    """`kubectl apply -f` of a file: the watch delivers the Service, and the API server sends the review of the route before
+    that."""
     rehearsal = Rehearsal(IN_CLUSTER, NOW.timestamp())
     rehearsal.changed(keyed(*world()))
     reviews = Reviews(rehearsal, Engine(IN_CLUSTER, NOW.timestamp()).graph, (), NOW.timestamp)
@@ -167,14 +172,14 @@ async def test_a_slow_review_is_not_judged_and_the_next_one_is_correct(monkeypat
 
 async def test_more_than_a_few_of_one_caller_are_turned_away_and_all_others_are_answered() -> None:
     reviews, most = judges(*world()), module.WAITING + module.READ_EACH
-    asked = [asyncio.ensure_future(ask(reviews, review(POLICY))) for _ in range(3 * most)]
-    found = await asyncio.gather(*asked, return_exceptions=True)
-    assert sum(isinstance(each, dict) for each in found) == most
-    assert sum(isinstance(each, NotJudged) for each in found) == 2 * most
+    requests = [asyncio.ensure_future(ask(reviews, review(POLICY))) for _ in range(3 * most)]
+    answers = await asyncio.gather(*requests, return_exceptions=True)
+    assert sum(isinstance(answer, dict) for answer in answers) == most
+    assert sum(isinstance(answer, NotJudged) for answer in answers) == 2 * most
 
 
 class Bodies:
-    """Bodies that come to their end when the test says so."""
+    """Bodies that end on the test's signal."""
 
     def __init__(self, content: bytes) -> None:
         self.read = 0
@@ -196,30 +201,30 @@ async def test_waiting_reviews_are_not_read_and_a_flood_leaves_room_for_others()
     """Counts bodies in memory: 24 connections had 24 of them."""
     reviews, flood, legitimate = judges(*world()), Bodies(review(POLICY)), Bodies(review(POLICY))
     legitimate.arrive.set()
-    asked = [asyncio.ensure_future(reviews.answer("192.0.2.66", flood)) for _ in range(24)]
+    requests = [asyncio.ensure_future(reviews.answer("192.0.2.66", flood)) for _ in range(24)]
     await settle()
     assert flood.read == module.READ_EACH
     assert (await reviews.answer("192.0.2.1", legitimate))["response"]["allowed"]
     many = [asyncio.ensure_future(reviews.answer(f"198.51.100.{number}", flood)) for number in range(24)]
     await settle()
     assert flood.read == module.READ, "whatever addresses they come from"
-    for each in (*asked, *many):
-        each.cancel()
-    await asyncio.gather(*asked, *many, return_exceptions=True)
+    for task in (*requests, *many):
+        task.cancel()
+    await asyncio.gather(*requests, *many, return_exceptions=True)
     assert (await reviews.answer("192.0.2.1", legitimate))["response"]["allowed"], "they have left their places"
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WITHIN", 0.05)
     reviews = judges(*world())
-    asked = [asyncio.ensure_future(reviews.answer("192.0.2.66", Bodies(b""))) for _ in range(4)]
-    found = await asyncio.gather(*asked, return_exceptions=True)
-    assert [type(each) for each in found] == [NotJudged] * 4
+    requests = [asyncio.ensure_future(reviews.answer("192.0.2.66", Bodies(b""))) for _ in range(4)]
+    answers = await asyncio.gather(*requests, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [NotJudged] * 4
     assert "0 working, 0 waiting" in repr(reviews._reading)
 
 
 class Counting(Rehearsal):
-    """Counts what it is asked to do."""
+    """Counts its calls."""
 
     followed = 0
 
@@ -246,7 +251,7 @@ async def test_decoding_is_not_for_the_event_loop(monkeypatch: pytest.MonkeyPatc
     for name in ("_decoded", "_candidate"):
         monkeypatch.setattr(module, name, partial(noting, getattr(module, name)))
     await answered(judges(*world()), review(POLICY))
-    assert len(threads) == 2 and all(each.startswith("rehearsal") for each in threads)
+    assert len(threads) == 2 and all(thread.startswith("rehearsal") for thread in threads)
 
 
 async def test_reviews_of_all_callers_take_turns_before_they_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,14 +265,14 @@ async def test_reviews_of_all_callers_take_turns_before_they_are_decoded(monkeyp
     monkeypatch.setattr(module, "_decoded", noting)
     reviews = judges(*world())
     async with reviews._judging.turn("192.0.2.66"):
-        asked = asyncio.ensure_future(ask(reviews, review(POLICY)))
+        request = asyncio.ensure_future(ask(reviews, review(POLICY)))
         await settle()
         assert not decoded
-    await asked
+    await request
     assert decoded == [review(POLICY)]
 
 
-async def test_a_review_that_says_that_it_is_too_large_is_not_waited_for() -> None:
+async def test_a_review_with_too_large_a_declared_length_is_refused_at_once() -> None:
     async with TestServer(application(judges(*world()))) as server:
         assert server.port
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -299,21 +304,21 @@ async def test_an_object_larger_than_the_api_server_takes_is_a_bad_review() -> N
             await ask(judges(*world()), review(POLICY, **{field: "x" * 254}))
 
 
-async def test_an_edit_without_a_namespace_tells_nothing_of_those_that_have_one() -> None:
+async def test_an_edit_without_a_namespace_reveals_nothing_about_namespaced_objects() -> None:
     """Anybody who reaches the port may ask what would follow if the GatewayClass were deleted."""
     response = await answered(judges(*world()), review(mk_class(), "DELETE"))
     assert response["allowed"]
-    told = " ".join(response["warnings"])
-    assert "shop" not in told and "more in other namespaces" in told
+    warnings = " ".join(response["warnings"])
+    assert "shop" not in warnings and "more in other namespaces" in warnings
 
 
 async def test_a_refusal_of_an_edit_without_a_namespace_names_nothing() -> None:
     weaker = VerificationChange(ChangeKind.WEAKER)
     hop = HopChange(Key("Gateway", "shop", "web"), Key("Service", "shop", "api"), 443, "verified", "plaintext", weaker)
     verdict = Consequences((), (hop,), ("Gateway shop/web to Service shop/api:443 would be plaintext",))
-    for edited, told in ((Key("Namespace", "", "shop"), False), (Key("Service", "shop", "api"), True)):
+    for edited, named in ((Key("Namespace", "", "shop"), False), (Key("Service", "shop", "api"), True)):
         response: dict[str, Any] = module._judged("u-1", edited, verdict)["response"]
-        assert not response["allowed"] and ("shop" in str(response)) is told
+        assert not response["allowed"] and ("shop" in str(response)) is named
     elsewhere = module._judged("u-1", Key("Service", "blog", "api"), Consequences((), (hop,)))["response"]
     assert elsewhere["warnings"] == ["lasthop: 1 more in other namespaces; see lasthop check"]
 
@@ -435,13 +440,13 @@ class Slow(Rehearsal):
 async def test_the_event_loop_has_its_turns_however_long_a_step_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WITHIN", 120.0)
     slow = Slow(IN_CLUSTER, NOW.timestamp())
-    asked = asyncio.ensure_future(
+    request = asyncio.ensure_future(
         ask(Reviews(slow, Engine(IN_CLUSTER, NOW.timestamp()).graph, clock=NOW.timestamp), review(POLICY))
     )
-    while not asked.done():
+    while not request.done():
         slow.turns += 1
         await asyncio.sleep(0)
-    assert (await asked)["response"]["allowed"]
+    assert (await request)["response"]["allowed"]
     assert slow.turns >= 100
 
 
@@ -449,13 +454,13 @@ async def test_objects_that_change_while_an_edit_is_judged_are_not_lost() -> Non
     rehearsal = Rehearsal(IN_CLUSTER, NOW.timestamp())
     rehearsal.changed(keyed(*world()))
     reviews = Reviews(rehearsal, Engine(IN_CLUSTER, NOW.timestamp()).graph, clock=NOW.timestamp)
-    asked = asyncio.ensure_future(ask(reviews, review(POLICY)))
+    request = asyncio.ensure_future(ask(reviews, review(POLICY)))
     number = 0
-    while not asked.done():
+    while not request.done():
         number += 1
         rehearsal.changed(keyed(mk_service(f"shop/s{number % 50}")))
         await asyncio.sleep(0)
-    await asked
+    await request
     assert number > 1
     rehearsal.changed({key(POLICY): None})
     assert "warnings" not in await answered(reviews, review(POLICY, "DELETE")), "it is gone already"

@@ -94,8 +94,8 @@ async def test_when_all_give_up_at_once_every_place_is_free_again() -> None:
     world = World(at_once=2, per_caller=2, waiting=9)
     tasks = [world.ask(caller) for caller in "aaaaabbbbbc"]
     await settle()
-    for each in tasks:
-        each.cancel()
+    for task in tasks:
+        task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert world.log == ["a", "a"] and repr(world.turns) == "<CallerTurns: 0 working, 0 waiting>"
     world.done.set()

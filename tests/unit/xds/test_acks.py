@@ -55,7 +55,7 @@ def test_another_replicas_proxies_count_as_our_own() -> None:
     assert tracker.has_proxy(GATEWAY)
     assert tracker.holds(GATEWAY, LISTENER, "web/80", "1")
     assert tracker.heard("b", {GATEWAY: acks("2", problem="port taken")}, now=2.0) == {GATEWAY}
-    assert [found.problem for found in tracker.elsewhere(GATEWAY)] == ["port taken"]
+    assert [refusal.problem for refusal in tracker.elsewhere(GATEWAY)] == ["port taken"]
     assert not tracker.holds(GATEWAY, LISTENER, "web/80", "1")
 
 

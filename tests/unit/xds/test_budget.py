@@ -105,9 +105,9 @@ def test_a_proxy_of_thousands_of_clusters_reconnects_with_all_it_has_and_what_is
     session = XdsSession(cache)
     for type_url, suffix in ((CLUSTER, ""), (ENDPOINTS, "@0123456789abcdef")):
         held = [f"{name}{suffix}" for name in (*names, *gone)]
-        asked = request(type_url, *(held if suffix else ()), versions=dict.fromkeys(held, "0123456789abcdef"))
-        assert asked.ByteSize() <= largest_request(cache.most)
-        session.receive(asked, 0.0)
+        sent_request = request(type_url, *(held if suffix else ()), versions=dict.fromkeys(held, "0123456789abcdef"))
+        assert sent_request.ByteSize() <= largest_request(cache.most)
+        session.receive(sent_request, 0.0)
     removed = set()
     while response := session.poll(0.0):
         removed |= set(response.removed)
@@ -234,7 +234,7 @@ async def test_unknown_names_are_counted_over_all_streams_of_a_gateway(socket: P
 
 
 class Counting(Allotment):
-    """Says how long requests would have to wait, by a clock that stands still, and has them wait a moment."""
+    """Records how long requests would have to wait, by a stopped clock, and lets them wait a moment."""
 
     def __init__(self) -> None:
         super().__init__(burst=30.0)

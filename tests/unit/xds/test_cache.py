@@ -5,7 +5,7 @@ from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, Withdrawal
 from tests.unit.xds.playbook import clusters, endpoints, mk, withdrawn
 
 
-def test_apply_says_whether_anything_is_new() -> None:
+def test_apply_returns_whether_anything_is_new() -> None:
     cache = Cache()
     assert cache.apply(clusters("a=1"))
     assert not cache.apply(clusters("a=1"))

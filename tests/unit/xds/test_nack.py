@@ -22,12 +22,12 @@ def test_each_named_resource_has_its_own_reason() -> None:
     }
 
 
-def test_a_text_that_names_nobody_we_sent_says_nothing() -> None:
+def test_a_text_without_a_sent_name_blames_nothing() -> None:
     assert reasons("missing ): (unclosed", ["http"]) is None
     assert reasons(CLUSTERS, ["other"]) is None
 
 
-def test_a_text_cut_short_says_nothing_because_the_rest_is_accused_too() -> None:
+def test_a_truncated_text_blames_nothing_because_the_rest_may_be_at_fault() -> None:
     assert reasons(CLUSTERS + ", last: Fai...(truncated)", ["z", "last", "cut-off"]) is None
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from lasthop.base.api.meta import Key
 from lasthop.edge import slices
-from lasthop.edge.observe.foreign import GatewayParts, believed
+from lasthop.edge.observe.foreign import GatewayParts, filtered_report
 from lasthop.edge.observe.observations import EXPIRES, MAX_PROXIES
 from lasthop.edge.observe.tally import Tally
 from lasthop.edge.xds import observing
@@ -54,8 +54,8 @@ def mk_report(proxy: str = "web-1", at: float = 2.0, **endpoint: Any) -> ProxyRe
 
 @pytest.fixture
 async def leader() -> AsyncIterator[Leader]:
-    async with leading() as found:
-        yield found
+    async with leading() as serving:
+        yield serving
 
 
 @contextlib.asynccontextmanager
@@ -82,7 +82,7 @@ async def test_a_proxy_reports_again_and_again_what_is_newest(leader: Leader, tm
         sender.update(mk_report())
         await until(lambda: (mk_report(), False) in leader.seen)
         sender.update(mk_report(at=3.0))
-        await until(lambda: len([each for each in leader.seen if each == (mk_report(at=3.0), False)]) > 1)
+        await until(lambda: len([heard for heard in leader.seen if heard == (mk_report(at=3.0), False)]) > 1)
 
 
 async def test_a_report_survives_the_wire_whole(leader: Leader) -> None:
@@ -155,13 +155,13 @@ class Everything:
 
 
 def belief(report: ProxyReport, known: GatewayParts = Everything()) -> ProxyReport:  # noqa: B008
-    steps = believed(report, WEB, known)
+    steps = filtered_report(report, WEB, known)
     while True:
         try:
             next(steps)
         except StopIteration as done:
-            found: ProxyReport = done.value
-            return found
+            proxy_report: ProxyReport = done.value
+            return proxy_report
 
 
 def test_texts_of_a_proxy_are_printable_and_bounded() -> None:
@@ -173,9 +173,9 @@ def test_texts_of_a_proxy_are_printable_and_bounded() -> None:
         tls_failures={f"{hostile}{n}": n for n in range(100)}, endpoints=(endpoint,) * 100, traffic=Traffic(latency=latency)
     )
     report = belief(ProxyReport(WEB, hostile, 1.0, 2.0, {mk_hop(): seen}, {ROUTE: Traffic(latency=latency)}))
-    (found,) = report.hops.values()
-    assert len(found.endpoints) == MAX_ENDPOINTS and len(found.tls_failures) <= 30
-    shown = found.endpoints[0]
+    (hop_report,) = report.hops.values()
+    assert len(hop_report.endpoints) == MAX_ENDPOINTS and len(hop_report.tls_failures) <= 30
+    shown = hop_report.endpoints[0]
     assert shown.certificate is not None and len(shown.certificate.names) == MAX_NAMES
     texts = [
         report.proxy,
@@ -187,7 +187,7 @@ def test_texts_of_a_proxy_are_printable_and_bounded() -> None:
         *shown.certificate.names,
     ]
     assert all(len(text) <= MAX_WORDS and text.isprintable() for text in texts)
-    assert found.traffic.latency == report.routes[ROUTE].latency == ()
+    assert hop_report.traffic.latency == report.routes[ROUTE].latency == ()
 
 
 def test_hops_of_another_gateway_are_not_believed_even_if_they_exist() -> None:
@@ -220,9 +220,9 @@ async def test_only_hops_routes_and_endpoints_of_the_gateway_are_believed(leader
     for shown in (keys(leader.proxy()), (replica.private_key, replica.certificate)):
         leader.seen.clear()
         assert await leader.call(shown, CALL, encode(report)) == "OK"
-        ((found, _),) = leader.seen
-        assert found.hops.keys() == {mk_hop()} and found.routes.keys() == {ROUTE}
-        assert [each.address for each in found.hops[mk_hop()].endpoints] == [ENDPOINT, ""]
+        ((heard_report, _),) = leader.seen
+        assert heard_report.hops.keys() == {mk_hop()} and heard_report.routes.keys() == {ROUTE}
+        assert [endpoint.address for endpoint in heard_report.hops[mk_hop()].endpoints] == [ENDPOINT, ""]
 
 
 LEAF = LeafCertificate("CN=a", "CN=b", ("a.example",), 1.0, 2.0)
@@ -241,19 +241,19 @@ def numbers(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
         case int() | float():
             yield path
         case dict():
-            for key, each in value.items():
-                yield from numbers(each, (*path, key))
+            for key, inner in value.items():
+                yield from numbers(inner, (*path, key))
         case list() | tuple():
-            for index, each in enumerate(value):
-                yield from numbers(each, (*path, index))
+            for index, inner in enumerate(value):
+                yield from numbers(inner, (*path, index))
 
 
 def changed(value: Any, path: tuple[Any, ...], new: float) -> Any:
     if not path:
         return new
     if isinstance(value, dict):
-        return {key: changed(each, path[1:], new) if key == path[0] else each for key, each in value.items()}
-    return [changed(each, path[1:], new) if index == path[0] else each for index, each in enumerate(value)]
+        return {key: changed(inner, path[1:], new) if key == path[0] else inner for key, inner in value.items()}
+    return [changed(inner, path[1:], new) if index == path[0] else inner for index, inner in enumerate(value)]
 
 
 TREE = msgspec.msgpack.decode(encode(FULL), strict=False)
@@ -273,7 +273,7 @@ def test_no_number_of_a_report_may_be_absurd(path: tuple[Any, ...]) -> None:
 def test_every_part_of_a_report_has_numbers_that_are_tried() -> None:
     named = {part for path in PATHS for part in path if isinstance(part, str)}
     structs = (ProxyReport, HopSeen, EndpointSeen, LeafCertificate, Traffic)
-    types = {field.name: field.type for each in structs for field in msgspec.structs.fields(each)}
+    types = {field.name: field.type for struct in structs for field in msgspec.structs.fields(struct)}
     texts = {name for name, type in types.items() if type in (str, bool, tuple[str, ...], Key)}
     assert types.keys() - texts <= named
 
@@ -311,7 +311,7 @@ async def test_what_is_reported_faster_than_the_rate_is_left_out_and_another_gat
 
 
 async def test_reports_wait_unread_and_a_few_at_a_time_are_read(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy that begins reports and does not finish them holds the places of its own Gateway, for a time."""
+    """A proxy with unfinished reports occupies the places of its own Gateway, for a time."""
     monkeypatch.setattr(observing, "QUEUE", 3)
     credentials = grpc.ssl_channel_credentials(leader.authority.bundle, *keys(leader.proxy()))
     options = (("grpc.ssl_target_name_override", NAME),)
@@ -321,8 +321,8 @@ async def test_reports_wait_unread_and_a_few_at_a_time_are_read(leader: Leader, 
         await until(lambda: leader.peer(WEB).waiting == 3)
         assert await leader.call(keys(leader.proxy()), CALL, encode(mk_report())) == "RESOURCE_EXHAUSTED"
         assert await leader.call(keys(leader.proxy("uid-of-other")), CALL, encode(mk_report())) == "OK"
-        for each in stalled:
-            each.cancel()
+        for stream in stalled:
+            stream.cancel()
         await until(lambda: leader.peer(WEB).waiting == 0)
     assert await leader.call(keys(leader.proxy()), CALL, encode(mk_report())) == "OK"
 
@@ -343,12 +343,12 @@ async def test_a_large_report_is_taken_in_slices(leader: Leader, monkeypatch: py
     """Counts turns of the event loop: with no time for a slice, others have one after each hop."""
     monkeypatch.setattr(slices, "SLICE", -1.0)
     report = msgspec.structs.replace(mk_report(), hops={mk_hop(name=f"h{number}"): HopSeen() for number in range(300)})
-    asked = asyncio.ensure_future(leader.call(keys(leader.proxy()), CALL, encode(report)))
+    call = asyncio.ensure_future(leader.call(keys(leader.proxy()), CALL, encode(report)))
     turns = 0
-    while not asked.done():
+    while not call.done():
         turns += leader.reports._turn.locked()
         await asyncio.sleep(0)
-    assert await asked == "OK" and turns >= 300
+    assert await call == "OK" and turns >= 300
 
 
 def test_a_proxy_sends_no_more_than_is_taken_and_what_fails_first() -> None:
@@ -358,8 +358,8 @@ def test_a_proxy_sends_no_more_than_is_taken_and_what_fails_first() -> None:
         report = ProxyReport(WEB, "p", 1.0, 2.0, {mk_hop(name=f"h{n}"): HopSeen(3, endpoints=endpoints) for n in range(hops)})
         content = bounded(report)
         assert len(content) <= MAX_REPORT
-        found = msgspec.msgpack.decode(content, type=ProxyReport)
-        assert len(found.hops) == hops and all(seen.endpoints == endpoints[:kept] for seen in found.hops.values())
+        decoded = msgspec.msgpack.decode(content, type=ProxyReport)
+        assert len(decoded.hops) == hops and all(seen.endpoints == endpoints[:kept] for seen in decoded.hops.values())
 
 
 def test_a_gateway_cannot_use_up_the_places_of_another() -> None:

@@ -80,7 +80,7 @@ def test_if_it_named_the_wrong_one_the_next_refusal_finds_the_right_one() -> Non
     assert vhost("b=2", CLUSTER) in quarantine.quarantined
 
 
-def test_a_port_that_is_taken_puts_nobody_into_quarantine() -> None:
+def test_a_taken_port_quarantines_nothing() -> None:
     quarantine = Quarantine()
     text = "Error adding/updating listener(s) l: cannot bind '0.0.0.0:80': Address already in use"
     sent = named(table("chain=1", name="l", type_url=LISTENER), table("chain=2", name="m", type_url=LISTENER))
@@ -135,7 +135,7 @@ def test_a_suspect_the_user_removes_does_not_hold_up_the_others() -> None:
     quarantine.nacked(ROUTES, named(table("a=1", "b=2", "c=2")), "no")
     quarantine.acked(ROUTES, named(table("a=1")))
     cache.apply({ROUTES: named(table("a=1", "c=2"))})
-    assert not quarantine.served(cache, frozenset())  # not what the cache was built with
+    assert not quarantine.served(cache, frozenset())  # differs from the cache's input
     assert not quarantine.served(cache, quarantine.quarantined)  # c is on its way
     assert quarantine.quarantined == {vhost("b=2")}
     cache.apply({ROUTES: named(table("a=1"))})
@@ -194,7 +194,7 @@ def test_every_culprit_is_found_every_innocent_released_and_no_culprit_served(da
                 break
         refused = any(hash.startswith("bad") for r in sent.values() for hash in r.parts.values())
         if refused:
-            if as_clusters:  # what is withdrawn goes whatever becomes of the rest
+            if as_clusters:  # withdrawn parts are removed, independent of the rest
                 served = {n: r for n, r in served.items() if n in resources}
             quarantine.nacked(type_url, sent, "no")
         else:
@@ -229,7 +229,7 @@ def test_candidates_are_split_by_owner_so_that_other_owners_are_released_complet
     quarantine.acked(ROUTES, named(owned()))
     quarantine.nacked(ROUTES, named(owned("b/1=2", "a/1=2", "b/2=2", "a/2=2")), "no")
     quarantine.acked(ROUTES, named(owned()))
-    assert quarantine.quarantined == {route("a/1=2"), route("a/2=2")}  # those of b are being probed
+    assert quarantine.quarantined == {route("a/1=2"), route("a/2=2")}  # the parts of b are being probed
     quarantine.acked(ROUTES, named(owned("b/1=2", "b/2=2")))
     assert quarantine.quarantined == frozenset()
 
@@ -312,7 +312,7 @@ def test_one_named_resource_with_one_part_is_quarantined_although_others_are_nam
 
 
 def test_only_listeners_fail_for_reasons_of_the_host() -> None:
-    """A cluster does not bind a port; that its complaint sounds so is what somebody wrote into it."""
+    """A cluster does not bind a port; its error message sounds so because a user wrote that text into it."""
     quarantine = Quarantine()
     text = "Error adding/updating cluster(s) a: Address already in use"
     assert quarantine.nacked(CLUSTER, named(cluster("a=2")), text)

@@ -26,8 +26,8 @@ REPORT: AckReport = {WEB: GatewayAcks(True, {LISTENER: {"web/80": "1"}}, refused
 
 @pytest.fixture
 async def leader() -> AsyncIterator[Leader]:
-    async with leading() as found:
-        yield found
+    async with leading() as serving:
+        yield serving
 
 
 @contextlib.asynccontextmanager
@@ -73,7 +73,7 @@ async def test_nonsense_is_refused(leader: Leader) -> None:
 
 
 async def test_the_responder_must_be_a_controller(leader: Leader) -> None:
-    """An address in the Lease is only where to look: a proxy that listens there is told nothing."""
+    """An address in the Lease is only a hint: a proxy that listens there receives nothing."""
     impostor = leader.proxy()
     leader.credentials = MutualTls(PemKeyPair(impostor["tls.crt"], impostor["tls.key"]), leader.authority.bundle)
     problems: list[str] = []

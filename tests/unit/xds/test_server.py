@@ -75,7 +75,7 @@ async def test_before_it_is_open_no_client_gets_a_response(socket: Path) -> None
         assert [r.name for r in (await read).resources] == ["a"]
 
 
-async def test_a_node_of_no_gateway_is_turned_away_and_told_nothing(socket: Path) -> None:
+async def test_a_node_of_no_gateway_is_refused_without_resources(socket: Path) -> None:
     heard = Heard()
     async with serving(socket, heard) as server, proxy(socket, "nobody") as envoy:
         server.update(GATEWAY, clusters("a=1"))

@@ -141,7 +141,7 @@ async def test_after_a_restart_of_the_server_nothing_is_sent_again(world: World)
     world.server = XdsServer(again)
     world.server.update(GATEWAY, changes(world.cluster, world.endpoints, world.listener, world.table))
     await world.server.start(world.ads)
-    await until(lambda: world.server.waiting)  # it has come back: before `open` nothing is known, so nothing is said
+    await until(lambda: world.server.waiting)  # it has come back: before `open` nothing is known, so nothing is sent
     assert await get(world.port) == (200, "one")
     world.server.open()
     await until(world.synced)
@@ -231,7 +231,7 @@ async def test_endpoints_that_do_not_exist_do_not_hold_up_the_confirmation(world
 
 
 async def test_two_bad_virtual_hosts_among_several_are_found_and_the_others_served(world: World) -> None:
-    """The engine's part in a nutshell: build without what is quarantined, apply, listen, again."""
+    """Repeats the engine's part: build without quarantined parts, apply, listen."""
     quarantine = Quarantine()
     hosts = {f"h{i}": virtual_host(f"h{i}", {"/": "a"}) for i in range(6)}
 

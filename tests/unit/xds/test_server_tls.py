@@ -41,7 +41,7 @@ class World:
         return ca.client_secret(authority or self.authority, uid, self.now)
 
     async def clusters(self, shown: dict[str, bytes] | None, trusted: bytes = b"", node: str = "shop/api") -> list[str]:
-        """What a client is sent that shows this certificate, or the status that it is turned away with."""
+        """Returns the resources for a client with this certificate, or the status with which it is refused."""
         certificate = (shown["tls.key"], shown["tls.crt"]) if shown else (None, None)
         credentials = grpc.ssl_channel_credentials(trusted or self.credentials.trusted, *certificate)
         options = [("grpc.ssl_target_name_override", NAME), ("grpc.use_local_subchannel_pool", 1)]
@@ -76,7 +76,7 @@ async def world() -> AsyncIterator[World]:
         yield world
 
 
-async def test_the_certificate_decides_and_not_what_the_client_says_of_itself(world: World) -> None:
+async def test_the_certificate_decides_and_not_the_clients_node_id(world: World) -> None:
     assert await world.clusters(world.client("uid-of-web"), node="shop/api") == ["of-web"]
     assert await world.clusters(world.client("uid-of-api"), node="shop/web") == ["of-api"]
 
@@ -88,14 +88,14 @@ async def test_a_missing_gateway_gets_no_input(world: World) -> None:
 
 async def test_rejected_callers_are_read_to_the_end_but_only_a_few(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async def read(first: bytes | None) -> bool:
-        found: list[bytes] = []
+        received: list[bytes] = []
 
         async def messages() -> AsyncIterator[bytes]:
-            found.append(b"x")
+            received.append(b"x")
             yield b"x"
 
         await world.server._read_refused(first, messages())
-        return bool(found)
+        return bool(received)
 
     assert await read(None) and not await read(b"it has been read already")
     monkeypatch.setattr("lasthop.edge.xds.server.MAX_REFUSED_READS", 0)

@@ -39,7 +39,7 @@ def test_first_request_without_names_is_a_wildcard() -> None:
 
 
 def test_a_wildcard_is_answered_even_if_there_is_nothing() -> None:
-    """Envoy would wait 15 s for its clusters before it asks for listeners."""
+    """Envoy would wait 15 s for its clusters before it requests listeners."""
     (
         Playbook()
         >> subscribe(CLUSTER)
@@ -128,7 +128,7 @@ def test_unsubscribing_from_the_wildcard_ends_it() -> None:
     )
 
 
-def test_a_name_unsubscribed_under_a_wildcard_is_told_where_it_stands() -> None:
+def test_a_name_unsubscribed_under_a_wildcard_gets_its_current_state() -> None:
     (
         Playbook()
         >> update(clusters("a=1"))
@@ -216,7 +216,7 @@ def test_a_cluster_the_cache_never_heard_of_is_removed_from_a_reconnecting_clien
     )
 
 
-def test_a_reconnecting_client_is_rid_of_what_was_withdrawn_even_if_it_does_not_tell_that_it_has_it() -> None:
+def test_a_reconnecting_client_gets_removals_even_of_resources_that_it_does_not_report() -> None:
     """Taken out of a response it refused, Envoy has a cluster without having recorded it."""
     play = connected(clusters("a=1"), listeners("l=1")) >> update(withdrawn(CLUSTER, "b", urgent=True))
     Playbook(play.cache) >> subscribe(CLUSTER, has=("a=1",)) << acked(CLUSTER, "a=1") << sends(CLUSTER, "-b") << nothing
@@ -229,9 +229,9 @@ def test_synced_means_that_the_client_has_confirmed_everything() -> None:
     play = Playbook() >> update(clusters("a=1"))
     assert not play.session.synced
     play >> subscribe(CLUSTER) << sends(CLUSTER, "a=1") >> ack(CLUSTER)
-    assert not play.session.synced  # it has not asked for listeners yet
+    assert not play.session.synced  # it has not requested listeners yet
     play >> subscribe(LISTENER)
-    assert not play.session.synced  # it has not been told that there are none
+    assert not play.session.synced  # it has not received an empty response
     play << sends(LISTENER) >> ack(LISTENER)
     assert play.session.synced
     play >> update(clusters("a=2"))

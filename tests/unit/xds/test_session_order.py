@@ -188,7 +188,7 @@ def test_endpoints_of_a_changed_cluster_come_right_after_it_whatever_is_in_fligh
 
 
 def test_a_superseded_version_is_not_put_into_service_without_endpoints() -> None:
-    """The client asks for a@2 while the cluster is at 3 already: 3 goes first, though 2 is unconfirmed."""
+    """The client requests a@2 while the cluster is at 3 already: 3 goes first, though 2 is unconfirmed."""
     (
         connected(clusters("a=1"), endpoints("a@1=1"))
         >> update(clusters("a=2"), endpoints("a@2=1"), withdrawn(ENDPOINTS, "a@1"))

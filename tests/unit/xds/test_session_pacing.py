@@ -121,7 +121,7 @@ def test_an_endpoint_edit_promotes_its_cluster_in_the_backlog() -> None:
 
 
 def test_a_second_route_table_waits_for_the_answer_to_the_first() -> None:
-    """Envoy builds one at a time, for seconds if it is huge; whatever comes after it in the stream waits as long."""
+    """Envoy builds one at a time, for seconds if it is huge; later messages of the stream wait as long."""
     play = connected(clusters("a=1"), listeners("l=1"), routes("r=1"))
     play >> update(routes("r=2")) << sends(ROUTES, "r=2") >> wait(LONGEST_PACE) >> update(routes("r=3")) << nothing
     assert play.session.busy(play.now)
@@ -130,7 +130,7 @@ def test_a_second_route_table_waits_for_the_answer_to_the_first() -> None:
 
 
 def test_after_a_table_the_client_has_as_much_time_for_other_things_as_it_took() -> None:
-    """So that a cluster, and the endpoints it then asks for, are not each behind one more table."""
+    """Otherwise a cluster, and the endpoints it then requests, would each wait for one more table."""
     play = connected(clusters("a=1"), endpoints("a@1=1"), listeners("l=1"), routes("r=1"))
     play >> update(routes("r=2")) << sends(ROUTES, "r=2") >> wait(0.5) >> update(routes("r=3")) >> ack(ROUTES) << nothing
     assert not play.session.busy(play.now) and play.session.deadline() == play.now + 0.5

@@ -176,7 +176,7 @@ class Conversation(RuleBasedStateMachine):
         self.forgiven |= self.client.applied[CLUSTER].keys() - self.versions.keys()
         self.the_stream_breaks()
 
-    # What must hold
+    # The invariants
 
     def check(self, response: Response) -> None:
         if response.type_url == CLUSTER:
@@ -193,7 +193,7 @@ class Conversation(RuleBasedStateMachine):
             assert not missing & self.versions.keys(), "a route before its cluster"
 
     def teardown(self) -> None:
-        """Whatever happened: once nothing bad is asked for any more, the client ends with exactly what there is."""
+        """After any history: once all requested resources are valid, the client has exactly the existing ones."""
         for name, version in list(self.versions.items()):
             if version.startswith("bad"):
                 self.apply(self.cluster(name, f"v{self.count}"))

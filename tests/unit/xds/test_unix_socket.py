@@ -34,7 +34,7 @@ def test_a_socket_that_is_served_is_not_taken_away() -> None:
         assert path.exists()
 
 
-def test_a_file_that_is_no_socket_is_not_deleted() -> None:
+def test_a_file_other_than_a_socket_is_not_deleted() -> None:
     with short_directory() as directory:
         path = directory / "ads.sock"
         path.write_text("precious")

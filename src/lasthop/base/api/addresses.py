@@ -14,7 +14,7 @@ def is_ip(text: str) -> bool:
     # The expression recognizes most addresses several times faster than the parser.
     if _IPV4.fullmatch(text):
         return True
-    if ":" not in text and not text[-1:].isdigit():
+    if ("%" in text) or (":" not in text and not text[-1:].isdigit()):  # no zones: `fe80::1%eth0` names an interface
         return False  # most names end here, because the parser is much slower to refuse them
     try:
         ipaddress.ip_address(text)

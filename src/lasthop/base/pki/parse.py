@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_pem_private_key,
 )
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import NameOID, PublicKeyAlgorithmOID
 
 from lasthop.base.pki.raw_extensions import may_sign, must_staple, raw_extensions
 from lasthop.base.text.printable import printable
@@ -36,6 +36,8 @@ MAX_RSA_BITS: Final = 8192
 """Envoy accepts twice as many, but a handshake then costs a quarter of a second of a thread that others share."""
 MIN_BITS: Final = 2048
 MIN_CURVE_BITS: Final = 224
+RSA_PSS: Final = "RSA-PSS"
+"""The kind of an RSA key whose certificate restricts it to PSS (RFC 4055). BoringSSL does not read such a key."""
 WEAK_HASHES: Final = ("md5", "sha1")
 """These three constants are the lower limits for keys and signatures in NIST SP 800-131A."""
 SHOWN: Final = 200
@@ -73,7 +75,7 @@ class Certificate(msgspec.Struct, frozen=True):
     not_before: float
     not_after: float
     key: str
-    """`RSA 2048 bits`, `EC secp256r1`, `Ed25519`."""
+    """`RSA 2048 bits`, `RSA-PSS 2048 bits`, `EC secp256r1`, `Ed25519`."""
     spki: bytes
     """The public key as DER."""
     sha256: bytes
@@ -234,6 +236,8 @@ def _is_leaf(extensions: x509.Extensions) -> bool:
 def _certificate(loaded: x509.Certificate) -> Certificate:
     anchor = _anchor(loaded)
     key, spki = _read("has a public key of an unknown kind", lambda: _public(loaded.public_key()))
+    if loaded.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS:
+        key = key.replace("RSA", RSA_PSS, 1)
     extensions: Extensions | Unreadable
     if (loaded_extensions := _known_extensions(loaded)) is None:
         extensions, (signs, stapled) = Unreadable("has extensions that cannot be read"), _raw_use(loaded)

@@ -26,6 +26,8 @@ SYSTEM: Final = "system"
 LISTEN: Final = "127.0.0.1:8080"
 PORTS: Final = {"https": 443, "http": 80}
 HEX_PIN: Final = re.compile(r"(?:[0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}")
+SLASHES: Final = re.compile(r"(?:(https?):)?/+", re.IGNORECASE)
+LONGEST_LABEL: Final = 63
 NUMBER: Final = re.compile(r"\d+|0[xX][0-9A-Fa-f]*")
 PATH: Final = re.compile(r"(?!.*(?://|/\.\.?(?:/|\Z)|%2[Ff]))/(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*", re.DOTALL)
 LONGEST_PATH: Final = 1024
@@ -113,10 +115,13 @@ class GroupedCommand(click.Command):
             raise click.UsageError(f"there is no option {error.option_name}; {HABITS[error.option_name]}", ctx) from None
 
 
+def _options_by_name(command: click.Command) -> dict[str, click.Option]:
+    options = (parameter for parameter in command.params if isinstance(parameter, click.Option))
+    return {name: option for option in options for name in option.opts}
+
+
 def _tokens(command: click.Command, args: Sequence[str]) -> Iterator[Token]:
-    by_name = {
-        name: parameter for parameter in command.params if isinstance(parameter, click.Option) for name in parameter.opts
-    }
+    by_name = _options_by_name(command)
     words, number = iter(args), -1
     for word in words:
         name, equals, _ = word.partition("=")
@@ -218,6 +223,10 @@ def parse_url(url: str, default: str = "https") -> tuple[str, str, int]:
     scheme, separator, rest = url.partition("://")
     scheme, rest = (scheme.lower(), rest) if separator else (default, url)
     example = "write https://HOST:PORT, as https://api.example.com:8443 or https://127.0.0.1:8443"
+    slashes = SLASHES.match(url)
+    misspelt = slashes is not None and slashes[0].lower() not in ("https://", "http://")
+    if slashes and misspelt:
+        scheme, rest = (slashes[1] or default).lower(), url[slashes.end() :]
     if scheme not in PORTS:
         raise click.BadParameter(f"{scheme}:// is not known; {example}", param_hint="--to")
     authority, slash, path = re.sub(r"[?#].*", "", rest).partition("/")
@@ -225,6 +234,8 @@ def parse_url(url: str, default: str = "https") -> tuple[str, str, int]:
     if user:  # the message omits it, because it may hold a password
         message = f"the URL has a user name; write --to {scheme}://{place}: clients send their own credentials"
         raise click.BadParameter(message, param_hint="--to")
+    if misspelt:
+        raise click.BadParameter(f"{url} is not a URL of a backend; write --to {scheme}://{rest}", param_hint="--to")
     if path or rest != authority + slash:
         choose = f"; to choose requests by their path, add --path /{path}" if path else ""
         message = f"{url} has a path or a query, and requests keep their own; write --to {scheme}://{place}{choose}"
@@ -232,14 +243,30 @@ def parse_url(url: str, default: str = "https") -> tuple[str, str, int]:
     if place.removeprefix(":").isdecimal():
         message = f"{url} has no host; write --to {scheme}://127.0.0.1:{place.removeprefix(':')}"
         raise click.BadParameter(message, param_hint="--to")
+    if ":" in place and is_ip(place):
+        message = f"{url} is not a URL of a backend; write an IPv6 address in brackets, as {scheme}://[::1]:8443"
+        raise click.BadParameter(message, param_hint="--to")
     host, port = split_port(place)
     if is_ip(place.strip("[]")) or not host:
         host, port = place.strip("[]"), str(PORTS[scheme])
+    _require_dns_name(host, url)
     # Programs parse 127.1 and 0x7f.0.0.1 differently, so the verified host could differ from the host in use.
     numeric = NUMBER.fullmatch(host.rpartition(".")[2]) is not None
     if not (is_ip(host) or (is_name(host) and not numeric)) or not port.isdecimal() or not 0 < int(port) < 65536:
         raise click.BadParameter(f"{url} is not a URL of a backend; {example}", param_hint="--to")
     return scheme, host.lower(), int(port)
+
+
+def _require_dns_name(host: str, url: str) -> None:
+    wrong = ""
+    if not host.isascii():
+        wrong = "write its name as DNS has it, in ASCII: the labels with other letters begin with xn--"
+    elif host.endswith("."):
+        wrong = f"write the name without the last dot: {host.rstrip('.')}"
+    elif any(len(label) > LONGEST_LABEL for label in host.split(".")):
+        wrong = f"between two dots, a name has at most {LONGEST_LABEL} characters"
+    if wrong:
+        raise click.BadParameter(f"{url} is not a URL of a backend; {wrong}", param_hint="--to")
 
 
 def url_for_folder(text: str) -> str:

@@ -45,12 +45,7 @@ def resources(dump: Json, resource_type: str) -> list[Json]:
 
 def rows(dump: Json, resource_type: str) -> Rows:
     if resource_type == "clusters":
-        endpoints = {
-            assignment["cluster_name"]: assignment
-            for assignment in resources(dump, "endpoints")
-            if "cluster_name" in assignment
-        }
-        return sorted(_cluster(cluster, endpoints) for cluster in resources(dump, resource_type))
+        return _clusters(dump)
     if resource_type == "routes":
         return [row for table in resources(dump, resource_type) for row in _routes(table)]
     if resource_type == "listeners":
@@ -58,6 +53,13 @@ def rows(dump: Json, resource_type: str) -> Rows:
     if resource_type == "certificates":
         return [tuple(certificate.values())[:-1] for certificate in certificates(dump)]
     return sorted(_secrets(dump))
+
+
+def _clusters(dump: Json) -> Rows:
+    endpoints = {
+        assignment["cluster_name"]: assignment for assignment in resources(dump, "endpoints") if "cluster_name" in assignment
+    }
+    return sorted(_cluster(cluster, endpoints) for cluster in resources(dump, "clusters"))
 
 
 def certificates(dump: Json) -> list[dict[str, str]]:

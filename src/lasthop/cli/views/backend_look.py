@@ -24,9 +24,10 @@ from lasthop.cli.args.backends import HEX_PIN, KEY_PIN, SYSTEM, Backend
 from lasthop.cli.render.init_templates import Listen, Starter, manifest
 from lasthop.cli.views.folder import FolderView
 from lasthop.edge.probe.certificate_view import CertificateInfo, is_valid
+from lasthop.edge.probe.checks import FEWER_CERTIFICATES, TOO_LARGE
 from lasthop.edge.probe.first_look import LOCALHOST, BackendLook, Speaks, first_look, name_to_verify, sni_without_name
 from lasthop.edge.probe.plan import probe, targets
-from lasthop.edge.probe.result import CLIENT_CERTIFICATE, Check, CheckOutcome, EndpointResult
+from lasthop.edge.probe.result import CLIENT_CERTIFICATE, Check, CheckOutcome, EndpointResult, listed
 from lasthop.engine.resolve.trust.certificates import BadCertificate, parse_bundle
 
 FIXES: Final = 6
@@ -36,6 +37,7 @@ CA_PLACES: Final = (".local/share/mkcert/rootCA.pem", ".local/share/caddy/pki/au
 """CA files below the home directory, from tools that create a CA for this machine."""
 MAX_FILES, MAX_SIZE = 100, 256 * 1024
 ASK: Final = "FILE"
+SEE_LOG: Final = "The backend's log may show the reason."
 
 
 class Proposal(NamedTuple):
@@ -89,7 +91,9 @@ def _look(backend: Backend, name: str) -> LookResult:
             return _failed(backend, "it speaks neither TLS nor HTTP/1.1 on this port")
         case Speaks.NOTHING:
             return _failed(backend, "it accepts connections and does not answer a TLS handshake")
-        case Speaks.ALERT | Speaks.CLOSED:
+        case Speaks.TOO_LARGE:
+            return _failed(backend, TOO_LARGE, remedy=FEWER_CERTIFICATES, name="chain")
+        case Speaks.ALERT | Speaks.CLOSED | Speaks.BROKEN:
             return _no_certificate(backend, server_name, shown)
     return _look_tls(backend, name, server_name, shown)
 
@@ -140,8 +144,10 @@ def _unreachable(backend: Backend, name: str, shown: BackendLook) -> LookResult:
 def _no_certificate(backend: Backend, server_name: str, shown: BackendLook) -> LookResult:
     client = f"for the name {server_name}" if server_name else "for a client that sends no name"
     problem = f"it shows no certificate {client} ({shown.problem})"
-    if server_name and shown.speaks is Speaks.CLOSED:
-        return _failed(backend, problem, remedy="Is it the port for https? The backend's log may show the reason.", name="tls")
+    if shown.speaks is Speaks.BROKEN or (server_name and shown.speaks is Speaks.CLOSED):
+        return _failed(backend, problem, remedy=f"Is it the port for https? {SEE_LOG}", name="tls")
+    if server_name and not shown.unknown_name:
+        return _failed(backend, problem, remedy=f"Is {server_name} one of its names? {SEE_LOG}", name="tls")
     example = msgspec.structs.replace(backend, hostname=ASK.replace("FILE", "NAME"))
     return _failed(backend, problem, Proposal(example, "with the backend's name, which is sent as SNI"), name="sni")
 
@@ -156,18 +162,18 @@ def _look_tls(backend: Backend, name: str, server_name: str, shown: BackendLook)
     proposed = name_to_verify(backend.host, leaf)
     hostname = server_name or proposed.value or (sni_without_name(backend.host, leaf) if backend.pin else "")
     if not hostname:
-        has = ", ".join(leaf.names) or f"no subjectAltName ({leaf.subject} does not count)"
+        has = listed(leaf.names) or f"no subjectAltName ({leaf.subject} does not count)"
         problem = f"its certificate has no DNS name to verify: it holds {has}"
         return LookResult(
             backend, None, (Check("names", CheckOutcome.FAIL, problem),), leaf, tuple(_proposals(backend, name, shown))
         )
     attempt = _try(backend, name, shown.address, hostname)
     if not attempt.passes:
-        fails = tuple(check for check in attempt.checks if check.state is CheckOutcome.FAIL)
+        fails = tuple(_by_options(check) for check in attempt.checks if check.state is CheckOutcome.FAIL)
         return LookResult(backend, None, fails, leaf, tuple(_proposals(backend, name, shown)))
     if not (server_name or backend.pin or proposed.certain):
         named = msgspec.structs.replace(backend, hostname=hostname)
-        problem = f"{backend.host} is an address, and its certificate is for {', '.join(leaf.names)}: choose a name."
+        problem = f"{backend.host} is an address, and its certificate is for {listed(leaf.names)}: choose a name."
         return LookResult(
             backend, None, (Check("names", CheckOutcome.FAIL, problem),), leaf, (Proposal(named, "verifies this name"),)
         )
@@ -181,7 +187,8 @@ def _look_tls(backend: Backend, name: str, server_name: str, shown: BackendLook)
 def _by_options(check: Check) -> Check:
     if check.name != CLIENT_CERTIFICATE:
         return check
-    return msgspec.structs.replace(check, remedy="If requests fail, add: --client-cert FILE --client-key FILE")
+    give = "If requests fail, add" if check.state is CheckOutcome.WARN else "Give a certificate that the backend trusts"
+    return msgspec.structs.replace(check, remedy=f"{give}: --client-cert FILE --client-key FILE")
 
 
 def _try(backend: Backend, name: str, address: str, hostname: str) -> EndpointResult:

@@ -20,10 +20,10 @@ from lasthop.engine.plan import reasons
 
 FORMAT_CALL = re.compile(r"format\.(\w+)\(\)\.validate\((.*?)\)\.hasValue\(\)")
 """Kubernetes' library of named formats, which plain CEL lacks; `hasValue()` means there are errors."""
-MAX_REMEMBERED: Final = 256
+MAX_CACHED: Final = 256
 """Bytes of a value whose result is cached, because thousands of routes have the same path, filter or parent."""
-MAX_ANSWERS: Final = 10_000
-_ANSWERS: Final[dict[tuple[str, bytes], bool]] = {}
+MAX_RESULTS: Final = 10_000
+_RESULTS: Final[dict[tuple[str, bytes], bool]] = {}
 """Results by rule and value as JSON. A rule reads nothing else, so a result never changes."""
 
 
@@ -44,7 +44,7 @@ def _walk(node: SchemaNode, value: Any, escaped: Any, path: Path, skipped: set[P
 
 
 def _children(node: SchemaNode, value: Any) -> Iterator[tuple[str | int, Any, SchemaNode]]:
-    """Yields the fields of a mapping, or items of a list, that have a schema, with the schema."""
+    """Yields the fields of a mapping, or the items of a list, that have a schema, each with its schema."""
     if isinstance(value, dict):
         for name, item in value.items():
             if (below := node.properties.get(name) or node.additional) is not None:
@@ -64,13 +64,13 @@ def _violated(node: SchemaNode, value: Any, path: Path) -> Iterator[FieldProblem
 
 def _holds(rule: str, value: Any) -> bool:
     encoded = msgspec.json.encode(value)
-    if len(encoded) > MAX_REMEMBERED:
+    if len(encoded) > MAX_CACHED:
         return _evaluated(rule, value)
-    if (rule, encoded) not in _ANSWERS:
-        if len(_ANSWERS) >= MAX_ANSWERS:
-            _ANSWERS.clear()
-        _ANSWERS[rule, encoded] = _evaluated(rule, value)
-    return _ANSWERS[rule, encoded]
+    if (rule, encoded) not in _RESULTS:
+        if len(_RESULTS) >= MAX_RESULTS:
+            _RESULTS.clear()
+        _RESULTS[rule, encoded] = _evaluated(rule, value)
+    return _RESULTS[rule, encoded]
 
 
 def _evaluated(rule: str, value: Any) -> bool:
@@ -81,7 +81,7 @@ def _evaluated(rule: str, value: Any) -> bool:
 
 
 def _escaped(node: SchemaNode, value: Any) -> Any:
-    """Adds fields named like CEL keywords under their escaped names; most values are returned unchanged."""
+    """Copies fields that have a CEL keyword as their name to their escaped names. Most values are returned unchanged."""
     if not node.has_keywords:
         return value
     if not isinstance(value, dict | list):

@@ -55,15 +55,15 @@ def _stored(kind: Kind, document: Json) -> tuple[Json, list[FieldProblem]]:
     key, metadata = completed(kind, document.get("metadata"), problems)
     content = {name: value for name, value in document.items() if name not in ("apiVersion", "kind", "metadata", "status")}
     content = structured(schema.root, _without_empty_trust(kind, content), (), problems)
-    refused = list(schema_problems(schema.validator, content, secret=kind.kind == "Secret"))
-    problems.extend(refused)
+    violated = list(schema_problems(schema.validator, content, secret=kind.kind == "Secret"))
+    problems.extend(violated)
     # As in an API server, the schema's limits bound the cost of rules.
-    if not problems.full and not any(problem.reason == reasons.TOO_LARGE for problem in refused):
-        problems.extend(violations(schema.root, content, [problem.path for problem in refused if problem.blocks_rules]))
+    if not problems.full and not any(problem.reason == reasons.TOO_LARGE for problem in violated):
+        problems.extend(violations(schema.root, content, [problem.path for problem in violated if problem.blocks_rules]))
     stored = {"apiVersion": document["apiVersion"], "kind": kind.kind, "metadata": metadata, **content}
-    if not refused and metadata and (check := CHECKS.get(kind.kind)):
+    if not violated and metadata and (check := CHECKS.get(kind.kind)):
         check(key, stored, problems)
-    return stored, problems.found()
+    return stored, problems.listed()
 
 
 def _without_empty_trust(kind: Kind, content: Json) -> Json:
@@ -74,8 +74,8 @@ def _without_empty_trust(kind: Kind, content: Json) -> Json:
     if not isinstance(spec, dict) or not isinstance(validation, dict):
         return content
     empty = {"caCertificateRefs": [], "wellKnownCACertificates": ""}
-    kept = {name: value for name, value in validation.items() if name not in empty or value != empty[name]}
-    return {**content, "spec": {**spec, "validation": kept}}
+    validation = {name: value for name, value in validation.items() if name not in empty or value != empty[name]}
+    return {**content, "spec": {**spec, "validation": validation}}
 
 
 def admitted(stored: Json) -> AdmittedObject:

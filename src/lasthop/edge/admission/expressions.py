@@ -1,4 +1,4 @@
-"""The part of CEL that the rules of the CRDs use, as Python functions.
+"""Compiles the part of CEL that the CRDs' rules use into Python functions.
 
     text ──tokens──> _Parser ──> a function of the variables: {"self": value} -> result
 
@@ -25,17 +25,17 @@ from lasthop.base.api.addresses import is_ip
 from lasthop.base.api.names import is_dns_label, is_dns_subdomain, is_qualified_name
 
 Expression = Callable[[Mapping[str, Any]], Any]
-"""Of the variables."""
+"""Returns the value of the expression for these variables."""
 ERRORS: Final = (ArithmeticError, LookupError, TypeError, ValueError)
-"""An expression that cannot be evaluated."""
+"""Exceptions of an expression that cannot be evaluated."""
 
 
 def compiled(text: str) -> Expression:
-    """Raises SyntaxError for what no rule of the CRDs uses."""
+    """Compiles an expression. Raises SyntaxError for syntax that no rule of the CRDs uses."""
     parser = _Parser(text)
-    found = parser.expression()
+    result = parser.expression()
     parser.expect("")
-    return found
+    return result
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
@@ -98,34 +98,34 @@ def _substring(text: str, start: Any) -> str:
     return text[start:]
 
 
-def _same(one: Any, other: Any) -> bool:
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+def _same(left: Any, right: Any) -> bool:
+    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
 
 
 def _contains(item: Any, container: Any) -> bool:
-    return any(_same(item, each) for each in _typed(container, list, dict))
+    return any(_same(item, element) for element in _typed(container, list, dict))
 
 
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    def compared(one: Any, other: Any) -> bool:
-        if type(one) is not type(other) and {type(one), type(other)} != {int, float}:
+    def compared(left: Any, right: Any) -> bool:
+        if type(left) is not type(right) and {type(left), type(right)} != {int, float}:
             raise TypeError("no order between these")
-        return compare(one, other)
+        return compare(left, right)
 
     return compared
 
 
-def _sum(one: Any, other: Any) -> int:
-    return int(_typed(one, int) + _typed(other, int))
+def _sum(left: Any, right: Any) -> int:
+    return int(_typed(left, int) + _typed(right, int))
 
 
 _RELATIONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "==": _same,
-    "!=": lambda one, other: not _same(one, other),
-    "<": _ordered(lambda one, other: one < other),
-    "<=": _ordered(lambda one, other: one <= other),
-    ">": _ordered(lambda one, other: one > other),
-    ">=": _ordered(lambda one, other: one >= other),
+    "!=": lambda left, right: not _same(left, right),
+    "<": _ordered(lambda left, right: left < right),
+    "<=": _ordered(lambda left, right: left <= right),
+    ">": _ordered(lambda left, right: left > right),
+    ">=": _ordered(lambda left, right: left >= right),
     "in": _contains,
 }
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
@@ -144,7 +144,7 @@ _METHODS: Final[Mapping[str, Callable[..., Any]]] = {
     "substring": _substring,
     "trim": lambda text: text.strip(_SPACE),
 }
-"""Of texts."""
+"""Methods of strings."""
 
 
 # --- expressions -----------------------------------------------------------------------------------------------------
@@ -173,33 +173,33 @@ def _decided(left: Expression, right: Expression, by: bool) -> Expression:
     return decided
 
 
-def _chosen(condition: Expression, one: Expression, other: Expression) -> Expression:
-    return lambda variables: one(variables) if _true(condition(variables)) else other(variables)
+def _chosen(condition: Expression, then: Expression, otherwise: Expression) -> Expression:
+    return lambda variables: then(variables) if _true(condition(variables)) else otherwise(variables)
 
 
 def _called(function: Callable[..., Any], *arguments: Expression) -> Expression:
     match arguments:
-        case (only,):
-            return lambda variables: function(only(variables))
-        case (one, other):
-            return lambda variables: function(one(variables), other(variables))
+        case (argument,):
+            return lambda variables: function(argument(variables))
+        case (left, right):
+            return lambda variables: function(left(variables), right(variables))
     raise SyntaxError("no function has so many arguments")
 
 
 class _Member(msgspec.Struct, frozen=True):
-    of: Expression
+    operand: Expression
     name: str
 
     def __call__(self, variables: Mapping[str, Any]) -> Any:
-        return _typed(self.of(variables), dict)[self.name]
+        return _typed(self.operand(variables), dict)[self.name]
 
 
-def _item(of: Expression, key: Expression) -> Expression:
+def _item(operand: Expression, key: Expression) -> Expression:
     def item(variables: Mapping[str, Any]) -> Any:
-        value, place = _typed(of(variables), list, dict), key(variables)
-        if type(value) is list and _typed(place, int) < 0:
+        value, key_or_index = _typed(operand(variables), list, dict), key(variables)
+        if type(value) is list and _typed(key_or_index, int) < 0:
             raise IndexError("below 0")
-        return value[place]
+        return value[key_or_index]
 
     return item
 
@@ -207,17 +207,17 @@ def _item(of: Expression, key: Expression) -> Expression:
 def _has(field: Expression) -> Expression:
     if not isinstance(field, _Member):
         raise SyntaxError("has() tests a field")
-    return lambda variables: field.name in _typed(field.of(variables), dict)
+    return lambda variables: field.name in _typed(field.operand(variables), dict)
 
 
-def _some(of: Expression, name: str, holds: Expression, decides: bool) -> Expression:
-    """Builds `exists`, which is decided by an item for which it holds, or `all`, by one for which it does not."""
+def _some(operand: Expression, name: str, condition: Expression, decides: bool) -> Expression:
+    """Builds `exists`, which one item that satisfies the condition decides, or `all`, which one that violates it decides."""
 
     def some(variables: Mapping[str, Any]) -> bool:
         failed: Exception | None = None
-        for each in _typed(of(variables), list, dict):
+        for item in _typed(operand(variables), list, dict):
             try:
-                if _true(holds({**variables, name: each})) is decides:
+                if _true(condition({**variables, name: item})) is decides:
                     return decides
             except ERRORS as error:
                 failed = error
@@ -228,33 +228,35 @@ def _some(of: Expression, name: str, holds: Expression, decides: bool) -> Expres
     return some
 
 
-def _filtered(of: Expression, name: str, holds: Expression) -> Callable[[Mapping[str, Any]], list[Any]]:
-    return lambda variables: [each for each in _typed(of(variables), list, dict) if _true(holds({**variables, name: each}))]
+def _filtered(operand: Expression, name: str, condition: Expression) -> Callable[[Mapping[str, Any]], list[Any]]:
+    return lambda variables: [
+        item for item in _typed(operand(variables), list, dict) if _true(condition({**variables, name: item}))
+    ]
 
 
-def _exactly_one(of: Expression, name: str, holds: Expression) -> Expression:
-    filtered = _filtered(of, name, holds)
+def _exactly_one(operand: Expression, name: str, condition: Expression) -> Expression:
+    filtered = _filtered(operand, name, condition)
     return lambda variables: len(filtered(variables)) == 1
 
 
 _MACROS: Final[Mapping[str, Callable[[Expression, str, Expression], Expression]]] = {
-    "all": lambda of, name, holds: _some(of, name, holds, decides=False),
-    "exists": lambda of, name, holds: _some(of, name, holds, decides=True),
+    "all": lambda operand, name, condition: _some(operand, name, condition, decides=False),
+    "exists": lambda operand, name, condition: _some(operand, name, condition, decides=True),
     "exists_one": _exactly_one,
     "filter": _filtered,
 }
 
 
-def _method(name: str, of: Expression, arguments: list[Expression]) -> Expression:
+def _method(name: str, operand: Expression, arguments: list[Expression]) -> Expression:
     if name == "size":
-        return _called(_size, of)
+        return _called(_size, operand)
     if name not in _METHODS:
         raise SyntaxError(f"there is no method {name}")
     method = _METHODS[name]
-    return lambda variables: method(_text(of(variables)), *[each(variables) for each in arguments])
+    return lambda variables: method(_text(operand(variables)), *[argument(variables) for argument in arguments])
 
 
-# --- text ------------------------------------------------------------------------------------------------------------
+# --- parsing ---------------------------------------------------------------------------------------------------------
 
 _TOKEN: Final = re.compile(
     r"""\s*(?: (?P<text> r?(?: \"{3}(?:.|\n)*?\"{3} | "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' ) )"""
@@ -265,113 +267,113 @@ _WORDS: Final = {"true": True, "false": False, "null": None}
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    place, end = 0, len(text.rstrip())
-    while place < end:
-        found = _TOKEN.match(text, place)
-        if found is None:
-            raise SyntaxError(f"{text[place : place + 20]!r} is not understood")
-        yield found.lastgroup or "", found[found.lastgroup or 0]
-        place = found.end()
+    position, end = 0, len(text.rstrip())
+    while position < end:
+        token = _TOKEN.match(text, position)
+        if token is None:
+            raise SyntaxError(f"{text[position : position + 20]!r} is not understood")
+        yield token.lastgroup or "", token[token.lastgroup or 0]
+        position = token.end()
     yield "end", ""
 
 
 class _Parser:
-    """Reads an expression from left to right, one method for each level of precedence."""
+    """Parses an expression from left to right, with one method for each level of precedence."""
 
     def __init__(self, text: str) -> None:
-        self._rest = list(_tokens(text))[::-1]
+        self._remaining = list(_tokens(text))[::-1]
 
     def _taken(self, *signs: str) -> str:
-        """Takes the next token if it is one of these."""
-        kind, text = self._rest[-1]
-        return self._rest.pop()[1] if text in signs and kind in ("sign", "name") else ""
+        """Takes the next token if it is one of `signs`."""
+        kind, text = self._remaining[-1]
+        return self._remaining.pop()[1] if text in signs and kind in ("sign", "name") else ""
 
     def expect(self, sign: str) -> None:
-        kind, text = self._rest.pop()
+        kind, text = self._remaining.pop()
         if text != sign or kind == "text":
             raise SyntaxError(f"{text!r} where {sign!r} is needed")
 
     def expression(self) -> Expression:
-        found = self._either()
+        condition = self._either()
         if not self._taken("?"):
-            return found
-        one = self.expression()
+            return condition
+        then = self.expression()
         self.expect(":")
-        return _chosen(found, one, self.expression())
+        return _chosen(condition, then, self.expression())
 
     def _either(self) -> Expression:
-        found = self._both()
+        left = self._both()
         while self._taken("||"):
-            found = _decided(found, self._both(), by=True)
-        return found
+            left = _decided(left, self._both(), by=True)
+        return left
 
     def _both(self) -> Expression:
-        found = self._relation()
+        left = self._relation()
         while self._taken("&&"):
-            found = _decided(found, self._relation(), by=False)
-        return found
+            left = _decided(left, self._relation(), by=False)
+        return left
 
     def _relation(self) -> Expression:
-        found = self._addition()
+        left = self._addition()
         while sign := self._taken(*_RELATIONS):
-            found = _called(_RELATIONS[sign], found, self._addition())
-        return found
+            left = _called(_RELATIONS[sign], left, self._addition())
+        return left
 
     def _addition(self) -> Expression:
-        found = self._negation()
+        left = self._negation()
         while self._taken("+"):
-            found = _called(_sum, found, self._negation())
-        return found
+            left = _called(_sum, left, self._negation())
+        return left
 
     def _negation(self) -> Expression:
         if self._taken("!"):
             return _called(lambda value: not _true(value), self._negation())
-        found: Expression = self._primary()
+        operand: Expression = self._primary()
         while sign := self._taken(".", "["):
-            found = self._part(found) if sign == "." else _item(found, self._closed("]"))
-        return found
+            operand = self._part(operand) if sign == "." else _item(operand, self._closed("]"))
+        return operand
 
     def _closed(self, by: str) -> Expression:
-        found = self.expression()
+        expression = self.expression()
         self.expect(by)
-        return found
+        return expression
 
-    def _part(self, of: Expression) -> Expression:
-        """Reads what follows a dot: a field, a method or a macro."""
+    def _part(self, operand: Expression) -> Expression:
+        """Parses the field, method or macro after a dot."""
         name = self._name()
         if not self._taken("("):
-            return _Member(of, name)
+            return _Member(operand, name)
         if name in _MACROS:
             item = self._name()
             self.expect(",")
-            return _MACROS[name](of, item, self._closed(")"))
-        return _method(name, of, self._listed(")"))
+            return _MACROS[name](operand, item, self._closed(")"))
+        return _method(name, operand, self._listed(")"))
 
     def _name(self) -> str:
-        kind, text = self._rest.pop()
+        kind, text = self._remaining.pop()
         if kind != "name":
             raise SyntaxError(f"{text!r} where a name is needed")
         return text
 
     def _listed(self, end: str) -> list[Expression]:
-        found: list[Expression] = []
+        expressions: list[Expression] = []
         while not self._taken(end):
-            found.append(self.expression())
+            expressions.append(self.expression())
             if not self._taken(","):
                 self.expect(end)
                 break
-        return found
+        return expressions
 
     def _primary(self) -> Expression:
-        kind, text = self._rest.pop()
+        kind, text = self._remaining.pop()
         match kind, text:
             case (("text" | "number"), _):
                 return _constant(ast.literal_eval(text))
             case "sign", "(":
                 return self._closed(")")
             case "sign", "[":
-                listed = self._listed("]")
-                return lambda variables: [each(variables) for each in listed]
+                elements = self._listed("]")
+                return lambda variables: [element(variables) for element in elements]
             case "name", "has":
                 self.expect("(")
                 return _has(self._closed(")"))

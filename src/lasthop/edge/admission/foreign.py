@@ -30,11 +30,11 @@ KNOWN_FOREIGN: Final = {
 """Foreign kinds by group, for groups that contain kinds of ours. Every other kind of these groups is a typo, or too new."""
 POLICY: Final = "BackendTLSPolicy"
 POLICY_WORD: Final = "backendtls"
-"""Part of every near spelling of the policy's kind, in lower case."""
+"""A part that every misspelt kind of a policy contains, in lower case."""
 SPEC_FIELDS: Final = ("targetRefs", "validation")
 """Fields that only a policy has."""
 _WRITTEN_POLICY: Final = re.compile(rf"kind[\"']?\s*:\s*[\"']?[\w-]*{POLICY_WORD}", re.IGNORECASE)
-"""A policy inside a text."""
+"""Matches the kind of a policy inside a text."""
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """kubectl's copy of the whole object."""
 PROFILE_FIELD: Final = "backendTLS"
@@ -43,7 +43,7 @@ OBJECT_FIELDS: Final = frozenset({"apiversion", "kind", "metadata", "spec", "ite
 """A mapping with one of these keys, in any case, may be an object that lacks its other fields."""
 KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,99}")
 VERSION: Final = re.compile(r"([a-z0-9][a-z0-9.-]{0,252}/)?v[0-9][a-z0-9]{0,30}")
-"""A malformed kind or version is a typo."""
+"""Patterns of well-formed kinds and versions. A malformed one is a typo."""
 UNTYPED: Final = "without apiVersion and kind"
 UNTYPED_KUSTOMIZATION: Final = "Kustomization (without kind)"
 KUSTOMIZED: Final = ("resources", "bases", "components", "patches")
@@ -77,12 +77,12 @@ def _typed(kind: Any, version: Any) -> str:
 
 def _is_ours(document: dict[Any, Any]) -> bool:
     kind = document.get("kind")
-    own = KINDS.get(kind) if isinstance(kind, str) else None
-    return own is not None and document.get("apiVersion") in own.api_versions
+    served = KINDS.get(kind) if isinstance(kind, str) else None
+    return served is not None and document.get("apiVersion") in served.api_versions
 
 
 def meant_as_policy(kind: str) -> bool:
-    """Returns whether a kind may be a misspelt BackendTLSPolicy: every kind for which a message suggests it, and more."""
+    """Returns whether a kind may be a misspelt BackendTLSPolicy: a kind for which a message suggests it, or a similar one."""
     if kind in KINDS:
         return kind == POLICY
     # difflib's similarity depends on the order.
@@ -132,8 +132,8 @@ def _writes_policy(text: str) -> bool:
 
 
 def may_embed_policy(text: bytes, values: Iterable[Any]) -> bool:
-    """Returns whether a text may contain policies inside other objects: if it has more or fewer occurrences than its
-    documents. Walking through every value would take a tenth of the file's reading time."""
+    """Returns whether a text may contain policies inside other objects. Compares the number of occurrences of the kind and of
+    its fields with the number of policies. A walk through every value would take a tenth of the file's reading time."""
     policies = len([value for value in values if isinstance(value, dict) and value.get("kind") == POLICY])
     written = _WRITTEN_POLICY.findall(text.decode(errors="replace"))
     # The items of a typed List may omit their kind.
@@ -171,14 +171,13 @@ def _is_foreign(kind: str, group: str) -> bool:
     if kind.casefold().startswith(POLICY_WORD):
         return False
     if kind in KINDS:
-        own = KINDS[kind].group
         # Some readers of the documentation write `core/v1` for `v1`.
-        return group not in GROUPS and group != "core" and bool(group) and not _near(group, own, NEAR_KIND)
+        return group not in GROUPS and group != "core" and bool(group) and not _near(group, KINDS[kind].group, NEAR_KIND)
     if group in GROUPS:
         return kind in KNOWN_FOREIGN.get(group, ())
-    meant = _closest_kind(kind)
-    return not meant or not _near(group, KINDS[meant].group, NEAR_GROUP)
+    suggestion = _closest_kind(kind)
+    return not suggestion or not _near(group, KINDS[suggestion].group, NEAR_GROUP)
 
 
-def _near(text: str, other: str, cutoff: float) -> bool:
-    return bool(other) and len(text) + len(other) <= 2 * LONGEST and bool(closest(text, (other,), cutoff))
+def _near(text: str, candidate: str, cutoff: float) -> bool:
+    return bool(candidate) and len(text) + len(candidate) <= 2 * LONGEST and bool(closest(text, (candidate,), cutoff))

@@ -1,7 +1,7 @@
 """Limits the content of one file, with reasons. A larger file is rejected with a finding that names the limit.
 
-An API server limits requests; these limits replace them for a folder, so that no file takes memory or time from the objects of
-other files. docs/files-mode.md has the same table for users.
+They replace an API server's limits of requests, so that no file takes memory or time from the objects of other files.
+docs/files-mode.md has the same table for users.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_DATA: Final = 1024 * 1024
 MAX_ANNOTATIONS: Final = 256 * 1024
 """Bytes of an object's annotations, as in an API server."""
 MAX_FILE: Final = 16 * 1024 * 1024
-"""Bytes of a file: ten objects of the largest size, or some 20,000 of the usual one."""
+"""Bytes of a file: ten objects of the largest size, or some 20,000 of the usual size."""
 MAX_VALUES: Final = 500_000
 """Mappings, lists and scalars in a file: 10,000 routes have about half as many. Parsing takes some seconds."""
 MAX_OBJECTS: Final = 10_000
@@ -33,9 +33,9 @@ MAX_ALIASED_VALUES: Final = 100_000
 MAX_ALIASED: Final = MAX_OBJECT
 """Bytes that YAML aliases may add to a file."""
 MAX_PROBLEMS: Final = 20
-"""Problems of one object that are listed; beyond that the cause is elsewhere."""
+"""Listed problems of one object; with more, the cause is elsewhere."""
 MAX_FINDINGS: Final = 100
-"""Problems of one file that are listed, because each is also a log line."""
+"""Listed problems of one file. Each is also a log line."""
 MAX_MESSAGE: Final = 1000
 """Characters of a problem's message, and of its field."""
 MAX_TARGETS: Final = 256

@@ -12,7 +12,7 @@ from lasthop.engine.plan import reasons
 from lasthop.engine.plan.reasons import Reason
 
 Path = tuple[str | int, ...]
-"""A place in a document: ("spec", "rules", 0, "name")."""
+"""The path of a value in a document: ("spec", "rules", 0, "name")."""
 
 _PLAIN = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
 
@@ -30,12 +30,12 @@ class Problems:
     """Collects the problems of one document up to a limit; callers may stop when it is `full`."""
 
     def __init__(self) -> None:
-        self._found: list[FieldProblem] = []
+        self._problems: list[FieldProblem] = []
         self.full = False
 
     def append(self, problem: FieldProblem) -> None:
-        if len(self._found) < MAX_PROBLEMS:
-            self._found.append(problem)
+        if len(self._problems) < MAX_PROBLEMS:
+            self._problems.append(problem)
         else:
             self.full = True
 
@@ -45,11 +45,11 @@ class Problems:
             if self.full:
                 return
 
-    def found(self) -> list[FieldProblem]:
+    def listed(self) -> list[FieldProblem]:
         if not self.full:
-            return self._found
+            return self._problems
         return [
-            *self._found,
+            *self._problems,
             FieldProblem(f"more than {MAX_PROBLEMS} problems; the rest is not listed", reason=reasons.TOO_LARGE),
         ]
 

@@ -1,4 +1,4 @@
-"""Interprets plain YAML scalars like Go's YAML 1.1 (kubectl)."""
+"""Parses plain YAML scalars like kubectl, which uses Go's YAML 1.1."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def real(text: str) -> int | float:
     number = float(text)
     if number in (float("inf"), float("-inf")):
         raise ValueError(f"{text[:_LONGEST]} does not fit into 64 bits")
-    # JSON, which reaches the API server, has 80 for 80.0.
+    # kubectl sends JSON to the API server, in which 80.0 becomes 80.
     return int(number) if number.is_integer() and abs(number) < 2**53 else number

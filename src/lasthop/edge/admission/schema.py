@@ -25,11 +25,11 @@ KEYWORDS: Final = frozenset((
     "if", "import", "let", "loop", "package", "namespace", "return", "var", "void", "while",
 ))
 # fmt: on
-"""Words that CEL reserves: Kubernetes' rules write such a field as `__namespace__`."""
+"""Words that CEL reserves. In Kubernetes' rules, a field with such a name is written like `__namespace__`."""
 
 
 class CelRule(msgspec.Struct, frozen=True):
-    """One entry of x-kubernetes-validations."""
+    """Represents one entry of x-kubernetes-validations."""
 
     rule: str
     message: str
@@ -62,9 +62,9 @@ class Schema(msgspec.Struct, frozen=True):
 @cache
 def schema_of(kind: str, version: str) -> Schema:
     raw = crds.compact_schema(KINDS[kind], version)
-    own = {k: v for k, v in raw["properties"].items() if k not in ("apiVersion", "kind", "metadata", "status")}
+    properties = {k: v for k, v in raw["properties"].items() if k not in ("apiVersion", "kind", "metadata", "status")}
     # metadata has its own checks; users do not write status.
-    stripped = {**raw, "properties": own, "required": [r for r in raw.get("required", ()) if r in own]}
+    stripped = {**raw, "properties": properties, "required": [r for r in raw.get("required", ()) if r in properties]}
     return Schema(_node(stripped), jsonschema_rs.Draft4Validator(_json_schema(stripped)))
 
 
@@ -93,7 +93,7 @@ def _node(raw: Json) -> SchemaNode:
 
 
 def _rules(raw: Json) -> tuple[CelRule, ...]:
-    """Returns the rules except transition rules, which compare with the previous object: a file has none."""
+    """Returns the rules except transition rules, which compare with the previous object; a file has no previous object."""
     entries = (entry for entry in raw.get("x-kubernetes-validations", ()) if "oldSelf" not in entry["rule"])
     return tuple(CelRule(entry["rule"], entry.get("message") or f"failed rule: {entry['rule']}") for entry in entries)
 

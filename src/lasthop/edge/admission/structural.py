@@ -18,7 +18,7 @@ CLOSE: Final = 0.7
 
 
 def structured(node: SchemaNode, value: Any, path: Path, problems: Problems) -> Any:
-    """Returns a copy of the value with defaults and without nulls. A copy, because YAML aliases make documents share parts.
+    """Returns a copy of the value with defaults and without nulls. YAML aliases make documents share parts, hence the copy.
 
     Unknown fields and repeated list keys are added to `problems`. A value of the wrong type is returned unchanged; the
     validator reports it.
@@ -61,8 +61,8 @@ def _object(node: SchemaNode, value: Json, path: Path, problems: Problems) -> Js
     return result
 
 
-def unknown_field(name: str, known: Iterable[str], path: Path) -> FieldProblem:
-    names = sorted(known)
+def unknown_field(name: str, fields: Iterable[str], path: Path) -> FieldProblem:
+    names = sorted(fields)
     return FieldProblem(f"unknown field {shown(name)}", (*path, name), did_you_mean(name, names), reasons.UNKNOWN_FIELD)
 
 
@@ -75,7 +75,7 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
 
 
 def _repeated(node: SchemaNode, items: list[Any], path: Path) -> Iterable[FieldProblem]:
-    """Yields repeated items: in a list of type map those with the same keys, in a set equal ones."""
+    """Yields repeated items. In a list of type map they have the same keys, in a set they are equal."""
     seen: dict[str, int] = {}
     for i, item in enumerate(items):
         if node.list_type == "map":

@@ -1,5 +1,5 @@
-"""Translates JSON Schema errors into problems that a user can act on, for example explains a hostname instead of quoting its
-pattern."""
+"""Translates JSON Schema errors into problems that a user can act on. For example, it explains an invalid hostname instead of
+quoting the pattern."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lasthop.edge.admission.structural import CLOSE
 from lasthop.engine.plan import reasons
 
 _NAMED_VALUES: Final = ("headers", "queryParams", "set", "add")
-"""Lists of names with values."""
+"""Fields that contain a list of names with values."""
 _BLOCKING: Final = ("required", "type", "enum", "maxLength", "maxItems", "maxProperties")
 """After these errors an API server evaluates no CEL rules; after others, such as a pattern, it evaluates all."""
 _KINDS: Final = {
@@ -70,9 +70,9 @@ def _problem(error: jsonschema_rs.ValidationError, value: str) -> FieldProblem:
         case "required":
             return FieldProblem("required field is missing", (*path, detail["property"]), reason=reasons.REQUIRED)
         case "type":
-            wanted = " or ".join(_KINDS.get(t, t) for t in detail["types"])
+            types = " or ".join(_KINDS.get(t, t) for t in detail["types"])
             quote = "Put it in quotes." if "string" in detail["types"] and isinstance(error.instance, int | float) else ""
-            return FieldProblem(f"must be {wanted}, not {type_name(error.instance)}", path, quote)
+            return FieldProblem(f"must be {types}, not {type_name(error.instance)}", path, quote)
         case "enum":
             options = [str(option) for option in detail["options"]]
             close = closest(str(error.instance), options, CLOSE) if len(options) > 1 else ""
@@ -125,8 +125,8 @@ def hostname_problem(written: str, pattern: str) -> tuple[str, str] | None:
     # A very long value gets no suggestion, because it may have a megabyte.
     parts = _PARTS.match(written) if len(written) <= MAX_MESSAGE else None
     host = parts["host"].lower() if parts else ""
-    instead = f"Write {host}." if re.match(pattern, host) else "Write a name such as api.example."
-    return _hostname_mistake(written, parts, wildcard=HOSTNAMES[pattern]), instead
+    remedy = f"Write {host}." if re.match(pattern, host) else "Write a name such as api.example."
+    return _hostname_mistake(written, parts, wildcard=HOSTNAMES[pattern]), remedy
 
 
 def _hostname_mistake(written: str, parts: re.Match[str] | None, *, wildcard: bool) -> str:

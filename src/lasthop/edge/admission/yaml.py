@@ -1,8 +1,8 @@
 """Parses YAML and JSON text into documents, like kubectl.
 
-PyYAML's C parser supplies the events; this module interprets them, because PyYAML's own constructor differs from kubectl (Go's
-YAML 1.1): here timestamps stay strings, `12:30` is a string and not 750, `1e3` is a number, keys become strings, and a
-repeated key is an error. Values are built straight from the events. That is faster than nodes, and a deeply nested file ends
+PyYAML's C parser supplies the events. This module interprets them, because PyYAML's own constructor differs from kubectl (Go's
+YAML 1.1). Here timestamps stay strings, `12:30` is a string and not 750, and `1e3` is a number. Keys become strings, and a
+repeated key is an error. Values are built directly from the events. That is faster than nodes, and a deeply nested file ends
 in an error, where PyYAML's composer overflows the C stack and kills the process.
 
 Parsing keeps no positions. If something is wrong, `field_lines` parses the text again and records all of them.
@@ -62,7 +62,7 @@ class Parsed(NamedTuple):
     documents: list[Any]
     """The documents up to the first syntax error, without empty ones."""
     spans: list[Span]
-    """One per document."""
+    """The position of each document."""
     mistakes: list[YamlMistake]
     complete: bool
     """False after a syntax error, or if a key is written twice and one value hides another. The file may then contain more
@@ -78,12 +78,12 @@ class _SyntaxError(Exception):
 def parse(text: bytes, *, as_json: bool = False, max_values: int | None = None) -> Parsed:
     """Parses a text up to its first syntax error. `max_values` limits its mappings, lists and scalars, instead of
     `MAX_VALUES`."""
-    most = MAX_VALUES if max_values is None else max_values
+    limit = MAX_VALUES if max_values is None else max_values
     try:
         decoded = decode(text)
     except _SyntaxError as error:
         return Parsed([], [], [error.mistake], complete=False)
-    return _parse_json(decoded, most) if as_json else _parse_yaml(_Reader(decoded, most))
+    return _parse_json(decoded, limit) if as_json else _parse_yaml(_Reader(decoded, limit))
 
 
 @lru_cache(maxsize=1)  # several lookups in a row often concern one document, perhaps a List of thousands
@@ -128,8 +128,8 @@ def _parse_json(text: str, max_values: int) -> Parsed:
     def unique(pairs: list[tuple[str, Any]]) -> Json:
         result = dict(pairs)
         if len(result) != len(pairs) and len(mistakes) < MAX_FINDINGS:
-            twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
-            mistakes.append(YamlMistake(1, f"key {twice!r} is written twice in one object", repeats=twice))
+            repeated = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+            mistakes.append(YamlMistake(1, f"key {repeated!r} is written twice in one object", repeats=repeated))
         return result
 
     def refuse(constant: str) -> Any:
@@ -178,7 +178,7 @@ def _too_many(line: int, max_values: float) -> YamlMistake:
 
 
 def _parse_yaml(reader: _Reader) -> Parsed:
-    # The C parser compares each with all earlier ones, without releasing the GIL.
+    # The C parser compares each %TAG directive with all earlier ones, without releasing the GIL.
     if reader.text.count("%TAG") > MAX_TAGS and f"\n{reader.text}".count("\n%TAG") > MAX_TAGS:
         mistake = YamlMistake(1, f"more than {MAX_TAGS} lines begin with %TAG", limit=True)
         return Parsed([], [], [mistake], complete=False)
@@ -221,10 +221,10 @@ class _Reader:
     def __init__(self, text: str, max_values: float, record: bool = False) -> None:
         self.text = text
         self._max_values = max_values
-        # Never None: the stream's end is an event too, and the last one requested.
+        # Never returns None: the stream's end is an event too, and the last one requested.
         self._next = cast("Callable[[], Event]", yaml.CSafeLoader(_Pieces(text)).get_event)
         self._anchors: dict[str, tuple[Any, int, int]] = {}
-        """By name: the value, the number of values in it, and the number of their characters."""
+        """Anchors by name: the value, the number of values in it, and the number of their characters."""
         self._count = 0
         self._size = 0
         self._aliased = 0
@@ -320,11 +320,12 @@ class _Reader:
                 result[key] = self._value(self._next(), depth, path)
         return {**merged, **result} if merged else result
 
-    def _merged(self, event: Event, before: Json, depth: int, path: Path) -> Json:
-        """Returns what `<<` adds. If a key before it has another value there, kubectl takes that value, and YAML the first."""
+    def _merged(self, event: Event, written: Json, depth: int, path: Path) -> Json:
+        """Returns the fields that `<<` adds. If a field was written before with another value, kubectl takes the value from
+        `<<`, and YAML the written one."""
         added = self._merge(event, depth, path)
-        for key in added.keys() & before.keys():
-            if added[key] != before[key] and len(self.mistakes) < MAX_FINDINGS:
+        for key in added.keys() & written.keys():
+            if added[key] != written[key] and len(self.mistakes) < MAX_FINDINGS:
                 message = f"key {key!r} is written before << and has another value in it"
                 self.mistakes.append(YamlMistake(_line(event), message, repeats=key))
         return added

@@ -48,7 +48,7 @@ class Client:
     def __init__(self, access: Access, *, timeout: float = TIMEOUT) -> None:
         self.access = access
         self.heard = time.monotonic()
-        """When the API server last responded: any response except its own failure, or a part of a watch."""
+        """The time of the API server's last response. A part of a watch counts, a failure of the server (5xx) does not."""
         self._timeout = timeout
         self._session: aiohttp.ClientSession | None = None
 
@@ -78,7 +78,7 @@ class Client:
     async def pages(
         self, path: str, params: Params | None = None, limit: int = PAGE, *, accept: str = JSON
     ) -> AsyncGenerator[bytes, None]:
-        """Yields a consistent list, page by page, as received. Raises 410 if it took so long that the rest has expired."""
+        """Yields a consistent list, page by page, as received. Raises 410 if the remaining pages have expired meanwhile."""
         token = ""
         while True:
             query = {**(params or {}), "limit": str(limit), **({"continue": token} if token else {})}
@@ -152,7 +152,7 @@ class Client:
             if not error.not_found:
                 raise
 
-    # --- underneath --------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------
 
     async def request(
         self,
@@ -185,20 +185,20 @@ class Client:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yields a successful response; everything else raises `ApiError`. A 401 is retried once with new credentials."""
         assert self._session is not None, "use `async with`"
-        content, about = None, [("Accept", accept)]
+        content, request_headers = None, [("Accept", accept)]
         if body is not None:
             content = msgspec.json.encode(body)
-            about.append(("Content-Type", content_type))
-        again = True
+            request_headers.append(("Content-Type", content_type))
+        may_renew = True
         while True:
             with self._errors_translated():
-                ours = await self.access.headers()
+                credentials = await self.access.headers()
                 async with self._session.request(
                     method,
                     self.access.url + path,
                     params=params,
                     data=content,
-                    headers=(*about, *ours),
+                    headers=(*request_headers, *credentials),
                     timeout=limit,
                     ssl=self.access.ssl or True,
                     server_hostname=self.access.server_hostname,
@@ -207,8 +207,8 @@ class Client:
                 ) as response:
                     if response.status < 500:
                         self.heard = time.monotonic()
-                    if response.status == 401 and again and await self.access.renew(ours):
-                        again = False
+                    if response.status == 401 and may_renew and await self.access.renew(credentials):
+                        may_renew = False
                         continue
                     if not 200 <= response.status < 300:
                         raise from_status(response.status, await response.read(), _retry_after(response))
@@ -239,7 +239,7 @@ class _Page(msgspec.Struct):
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Splits lines itself, because aiohttp fails at 512 KiB and an object may have 1.5 MiB."""
+    """Yields the lines. aiohttp's own iterator fails at 512 KiB, and an object may have 1.5 MiB."""
     buffer = bytearray()
     async for chunk in content.iter_any():
         start, end = 0, chunk.find(b"\n")

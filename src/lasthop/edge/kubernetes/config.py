@@ -73,17 +73,17 @@ class Access:
         renew_at = self._credentials.renew_at
         return renew_at is not None and time.time() >= renew_at
 
-    async def renew(self, refused: Headers) -> bool:
+    async def renew(self, rejected: Headers) -> bool:
         """Reloads the credentials after a 401 with these headers; returns whether to retry."""
         async with self._lock:
-            if self._credentials.headers != refused:
+            if self._credentials.headers != rejected:
                 return True  # another request has renewed them meanwhile
             if self._clock() - self._renewed < RENEW_INTERVAL:
                 return False
             self._renewed = self._refreshed = self._clock()
-            known = self._credentials
+            previous = self._credentials
             self._take(await asyncio.to_thread(self._load))
-            return self._credentials != known
+            return self._credentials != previous
 
 
 def load(kubeconfig: str | None = None, context: str | None = None) -> Access:
@@ -103,11 +103,11 @@ def from_kubeconfig(paths: str, context: str | None = None, clock: Clock = time.
     files = kubeconfigs.files(paths)
     if not files:
         raise ConfigError(f"{paths}: no such file; give --kubeconfig, set KUBECONFIG, or run in a pod")
-    name, chosen = kubeconfigs.read(files).chosen(context)
-    # By name from here on: a later change of the current context does not concern this process.
+    name, kube_context = kubeconfigs.read(files).chosen(context)
+    # Later loads use the context's name, so a change of the current context does not affect this process.
     return Access(
         lambda: kubeconfigs.credentials(kubeconfigs.read(files), name),
-        chosen.namespace or "default",
+        kube_context.namespace or "default",
         f"context {name} of {paths}",
         clock,
     )
@@ -115,8 +115,8 @@ def from_kubeconfig(paths: str, context: str | None = None, clock: Clock = time.
 
 def in_cluster(folder: Path = SERVICE_ACCOUNT, clock: Clock = time.monotonic) -> Access:
     namespace = folder / "namespace"
-    named = namespace.read_text().strip() if namespace.exists() else "default"
-    return Access(lambda: pod_credentials(folder), named, "the pod's ServiceAccount", clock)
+    name = namespace.read_text().strip() if namespace.exists() else "default"
+    return Access(lambda: pod_credentials(folder), name, "the pod's ServiceAccount", clock)
 
 
 def _proxy_of_environment(url: str) -> str | None:

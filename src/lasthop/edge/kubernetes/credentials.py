@@ -1,4 +1,4 @@
-"""Credentials for the API server, with their TLS settings, from a kubeconfig or a Pod."""
+"""Declares the credentials for the API server, with their TLS settings, from a kubeconfig or a Pod."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Tls(msgspec.Struct, frozen=True):
 
     def context(self) -> ssl.SSLContext:
         """Builds the SSL context. Raises `ConfigError` if a part cannot be parsed."""
-        # Certificates are ASCII; comments beside them need not be. For an empty text Python would use the system's CAs.
+        # Certificates are ASCII, but comments beside them may not be. For an empty text Python would use the system's CAs.
         ca = None if self.ca is None else self.ca.decode("ascii", "ignore") or " "
         try:
             context = ssl.create_default_context(cadata=ca)
@@ -58,7 +58,7 @@ def bearer(token: str) -> Headers:
 
 
 def _load(context: ssl.SSLContext, chain: bytes, key: bytes) -> None:
-    # Python offers OpenSSL's functions for this with files only.
+    # Python can load a certificate and its key only from files.
     with tempfile.TemporaryDirectory(prefix="lasthop-") as folder:  # a private directory
         path = Path(folder) / "pair"
         path.write_bytes(chain.rstrip() + b"\n" + key)
@@ -69,5 +69,5 @@ def _load(context: ssl.SSLContext, chain: bytes, key: bytes) -> None:
 
 
 def _no_password() -> str:
-    """Rejects an encrypted key, for which OpenSSL would prompt on the terminal."""
+    """Rejects an encrypted key. Without this callback, OpenSSL would prompt on the terminal."""
     raise ConfigError("the key of the client certificate is encrypted, and a kubeconfig cannot contain its password")

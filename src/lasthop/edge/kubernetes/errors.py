@@ -1,4 +1,4 @@
-"""Errors of requests to the API server."""
+"""Declares the errors of requests to the API server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class ApiError(Exception):
 
     @property
     def expired(self) -> bool:
-        """410, or 504 "too large resource version": the server cannot continue from our version, so list again."""
+        """Returns whether the server cannot continue from our version, so that a new list is required: 410, or 504 "too large
+        resource version"."""
         return self.status == 410 or (self.status == 504 and "resource version" in self.message.lower())
 
     @property
@@ -40,7 +41,7 @@ class ApiError(Exception):
 
     @property
     def transient(self) -> bool:
-        """No response, overload or a failure of the server: the same request may succeed later."""
+        """Returns whether the same request may succeed later: no response, overload, or a failure of the server."""
         return self.status in (0, 408, 429) or self.status >= 500
 
 
@@ -50,7 +51,7 @@ UNTRUSTED = "Untrusted"
 SILENT = "Silent"
 RESET = "Reset"
 NOT_OPENED = "NotOpened"
-"""A WebSocket that the server, or a proxy before it, refused."""
+"""The server, or a proxy before it, refused a WebSocket."""
 
 
 def from_status(status: int, body: bytes, retry_after: float = 0.0) -> ApiError:

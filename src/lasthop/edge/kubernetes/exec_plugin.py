@@ -61,12 +61,12 @@ def run(plugin: Exec, folder: Path, cluster: Json) -> ExecStatus:
     if plugin.interactive_mode == "Always" and not interactive:
         raise ConfigError(f"exec plugin {plugin.command} needs a terminal (interactiveMode: Always), and there is none")
     spec: Json = {"interactive": interactive, **({"cluster": cluster} if plugin.provide_cluster_info else {})}
-    return _status(plugin, _answer(plugin, folder, spec, interactive))
+    return _status(plugin, _output(plugin, folder, spec, interactive))
 
 
-def _status(plugin: Exec, answer: bytes) -> ExecStatus:
+def _status(plugin: Exec, output: bytes) -> ExecStatus:
     try:
-        credential = msgspec.json.decode(answer, type=_ExecCredential)
+        credential = msgspec.json.decode(output, type=_ExecCredential)
     except msgspec.MsgspecError as error:
         raise ConfigError(f"exec plugin {plugin.command} did not print an ExecCredential: {error}") from error
     if credential.api_version != plugin.api_version:
@@ -81,14 +81,14 @@ def _status(plugin: Exec, answer: bytes) -> ExecStatus:
     return status
 
 
-def _answer(plugin: Exec, folder: Path, spec: Json, interactive: bool) -> bytes:
-    asked: Json = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
-    given = {variable.name: variable.value for variable in plugin.env or ()}
+def _output(plugin: Exec, folder: Path, spec: Json, interactive: bool) -> bytes:
+    exec_info: Json = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
+    variables = {variable.name: variable.value for variable in plugin.env or ()}
     command = str(folder / plugin.command) if os.sep in plugin.command else plugin.command
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [command, *(plugin.args or ())],
-            env={**os.environ, **given, "KUBERNETES_EXEC_INFO": msgspec.json.encode(asked).decode()},
+            env={**os.environ, **variables, "KUBERNETES_EXEC_INFO": msgspec.json.encode(exec_info).decode()},
             stdin=None if interactive else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=None if interactive else subprocess.PIPE,  # a person reads the instructions, for example which page to open
@@ -99,7 +99,7 @@ def _answer(plugin: Exec, folder: Path, spec: Json, interactive: bool) -> bytes:
         raise ConfigError(f"exec plugin {plugin.command} cannot be run: {error.strerror}{hint}") from error
     except subprocess.TimeoutExpired as error:
         raise ConfigError(f"exec plugin {plugin.command} did not exit within {WITHOUT_A_TERMINAL:.0f} s") from error
-    if done.returncode:
-        said = (done.stderr or b"").decode(errors="replace").strip()[:QUOTED]
-        raise ConfigError(f"exec plugin {plugin.command} exited with code {done.returncode}{said and f': {said}'}")
-    return done.stdout
+    if process.returncode:
+        message = (process.stderr or b"").decode(errors="replace").strip()[:QUOTED]
+        raise ConfigError(f"exec plugin {plugin.command} exited with code {process.returncode}{message and f': {message}'}")
+    return process.stdout

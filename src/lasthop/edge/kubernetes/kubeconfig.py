@@ -92,7 +92,7 @@ class KubeconfigFile(msgspec.Struct, rename="kebab"):
 
 
 class Kubeconfig(msgspec.Struct):
-    """One or several merged files. The first file that sets a value wins; paths are relative to their file."""
+    """Holds one or several merged files. The first file that sets a value wins; paths are relative to their file."""
 
     where: str
     current: str
@@ -103,11 +103,11 @@ class Kubeconfig(msgspec.Struct):
     def chosen(self, context: str | None) -> tuple[str, KubeContext]:
         """Returns the context's name and content. Raises `ConfigError` if it does not exist, or none is selected."""
         name = context or self.current
-        there = f"contexts: {', '.join(sorted(self.contexts))}" if self.contexts else "there are none"
+        available = f"contexts: {', '.join(sorted(self.contexts))}" if self.contexts else "there are none"
         if not name:
-            raise ConfigError(f"{self.where}: current-context is not set; select one with --context ({there})")
+            raise ConfigError(f"{self.where}: current-context is not set; select one with --context ({available})")
         if name not in self.contexts:
-            raise ConfigError(f"{self.where}: no context {name}; {there}")
+            raise ConfigError(f"{self.where}: no context {name}; {available}")
         return name, self.contexts[name]
 
 
@@ -128,17 +128,19 @@ def read(paths: Sequence[Path]) -> Kubeconfig:
 
 def credentials(kubeconfig: Kubeconfig, context: str) -> Credentials:
     """Returns the credentials of a context. May run an exec plugin. Raises `ConfigError`."""
-    name, chosen = kubeconfig.chosen(context)
-    if chosen.cluster not in kubeconfig.clusters:
-        raise ConfigError(f"{kubeconfig.where}: context {name} names the cluster '{chosen.cluster}', which does not exist")
-    if chosen.user and chosen.user not in kubeconfig.users:
-        raise ConfigError(f"{kubeconfig.where}: context {name} names the user '{chosen.user}', which does not exist")
-    cluster, folder = kubeconfig.clusters[chosen.cluster]
+    name, kube_context = kubeconfig.chosen(context)
+    if kube_context.cluster not in kubeconfig.clusters:
+        raise ConfigError(
+            f"{kubeconfig.where}: context {name} names the cluster '{kube_context.cluster}', which does not exist"
+        )
+    if kube_context.user and kube_context.user not in kubeconfig.users:
+        raise ConfigError(f"{kubeconfig.where}: context {name} names the user '{kube_context.user}', which does not exist")
+    cluster, folder = kubeconfig.clusters[kube_context.cluster]
     if not cluster.server:
-        raise ConfigError(f"{kubeconfig.where}: cluster {chosen.cluster} has no server")
-    user, own = kubeconfig.users[chosen.user] if chosen.user else (User(), folder)
+        raise ConfigError(f"{kubeconfig.where}: cluster {kube_context.cluster} has no server")
+    user, user_folder = kubeconfig.users[kube_context.user] if kube_context.user else (User(), folder)
     ca = _content(cluster.certificate_authority_data, cluster.certificate_authority, folder, "certificate-authority")
-    headers, certificate, renew_at = _login(user, own, _plugin_cluster_info(cluster, ca))
+    headers, certificate, renew_at = _login(user, user_folder, _plugin_cluster_info(cluster, ca))
     return Credentials(
         url=cluster.server.rstrip("/") if "://" in cluster.server else f"https://{cluster.server.rstrip('/')}",
         tls=Tls(ca, not cluster.insecure_skip_tls_verify, certificate),
@@ -150,7 +152,7 @@ def credentials(kubeconfig: Kubeconfig, context: str) -> Credentials:
 
 
 def _login(user: User, folder: Path, cluster: Json) -> tuple[Headers, tuple[bytes, bytes] | None, float | None]:
-    """Returns headers, client certificate and key, and when to reload them: static credentials, or those of an exec plugin."""
+    """Returns headers, client certificate and key, and the time to reload them. They are static or from an exec plugin."""
     certificate, headers = _pair(user, folder), _static(user, folder)
     if user.exec is None or headers or certificate is not None:
         return headers, certificate, ALWAYS if user.token_file or user.auth_provider else None
@@ -195,8 +197,8 @@ def _id_token(provider: AuthProvider) -> str:
     """Returns the token that kubectl keeps and renews in the kubeconfig."""
     token = (provider.config or {}).get("id-token", "")
     if provider.name != "oidc" or not token:
-        what = "has no id-token" if provider.name == "oidc" else "is not known"
-        raise ConfigError(f"the auth-provider {provider.name} {what}; log in with kubectl, or use an exec plugin")
+        problem = "has no id-token" if provider.name == "oidc" else "is not known"
+        raise ConfigError(f"the auth-provider {provider.name} {problem}; log in with kubectl, or use an exec plugin")
     return token
 
 
@@ -212,9 +214,9 @@ def _impersonation(user: User) -> Iterator[tuple[str, str]]:
     if not user.act_as and (user.as_uid or user.as_groups or user.as_user_extra):
         raise ConfigError("as-uid, as-groups and as-user-extra require `as`")
     extra = {f"Extra-{quote(key.lower(), safe='')}": values for key, values in (user.as_user_extra or {}).items()}
-    alone = {"User": filter(None, [user.act_as]), "Uid": filter(None, [user.as_uid])}
-    given: dict[str, Iterable[str]] = {**alone, "Group": user.as_groups or (), **extra}
-    yield from ((f"Impersonate-{name}", value) for name, values in given.items() for value in values)
+    single = {"User": filter(None, [user.act_as]), "Uid": filter(None, [user.as_uid])}
+    headers: dict[str, Iterable[str]] = {**single, "Group": user.as_groups or (), **extra}
+    yield from ((f"Impersonate-{name}", value) for name, values in headers.items() for value in values)
 
 
 def _plugin_cluster_info(cluster: Cluster, ca: bytes | None) -> Json:
@@ -249,5 +251,5 @@ def _read(path: Path, name: str) -> bytes:
 
 def files(paths: str) -> list[Path]:
     """Returns the existing files of a list like $KUBECONFIG."""
-    given = [Path(os.path.expanduser(path)).absolute() for path in paths.split(os.pathsep) if path]
-    return [path for path in given if path.exists()]
+    candidates = [Path(os.path.expanduser(path)).absolute() for path in paths.split(os.pathsep) if path]
+    return [path for path in candidates if path.exists()]

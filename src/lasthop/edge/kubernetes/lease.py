@@ -35,9 +35,9 @@ class LeaseTiming(msgspec.Struct, frozen=True):
     """Intervals in seconds."""
 
     duration: int = 10
-    """Duration of a Lease. A dead leader is replaced after this and two polls: within 12 s; the promise is 15."""
+    """Duration of a Lease. A dead leader is replaced after this time and two polls, within 12 s; the promise is 15 s."""
     renew_deadline: float = 7.0
-    """When a leader that could not renew stops leading, well before another replica may take over."""
+    """Seconds without renewal after which a leader stops leading, well before another replica may take over."""
     renew_interval: float = 2.5
     look_interval: float = 1.0
 
@@ -61,7 +61,7 @@ class LeaseAction(Enum):
 
 
 class LeaseObservation(msgspec.Struct, frozen=True):
-    """A Lease at its last observed change, with the time of that change by our own clock."""
+    """Records a Lease at its last observed change, with the time of that change by our own clock."""
 
     record: tuple[Any, ...]
     at: float
@@ -81,8 +81,8 @@ def decide(lease: Json | None, seen: LeaseObservation | None, identity: str, now
         return LeaseAction.RENEW
     if not holder:
         return LeaseAction.TAKE
-    lasts = spec.get("leaseDurationSeconds") or TIMING.duration
-    expired = seen is not None and seen.record == record_of(lease) and now - seen.at >= lasts
+    duration = spec.get("leaseDurationSeconds") or TIMING.duration
+    expired = seen is not None and seen.record == record_of(lease) and now - seen.at >= duration
     return LeaseAction.TAKE if expired else LeaseAction.WAIT
 
 
@@ -148,26 +148,26 @@ class LeaderElector:
     async def run(self) -> None:
         """Runs until cancelled, and then releases the Lease, so that another replica does not have to wait for its expiry."""
         main, for_other_loop, stopping = asyncio.get_running_loop(), asyncio.new_event_loop(), asyncio.Event()
-        ended: Future[None] = Future()
+        finished: Future[None] = Future()
 
         def work() -> None:
             try:
                 with asyncio.Runner(loop_factory=lambda: for_other_loop) as runner:
                     runner.run(self._elect_until(stopping, main))
             except BaseException as error:
-                ended.set_exception(error)
+                finished.set_exception(error)
             else:
-                ended.set_result(None)
+                finished.set_result(None)
 
         threading.Thread(target=work, name="lease", daemon=True).start()
         try:
-            await asyncio.shield(asyncio.wrap_future(ended))
+            await asyncio.shield(asyncio.wrap_future(finished))
         finally:
             self._lead_in(0)
             self._over = True
             with contextlib.suppress(RuntimeError):  # the loop has already ended
                 for_other_loop.call_soon_threadsafe(stopping.set)
-            await asyncio.shield(asyncio.wrap_future(ended))
+            await asyncio.shield(asyncio.wrap_future(finished))
 
     async def _elect_until(self, stopping: asyncio.Event, main: asyncio.AbstractEventLoop) -> None:
         async with self._main_client.for_other_loop() as self._client, asyncio.TaskGroup() as tasks:
@@ -196,11 +196,11 @@ class LeaderElector:
         """Starts or stops leading, on the main thread."""
         if self._over:
             return
-        before, self._led = self._led, term
-        if term and not before:
+        previous, self._led = self._led, term
+        if term and not previous:
             self._log.info("leading", identity=self._identity)
             self._leadership.started_leading()
-        elif before and not term:
+        elif previous and not term:
             self._log.warning("no longer leading", identity=self._identity)
             self._leadership.stopped_leading()
 
@@ -233,16 +233,16 @@ class LeaderElector:
         started = self._clock()
         try:
             if not self._held or self._lease is None:
-                await self._look()
+                await self._read()
             match decide(self._lease, self._seen, self._identity, self._clock()):
                 case LeaseAction.WAIT:
                     return False
                 case LeaseAction.CREATE:
                     body = acquired(self._empty, self._identity, micro_now(), self._timing.duration, self._annotations)
-                    self._saw(await self._client.create(self._collection, body))
+                    self._observe(await self._client.create(self._collection, body))
                 case _:
                     body = acquired(self._lease or {}, self._identity, micro_now(), self._timing.duration, self._annotations)
-                    self._saw(await self._client.put(self._path, body))
+                    self._observe(await self._client.put(self._path, body))
         except ApiError as error:
             self._lease = None  # read it again before the next attempt: another replica may hold it
             if str(error) != self._logged and not error.conflict:
@@ -252,15 +252,15 @@ class LeaderElector:
         self._renewed, self._logged = started, ""
         return True
 
-    async def _look(self) -> None:
+    async def _read(self) -> None:
         try:
-            self._saw(await self._client.get(self._path))
+            self._observe(await self._client.get(self._path))
         except ApiError as error:
             if not error.not_found:
                 raise
             self._lease, self._seen, self.holder = None, None, ""
 
-    def _saw(self, lease: Json) -> None:
+    def _observe(self, lease: Json) -> None:
         self._lease = lease
         record = record_of(lease)
         if self._seen is None or self._seen.record != record:

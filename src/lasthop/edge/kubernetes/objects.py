@@ -1,7 +1,7 @@
 """Decodes the API server's JSON: the typed object, its version, and its status as bytes.
 
-Only the parts that a gateway needs stay in memory: `READ_KEYS` of Secrets and ConfigMaps, labels and address of Pods, and the
-last manager in managedFields, for the record of changes. All undeclared fields are dropped with the JSON. A BackendTLSPolicy
+Only the parts that a gateway needs stay in memory: `READ_KEYS` of Secrets and ConfigMaps, labels and address of Pods. The last
+manager in managedFields is kept for the record of changes. All undeclared fields are dropped with the JSON. A BackendTLSPolicy
 that cannot be decoded completely becomes a `RejectedPolicy`.
 """
 
@@ -29,7 +29,7 @@ POLICY: Final = "BackendTLSPolicy"
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """kubectl's copy of the whole object."""
 _FIELD_SELECTORS: Final = {"Secret": "type!=helm.sh/release.v1"}
-"""Excludes Helm's releases, which are many, large and never a certificate."""
+"""Excludes Helm's releases, which are many and large, and never contain a certificate."""
 
 _READY: Final = core.PodCondition("Ready", "True")
 
@@ -45,7 +45,7 @@ class ListMeta(msgspec.Struct, rename="camel"):
 
 
 class ObjectList(msgspec.Struct):
-    """A page of a list."""
+    """Represents a page of a list."""
 
     metadata: ListMeta
     items: list[msgspec.Raw] | None = None
@@ -119,8 +119,8 @@ def _observed(envelope: _Envelope) -> ObservedStatus:
 
 
 def author_of(managed_fields: bytes | msgspec.Raw) -> str:
-    """Returns the manager of the latest write of spec or data, or of anything but the status; empty if unknown. A manager is a
-    program's own name; the server does not reveal the user."""
+    """Returns the manager of the latest write of spec or data, else of the latest write of another part than the status; empty
+    if unknown. A manager is the name that a program gives itself; the server does not reveal the user."""
     if not bytes(managed_fields):
         return ""
     try:
@@ -142,13 +142,13 @@ def read_object(kind: str, content: bytes | msgspec.Raw) -> DecodedObject:
     except (msgspec.ValidationError, ValueError) as error:
         if kind != POLICY:
             return DecodedObject(key, None, status, _unreadable(key, str(error)), author=author)
-        rejected, whole = _rejected(msgspec.json.decode(content), str(error))
+        rejected, complete = _rejected(msgspec.json.decode(content), str(error))
         problem = _unreadable(key, rejected.message, remedy="Use a field that this version knows, or upgrade Lasthop.")
-        return DecodedObject(key, rejected, status, problem, opaque=not whole, author=author)
+        return DecodedObject(key, rejected, status, problem, opaque=not complete, author=author)
 
 
 def trimmed(kind: str, obj: Object) -> Object:
-    """Returns the object without unused parts, so that a change of those counts as none."""
+    """Returns the object without unused parts, so that their changes are ignored."""
     match obj:
         case core.Secret():
             return core.Secret(metadata=_bare(obj.metadata), type=obj.type, data=BytesMap(_read_keys(kind, obj.data)))
@@ -183,8 +183,8 @@ def _without_copy(obj: Object) -> Object:
 def _without_our_status(obj: Shared) -> Shared:
     """Returns the object without our own status entries, so that our own write changes nothing."""
     entries = obj.status.ancestors
-    others = tuple(entry for entry in entries if entry.controller_name != CONTROLLER_NAME)
-    return obj if len(others) == len(entries) else replace(obj, status=ForeignPolicyStatus(others))
+    foreign = tuple(entry for entry in entries if entry.controller_name != CONTROLLER_NAME)
+    return obj if len(foreign) == len(entries) else replace(obj, status=ForeignPolicyStatus(foreign))
 
 
 def _bare(meta: ObjectMeta) -> ObjectMeta:
@@ -208,8 +208,8 @@ def _rejected(document: Any, error: str) -> tuple[RejectedPolicy, bool]:
         generation=meta.get("generation", 0),
         creation_timestamp=meta.get("creationTimestamp") or "",
     )
-    whole = bool(refs) and len(targets) == len(refs) and not any(map(_may_target, spec))
-    return RejectedPolicy(metadata=metadata, targets=tuple(targets), message=error), whole
+    complete = bool(refs) and len(targets) == len(refs) and not any(map(_may_target, spec))
+    return RejectedPolicy(metadata=metadata, targets=tuple(targets), message=error), complete
 
 
 def _may_target(field: str) -> bool:
@@ -221,6 +221,6 @@ def _target(ref: Any) -> PolicyTargetReference | None:
     """Returns the target of a reference. An unknown field may narrow the target, so it then counts for the whole object."""
     if not isinstance(ref, dict) or not isinstance(ref.get("name"), str) or not isinstance(ref.get("kind"), str):
         return None
-    known = ref.keys() <= {"group", "kind", "name", "sectionName"}
+    understood = ref.keys() <= {"group", "kind", "name", "sectionName"}
     section = ref.get("sectionName") or ""
-    return PolicyTargetReference(ref.get("group") or "", ref["kind"], ref["name"], section if known else "")
+    return PolicyTargetReference(ref.get("group") or "", ref["kind"], ref["name"], section if understood else "")

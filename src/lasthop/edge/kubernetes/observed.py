@@ -21,7 +21,7 @@ class ObservedStatuses:
         self.versions: dict[str, str] = {}
         """The API version in which each kind is served."""
         self.on_change: Callable[[Key], None] = lambda key: None
-        """Called for every written object."""
+        """Called for every object whose status the watch has changed."""
         self._statuses: dict[Key, ObservedStatus] = {}
 
     def __iter__(self) -> Iterator[Key]:
@@ -31,13 +31,13 @@ class ObservedStatuses:
         return self._statuses.get(key)
 
     def observe(self, key: Key, status: ObservedStatus) -> None:
-        """Records a status from the watch, unless it is older than the known one: watches may lag behind our own writes."""
+        """Records a status from the watch, unless it is older than the known one. Watches may lag behind our own writes."""
         if self.put(key, status):
             self.on_change(key)
 
     def put(self, key: Key, status: ObservedStatus) -> bool:
-        before = self._statuses.get(key)
-        if before is not None and (before.version == status.version or older(status.version, before.version)):
+        known = self._statuses.get(key)
+        if known is not None and (known.version == status.version or older(status.version, known.version)):
             return False
         self._statuses[key] = status
         return True

@@ -66,13 +66,13 @@ async def _send(reader: asyncio.StreamReader, socket: aiohttp.ClientWebSocketRes
 
 async def _receive(socket: aiohttp.ClientWebSocketResponse, writer: asyncio.StreamWriter) -> str:
     """Forwards the Pod's data; returns the Pod's error, if any."""
-    begun = set()
+    opened = set()
     with contextlib.suppress(ConnectionError, aiohttp.ClientError):
         async for message in socket:
             content: bytes = message.data if message.type is aiohttp.WSMsgType.BINARY else b""
             channel, content = content[:1], content[1:]
-            if channel not in begun:
-                begun.add(channel)
+            if channel not in opened:
+                opened.add(channel)
             elif channel == DATA:
                 writer.write(content)
                 await writer.drain()

@@ -58,9 +58,9 @@ class Pace:
     error."""
 
     SLOW: Final = 4.0
-    """A response is slow if it takes this many times as long as a quick one, ..."""
+    """A response is slow if it takes this many times as long as the quickest one."""
     QUICK: Final = 0.1
-    """... unless it takes less than this, in seconds."""
+    """A response within this many seconds is never slow."""
     PAUSE: Final = 1.0
     """Seconds for a lower rate to take effect, before it is lowered again."""
 

@@ -1,6 +1,6 @@
-"""The evidence that a proxy collects about its connections to backends, before conclusions.
+"""Declares the evidence that a proxy collects about its connections to backends, before any verdict.
 
-access log ──> ConnectionOutcome   one connection that was made or that failed; successful ones are sampled
+access log ──> ConnectionOutcome   one connection that succeeded or failed; successful ones are sampled
 statistics ──> Counts              every connection, exact, without a reason
 """
 
@@ -22,14 +22,14 @@ class ConnectionOutcome(msgspec.Struct, frozen=True):
     at: float
     """Unix time."""
     failure: str = ""
-    """The reason why no connection was made; empty: one was made."""
+    """The reason why the connection failed; empty after a success."""
     handshake: bool = False
-    """The TLS handshake failed, after the TCP connection was made."""
+    """The TLS handshake failed after the TCP connection succeeded."""
     connected: bool = False
-    """The connection was made as far as the proxy could see, and ended without a response."""
+    """The connection succeeded as far as the proxy could see, and ended without a response."""
     request: bool = False
-    """The connection was made, and the proxy answered the request with an error of its own, because the backend sent no valid
-    HTTP response."""
+    """The connection succeeded, and the proxy answered the request with an error of its own, because the backend sent no
+    valid HTTP response."""
     refused: str = ""
     """The reason to use if Envoy also counts a TLS error of that backend: with TLS 1.3 a backend rejects the client's
     certificate after the handshake."""
@@ -44,7 +44,7 @@ class ConnectionOutcome(msgspec.Struct, frozen=True):
 
 
 class ServedRequest(msgspec.Struct, frozen=True):
-    """A completed request, or a closed connection of a stream."""
+    """Represents a completed request, or a closed connection of a stream."""
 
     route: Key | None
     hop: Hop | None
@@ -55,20 +55,20 @@ class ServedRequest(msgspec.Struct, frozen=True):
 
 
 class HopCounts(msgspec.Struct, frozen=True):
-    """Counts since the proxy or the cluster started: they may restart when the cluster is replaced."""
+    """Counts since the proxy or the cluster started. They may restart when the cluster is replaced."""
 
     connections: int = 0
     """Attempts."""
     connect_failures: int = 0
     handshakes: int = 0
     tls_failures: dict[str, int] = {}
-    """By Envoy's names."""
+    """Counts by Envoy's name of the failure."""
     active: int = 0
-    """Requests in progress; of a stream, open connections."""
+    """Requests in progress; for a stream, open connections."""
     requests: int = 0
-    """Requests sent on a connection; of a stream, connections that were made."""
+    """Requests sent on a connection; for a stream, successful connections."""
     connect_timeouts: int = 0
-    """The connect failures that were timeouts."""
+    """Connect failures that were timeouts."""
     ejected: int = 0
     """Endpoints that receive no traffic now because connections to them keep failing."""
 
@@ -84,4 +84,4 @@ class EndpointCounts(msgspec.Struct, frozen=True):
 
 Counts = dict[Connection, HopCounts]
 EndpointsCounted = dict[Connection, dict[str, EndpointCounts]]
-"""By address."""
+"""Counts by connection and address."""

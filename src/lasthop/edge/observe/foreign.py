@@ -1,4 +1,4 @@
-"""Filters a report of another process: keeps what concerns its own Gateway, within bounds.
+"""Filters a report of another process: keeps the parts of its own Gateway, within bounds.
 
 A proxy may have been compromised through its traffic, its credentials are in the Gateway's own namespace, and its reports
 reach statuses and pages. The decoder has checked every number (`plan/observation.py`); this module drops unknown parts.
@@ -28,8 +28,8 @@ class GatewayParts(Protocol):
         """Returns whether the route is attached to the Gateway."""
 
 
-class _Nothing(GatewayParts):
-    """The parts of a Gateway at a replica that accepts no reports."""
+class _NoParts(GatewayParts):
+    """Declares no parts, for a replica that accepts no reports."""
 
     def addresses(self, hop: Hop) -> None:
         return None
@@ -38,21 +38,21 @@ class _Nothing(GatewayParts):
         return False
 
 
-NOTHING: Final = _Nothing()
+NO_PARTS: Final = _NoParts()
 
 
-def believed(report: ProxyReport, gateway: Key, known: GatewayParts) -> Generator[None, None, ProxyReport]:
-    """Yields after each part, because there may be thousands. Returns the part of a report that may be shown for this Gateway,
-    with every text printable and shortened."""
+def filtered_report(report: ProxyReport, gateway: Key, parts: GatewayParts) -> Generator[None, None, ProxyReport]:
+    """Returns the parts of a report that may be shown for this Gateway, with every text printable and shortened. Yields after
+    each part, because there may be thousands."""
     hops: dict[Hop, HopSeen] = {}
     for hop, seen in report.hops.items():
-        addresses = known.addresses(hop) if hop.gateway == gateway else None
+        addresses = parts.addresses(hop) if hop.gateway == gateway else None
         if addresses is not None:
             hops[hop] = _hop(seen, addresses)
         yield
     routes: dict[Key, Traffic] = {}
     for route, traffic in report.routes.items():
-        if known.serves(gateway, route):
+        if parts.serves(gateway, route):
             routes[route] = _traffic(traffic)
         yield
     return ProxyReport(gateway, cut(report.proxy), report.since, report.at, hops, routes)
@@ -60,8 +60,8 @@ def believed(report: ProxyReport, gateway: Key, known: GatewayParts) -> Generato
 
 def _hop(seen: HopSeen, addresses: Container[str]) -> HopSeen:
     tls = {cut(name): count for name, count in [*seen.tls_failures.items()][:_MAX_KINDS]}
-    known = [endpoint for endpoint in seen.endpoints if not endpoint.address or endpoint.address in addresses]
-    endpoints = tuple(map(_endpoint, known[:MAX_ENDPOINTS]))
+    existing = [endpoint for endpoint in seen.endpoints if not endpoint.address or endpoint.address in addresses]
+    endpoints = tuple(map(_endpoint, existing[:MAX_ENDPOINTS]))
     return msgspec.structs.replace(seen, tls_failures=tls, endpoints=endpoints, traffic=_traffic(seen.traffic))
 
 

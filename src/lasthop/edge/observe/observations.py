@@ -33,12 +33,12 @@ from lasthop.engine.plan.upstream import Connection, Hop
 
 EXPIRES: Final = 30.0
 """Seconds without a report after which a proxy no longer counts."""
-WORDS_HOLD: Final = 30.0
+DETAILS_HOLD: Final = 30.0
 """Seconds between changes of the displayed details while the health stays the same. Without this limit a backend that shows
 another certificate to each connection would change them continuously."""
-FIRST_WORDS_HOLD: Final = 3.0
-"""Seconds before the second change of details, because users often correct one mistake after the other. Doubled with each
-further change, until nothing has changed for twice `WORDS_HOLD`."""
+FIRST_DETAILS_HOLD: Final = 3.0
+"""Seconds between the first two changes of details, because users often correct one mistake after the other. Each further
+change doubles it, until nothing has changed for twice `DETAILS_HOLD`."""
 MAX_PROXIES: Final = 200
 """Proxies of one Gateway that are counted separately."""
 AT_ONCE: Final = 500
@@ -50,7 +50,7 @@ _KEPT: Final = 16
 
 
 class JudgedEndpoint(NamedTuple):
-    """A proxy's evidence about an endpoint, and the verdict."""
+    """Holds a proxy's evidence about an endpoint, and the verdict."""
 
     proxy: str
     seen: EndpointSeen
@@ -73,17 +73,17 @@ class Observations:
     def __init__(self) -> None:
         self._proxies: dict[tuple[Key, str], _Proxy] = {}
         self._by_gateway: dict[Key, dict[str, _Proxy]] = {}
-        """The same by Gateway, so that a lookup does not cost more with more Gateways."""
+        """The proxies by Gateway, so that the cost of a lookup does not grow with the number of Gateways."""
         self._states: dict[Hop, dict[str, HopState]] = {}
-        """By configuration."""
+        """States by hop and configuration."""
         self._changed: dict[Connection, tuple[float, float]] = {}
-        """When the displayed details of a hop last changed, and how long they must stay."""
+        """The time of the last change of a hop's displayed details, and the seconds for which they must stay."""
         self._news: dict[Hop, None] = {}
         self._due: list[tuple[float, Hop]] = []
         self._due_at: dict[Hop, float] = {}
-        """When each hop is judged next. Other entries of the heap are obsolete."""
+        """The time of each hop's next judgement. All other entries of the heap are obsolete."""
 
-    # --- in ----------------------------------------------------------------------------------------------------------
+    # --- reports -----------------------------------------------------------------------------------------------------
 
     def heard(self, report: ProxyReport, now: float) -> bool:
         """Replaces a proxy's previous report; returns False if its Gateway has too many proxies."""
@@ -91,11 +91,11 @@ class Observations:
             return False
         proxy = self._proxies.setdefault((report.gateway, report.proxy), _Proxy())
         self._by_gateway.setdefault(report.gateway, {})[report.proxy] = proxy
-        old = proxy.report.hops if proxy.report else {}
+        previous = proxy.report.hops if proxy.report else {}
         proxy.take(report, now)
         hops = (hop for hop in report.hops if hop.gateway == report.gateway)
-        self._news.update(dict.fromkeys(hop for hop in hops if self._matters(hop, old.get(hop), report.hops[hop])))
-        self._news.update(dict.fromkeys(old.keys() - report.hops.keys()))
+        self._news.update(dict.fromkeys(hop for hop in hops if self._matters(hop, previous.get(hop), report.hops[hop])))
+        self._news.update(dict.fromkeys(previous.keys() - report.hops.keys()))
         return True
 
     def reports(self, gateway: Key, proxy: str) -> bool:
@@ -111,7 +111,7 @@ class Observations:
         return bool(self._news)
 
     def step(self, now: float) -> dict[Connection, HopState | None]:
-        """Judges a limited number of hops and returns the changed states by configuration; None: no state any more. Call it
+        """Judges a limited number of hops and returns the changed states by configuration; None: the state is removed. Call it
         again while hops are `pending`."""
         for key in [key for key, proxy in self._proxies.items() if now - proxy.heard >= EXPIRES]:
             self._drop(key)
@@ -120,11 +120,11 @@ class Observations:
             if self._due_at.get(hop) == due:
                 del self._due_at[hop]
                 self._news[hop] = None
-        todo = [*self._news][:AT_ONCE]
-        for hop in todo:
+        hops = [*self._news][:AT_ONCE]
+        for hop in hops:
             del self._news[hop]
         changes: dict[Connection, HopState | None] = {}
-        for hop in todo:
+        for hop in hops:
             judged = self._judge(hop, now)
             for config in {**self._states.get(hop, {}), **judged}:
                 self._settle(Connection(hop, config), judged.get(config, []), now, changes)
@@ -137,9 +137,9 @@ class Observations:
         new = _concluded(judged, old)
         if new == old:
             return
-        changed, hold = self._changed.get(key, (-inf, FIRST_WORDS_HOLD))
+        changed, hold = self._changed.get(key, (-inf, FIRST_DETAILS_HOLD))
         due = changed + hold
-        # A hop's health is often known a moment before these details.
+        # Certificates and ejections often become known a moment after the health.
         learned = bool(new.certificates) > bool(old.certificates) or bool(new.ejected) > bool(old.ejected)
         if new.health is old.health and due > now and not learned:
             self._at(due, key.hop)
@@ -152,10 +152,10 @@ class Observations:
                 del self._states[key.hop]
             changes[key] = None
         else:
-            if now - changed >= 2 * WORDS_HOLD:
-                hold = FIRST_WORDS_HOLD
+            if now - changed >= 2 * DETAILS_HOLD:
+                hold = FIRST_DETAILS_HOLD
             elif new.health is old.health:
-                hold = min(WORDS_HOLD, 2 * hold)
+                hold = min(DETAILS_HOLD, 2 * hold)
             states[key.config], self._changed[key] = new, (now, hold)
             changes[key] = new
 
@@ -167,7 +167,7 @@ class Observations:
             return True
         if any(self.state(hop, endpoint.config).health is Health.UNTRIED for endpoint in new.endpoints):
             return True
-        return any(_bearing(ours) != _bearing(theirs) for ours, theirs in zip(old.endpoints, new.endpoints, strict=True))
+        return any(_relevant(ours) != _relevant(theirs) for ours, theirs in zip(old.endpoints, new.endpoints, strict=True))
 
     def _at(self, due: float, hop: Hop) -> None:
         if due < self._due_at.get(hop, inf):
@@ -188,7 +188,7 @@ class Observations:
         """Returns the proxies that may have traffic of a hop, or of a route, which several Gateways may serve."""
         return self._of(part.gateway).values() if isinstance(part, Hop) else self._proxies.values()
 
-    # --- what is known -----------------------------------------------------------------------------------------------
+    # --- verdicts ----------------------------------------------------------------------------------------------------
 
     def _judge(self, hop: Hop, now: float) -> dict[str, list[JudgedEndpoint]]:
         """Judges each endpoint by the evidence under one configuration; returns the endpoints with evidence by
@@ -263,7 +263,7 @@ class Observations:
 
 
 class _Figures(dict[Hop | Key, Traffic]):
-    """The traffic of a report. Hops and routes never have the same key, because they differ in length."""
+    """Holds the traffic of a report by hop and route. Their keys differ in length, so they never collide."""
 
     @classmethod
     def of(cls, report: ProxyReport) -> _Figures:
@@ -282,7 +282,7 @@ class _Proxy:
         self.ahead = 0.0
         """Seconds by which our clock is ahead of the proxy's, including the transit time of the report."""
         self.verdicts: dict[Hop, dict[tuple[str, str], EndpointVerdict]] = {}
-        """By configuration and address."""
+        """Verdicts by hop, then by configuration and address."""
         self._figures: deque[tuple[float, _Figures]] = deque(maxlen=_KEPT)
 
     @property
@@ -323,10 +323,10 @@ class _Proxy:
         return (0, 0, now - then) if old is new else (new.requests - old.requests, new.errors - old.errors, now - then)
 
 
-def _bearing(seen: EndpointSeen) -> tuple[object, ...]:
+def _relevant(seen: EndpointSeen) -> tuple[object, ...]:
     succeeded = not seen.in_a_row and seen.last_success // 60
-    words = (seen.failure, seen.certificate, seen.tls_version)
-    return seen.config, seen.address, min(seen.in_a_row, 2), succeeded, bool(seen.ejected_since), *words
+    details = (seen.failure, seen.certificate, seen.tls_version)
+    return seen.config, seen.address, min(seen.in_a_row, 2), succeeded, bool(seen.ejected_since), *details
 
 
 def _concluded(judged: list[JudgedEndpoint], old: HopState) -> HopState:
@@ -364,14 +364,16 @@ def _leaves(seen: Iterable[EndpointSeen]) -> tuple[LeafCertificate, ...]:
 
 def _failures(bad: Iterable[JudgedEndpoint], proxies: set[str]) -> Iterator[Failure]:
     """Yields each reason once with its endpoints, the reason with most endpoints first."""
-    words: dict[tuple[str, bool, bool], tuple[set[str], set[str]]] = {}
+    reasons: dict[tuple[str, bool, bool], tuple[set[str], set[str]]] = {}
     for name, seen, _ in bad:
-        endpoints, seers = words.setdefault((seen.failure, seen.handshake, seen.request), (set(), set()))
+        endpoints, reporters = reasons.setdefault((seen.failure, seen.handshake, seen.request), (set(), set()))
         endpoints.add(seen.address)
-        seers.add(name)
-    for (text, handshake, request), (endpoints, seers) in sorted(words.items(), key=lambda item: (-len(item[1][0]), item[0])):
-        shown = tuple(sorted(endpoints - {""})[:MAX_ENDPOINTS])
-        yield Failure(text, shown, () if seers == proxies else tuple(sorted(seers)), handshake, request)
+        reporters.add(name)
+    for (reason, handshake, request), (endpoints, reporters) in sorted(
+        reasons.items(), key=lambda item: (-len(item[1][0]), item[0])
+    ):
+        addresses = tuple(sorted(endpoints - {""})[:MAX_ENDPOINTS])
+        yield Failure(reason, addresses, () if reporters == proxies else tuple(sorted(reporters)), handshake, request)
 
 
 def merged(figures: list[HopSeen]) -> HopSeen:
@@ -381,22 +383,25 @@ def merged(figures: list[HopSeen]) -> HopSeen:
     endpoints: dict[tuple[str, str], list[EndpointSeen]] = {}
     for endpoint in (endpoint for seen in figures for endpoint in seen.endpoints):
         endpoints.setdefault((endpoint.config, endpoint.address), []).append(endpoint)
-    together = sorted(
-        (_one(several) for several in endpoints.values()), key=lambda endpoint: (not endpoint.in_a_row, endpoint.address)
+    merged_endpoints = sorted(
+        (_merged_endpoint(reports) for reports in endpoints.values()),
+        key=lambda endpoint: (not endpoint.in_a_row, endpoint.address),
     )
-    return msgspec.structs.replace(summed(figures, together), traffic=sum((seen.traffic for seen in figures), Traffic()))
+    return msgspec.structs.replace(
+        summed(figures, merged_endpoints), traffic=sum((seen.traffic for seen in figures), Traffic())
+    )
 
 
-def _one(several: list[EndpointSeen]) -> EndpointSeen:
+def _merged_endpoint(reports: list[EndpointSeen]) -> EndpointSeen:
     """Merges the evidence of all proxies about one endpoint. The certificate is the last one that a proxy received."""
-    worst = max(several, key=lambda endpoint: (endpoint.in_a_row > 0, endpoint.last_failure))
-    shown = max(several, key=lambda endpoint: (endpoint.certificate is not None, endpoint.last_success))
+    worst = max(reports, key=lambda endpoint: (endpoint.in_a_row > 0, endpoint.last_failure))
+    latest = max(reports, key=lambda endpoint: (endpoint.certificate is not None, endpoint.last_success))
     return msgspec.structs.replace(
         worst,
-        failures=sum(endpoint.failures for endpoint in several),
-        last_success=max(endpoint.last_success for endpoint in several),
-        certificate=shown.certificate,
-        tls_version=shown.tls_version,
-        cipher=shown.cipher,
-        ejected_since=min((endpoint.ejected_since for endpoint in several if endpoint.ejected_since), default=0.0),
+        failures=sum(endpoint.failures for endpoint in reports),
+        last_success=max(endpoint.last_success for endpoint in reports),
+        certificate=latest.certificate,
+        tls_version=latest.tls_version,
+        cipher=latest.cipher,
+        ejected_since=min((endpoint.ejected_since for endpoint in reports if endpoint.ejected_since), default=0.0),
     )

@@ -37,18 +37,18 @@ MAX_WATCHED: Final = 100
 QUIET: Final = 30.0
 """Seconds without a failure after which new connections count as successes even without samples."""
 FORGOTTEN: Final = 3600.0
-"""Seconds after which a hop is dropped that Envoy no longer counts."""
+"""Seconds after which a hop that Envoy no longer counts is dropped."""
 MAX_CONFIGS: Final = 4
 """Configurations of a hop that are counted separately: the current one, and earlier ones with open streams."""
 _DOUBTFUL: Final = 16
 _AT_ONCE: Final = 2
-"""Failures recorded for a counter's growth between two reads: as many as a verdict needs."""
+"""Maximum failures recorded for a counter's growth between two reads: the number that a verdict needs."""
 _EJECTED_ANEW: Final = 5.0
 """Seconds without ejection after which the next ejection counts as new."""
 
 
 class Tally:
-    """The evidence of one proxy of a Gateway. Hops of other Gateways are ignored."""
+    """Collects the evidence of one proxy of a Gateway. Hops of other Gateways are ignored."""
 
     def __init__(self, gateway: Key, proxy: str = "", *, now: float) -> None:
         self.gateway, self.proxy, self.since = gateway, proxy, now
@@ -63,10 +63,10 @@ class Tally:
     def take(self, outcome: ConnectionOutcome) -> None:
         """Records the connection in a line of the access log."""
         if hop := self._of(outcome.hop):
-            hop.wire(outcome.config).take(_bounded(outcome))
+            hop.config_tally(outcome.config).take(_bounded(outcome))
 
     def request(self, request: ServedRequest) -> None:
-        """Records the request in that line and its response."""
+        """Records the request in a line of the access log, and its response."""
         if request.hop and (hop := self._of(request.hop)):
             hop.request(request)
         if request.route and (request.route in self._routes or len(self._routes) < MAX_HOPS):
@@ -76,8 +76,8 @@ class Tally:
         for key, counted in counts.items():
             if hop := self._of(key.hop):
                 hop.count(key.config, counted, now, first=not self._counted)
-        there = {key.hop for key in counts}
-        for gone in [key for key, hop in self._hops.items() if now - hop.heard > FORGOTTEN and key not in there]:
+        counted_hops = {key.hop for key in counts}
+        for gone in [key for key, hop in self._hops.items() if now - hop.heard > FORGOTTEN and key not in counted_hops]:
             del self._hops[gone]
         self._counted = True
 
@@ -85,7 +85,7 @@ class Tally:
         """Records Envoy's counters for the endpoints of `watched` hops."""
         for key, endpoints in counted.items():
             if hop := self._hops.get(key.hop):
-                hop.wire(key.config).count_endpoints(endpoints, now)
+                hop.config_tally(key.config).count_endpoints(endpoints, now)
 
     def watched(self) -> list[Hop]:
         """Returns the hops whose endpoint counters are needed. If there are many, they take turns."""
@@ -101,10 +101,10 @@ class Tally:
         return ProxyReport(self.gateway, self.proxy, self.since, now, hops, routes)
 
     def _of(self, key: Hop) -> _HopTally | None:
-        known = self._hops.get(key)
-        if known is None and key.gateway == self.gateway and len(self._hops) < MAX_HOPS:
-            known = self._hops[key] = _HopTally(key)
-        return known
+        tally = self._hops.get(key)
+        if tally is None and key.gateway == self.gateway and len(self._hops) < MAX_HOPS:
+            tally = self._hops[key] = _HopTally(key)
+        return tally
 
 
 class _Requests:
@@ -130,7 +130,7 @@ class _Requests:
 
 
 class _Counter:
-    """A counter of Envoy that keeps growing across Envoy's resets."""
+    """Continues a counter of Envoy across Envoy's resets."""
 
     def __init__(self) -> None:
         self._before = self._last = 0
@@ -149,12 +149,12 @@ class _Counter:
 
 
 class _HopTally:
-    """The requests of a hop in any configuration, and the evidence for each configuration."""
+    """Collects the requests of a hop in any configuration, and the evidence for each configuration."""
 
     def __init__(self, key: Hop) -> None:
         self._key = key
         self._requests = _Requests()
-        self._wires: dict[str, _Wire] = {}
+        self._config_tallies: dict[str, _ConfigTally] = {}
         self._ended = HopSeen()
         """The counts of dropped configurations."""
         self._parts: list[HopSeen] = []
@@ -162,36 +162,36 @@ class _HopTally:
 
     @property
     def heard(self) -> float:
-        return max((wire.heard for wire in self._wires.values()), default=0.0)
+        return max((tally.heard for tally in self._config_tallies.values()), default=0.0)
 
     @property
     def watched(self) -> bool:
-        return any(wire.watched for wire in self._wires.values())
+        return any(tally.watched for tally in self._config_tallies.values())
 
     def request(self, request: ServedRequest) -> None:
         self._requests.take(request)
 
     def count(self, config: str, counted: HopCounts, now: float, *, first: bool) -> None:
         # Without room, this configuration may have been dropped before, so its counts may be old.
-        crowded = config not in self._wires and len(self._wires) >= MAX_CONFIGS
-        self.wire(config).count(counted, now, first=first or crowded)
+        crowded = config not in self._config_tallies and len(self._config_tallies) >= MAX_CONFIGS
+        self.config_tally(config).count(counted, now, first=first or crowded)
 
-    def wire(self, config: str) -> _Wire:
+    def config_tally(self, config: str) -> _ConfigTally:
         """Returns the evidence for a configuration. If there is no room, it replaces the configuration with the oldest
         evidence."""
-        known = self._wires.get(config)
-        if known is None:
-            if len(self._wires) >= MAX_CONFIGS:
-                oldest = min(self._wires, key=lambda name: self._wires[name].heard)
-                ended = summed([self._ended, self._wires.pop(oldest).seen()], ())
+        tally = self._config_tallies.get(config)
+        if tally is None:
+            if len(self._config_tallies) >= MAX_CONFIGS:
+                oldest = min(self._config_tallies, key=lambda name: self._config_tallies[name].heard)
+                ended = summed([self._ended, self._config_tallies.pop(oldest).seen()], ())
                 self._ended = msgspec.structs.replace(ended, last_success=0.0, last_failure=0.0)
-            known = self._wires[config] = _Wire(Connection(self._key, config))
-        return known
+            tally = self._config_tallies[config] = _ConfigTally(Connection(self._key, config))
+        return tally
 
     def seen(self) -> HopSeen:
         """Lists the endpoints of the most recent configuration first, because the number of reported endpoints is limited."""
-        wires = sorted(self._wires.values(), key=lambda wire: wire.heard, reverse=True)
-        parts, traffic = [wire.seen() for wire in wires], self._requests.traffic(sum(wire.active for wire in wires))
+        tallies = sorted(self._config_tallies.values(), key=lambda tally: tally.heard, reverse=True)
+        parts, traffic = [tally.seen() for tally in tallies], self._requests.traffic(sum(tally.active for tally in tallies))
         unchanged = len(parts) == len(self._parts) and all(map(operator.is_, parts, self._parts))
         if self._seen is None or not unchanged or self._seen.traffic is not traffic:
             self._parts = parts
@@ -200,7 +200,7 @@ class _HopTally:
         return self._seen
 
 
-class _Grown(NamedTuple):
+class _Growth(NamedTuple):
     """The growth of a hop's counters since the last read."""
 
     connections: int = 0
@@ -208,7 +208,7 @@ class _Grown(NamedTuple):
     failures: int = 0
     tls: Mapping[str, int] = MappingProxyType({})
     late: bool = False
-    """There were connect timeouts."""
+    """Connections timed out."""
 
     @property
     def kind(self) -> str:
@@ -216,8 +216,8 @@ class _Grown(NamedTuple):
         return max(self.tls, key=lambda name: self.tls[name], default="") if any(self.tls.values()) else ""
 
 
-class _Wire:
-    """The evidence for one configuration of a hop."""
+class _ConfigTally:
+    """Collects the evidence for one configuration of a hop."""
 
     def __init__(self, key: Connection) -> None:
         self.key = key
@@ -240,7 +240,7 @@ class _Wire:
         self._unsampled = False
         """There are requests and no failures, and no sample of an endpoint."""
         self._sending = False
-        """Requests were sent lately, perhaps besides others without a connection."""
+        """Requests were sent lately. Others may have failed without a connection."""
         self._kind, self._late = "", False
         """The TLS failure that the last read with failures counted most (empty: no TLS failure), and whether connections timed
         out."""
@@ -277,33 +277,33 @@ class _Wire:
         nothing about the present."""
         if counted != self._counts:
             self._counts, self._seen = counted, None
-        grown = self._grown(counted)
-        if grown.connections or counted.active:
+        growth = self._growth(counted)
+        if growth.connections or counted.active:
             self.heard = now
         if first:
-            grown = _Grown(grown.connections, late=grown.late)
-        self._failing, kind = bool(grown.failures), grown.kind
-        if grown.failures or kind:
-            self._kind, self._late = kind, grown.late
-        self._errors = (self._errors[1], grown.tls.get("connection_error", 0))
+            growth = _Growth(growth.connections, late=growth.late)
+        self._failing, kind = bool(growth.failures), growth.kind
+        if growth.failures or kind:
+            self._kind, self._late = kind, growth.late
+        self._errors = (self._errors[1], growth.tls.get("connection_error", 0))
         self._refused = not self.key.hop.protocol.http and any(self._errors)
         self._judge_doubtful()
         if any(self._errors):
             for endpoint in self._endpoints.values():
                 endpoint.refuse()
                 self._seen = None
-        good = not grown.failures and not kind
-        self._unsampled, self._sending = bool(grown.requests) and good and not self._endpoints, bool(grown.requests)
+        good = not growth.failures and not kind
+        self._unsampled, self._sending = bool(growth.requests) and good and not self._endpoints, bool(growth.requests)
         if kind:
             for endpoint in self._endpoints.values():
                 # An endpoint may have counted the failure before, without its kind.
                 endpoint.counted(self._words, handshake=True)
         if good:
-            self._mark_working(grown, now)
+            self._mark_working(growth, now)
 
-    def _grown(self, counted: HopCounts) -> _Grown:
+    def _growth(self, counted: HopCounts) -> _Growth:
         self._handshakes.take(counted.handshakes)
-        return _Grown(
+        return _Growth(
             self._connections.take(counted.connections),
             self._sent.take(counted.requests),
             self._connect_failures.take(counted.connect_failures),
@@ -311,13 +311,13 @@ class _Wire:
             self._timeouts.take(counted.connect_timeouts) > 0,
         )
 
-    def _mark_working(self, grown: _Grown, now: float) -> None:
+    def _mark_working(self, growth: _Growth, now: float) -> None:
         """Marks endpoints as working if there is traffic and none of it fails, even without samples."""
         for endpoint in self._endpoints.values():
             if (
-                grown.connections and now - endpoint.last_bad > QUIET
+                growth.connections and now - endpoint.last_bad > QUIET
                 if endpoint.in_a_row
-                else grown.requests and endpoint.last_success
+                else growth.requests and endpoint.last_success
             ):
                 endpoint.succeeded(now)
                 self._seen = None
@@ -353,12 +353,12 @@ class _Wire:
         return in_words.of_counters(self._kind, timeout=self._late)
 
     def _endpoint(self, address: str) -> _Endpoint:
-        known = self._endpoints.get(address)
-        if known is None:
+        endpoint = self._endpoints.get(address)
+        if endpoint is None:
             if len(self._endpoints) >= MAX_ENDPOINTS:
                 del self._endpoints[min(self._endpoints.values(), key=_importance).address]
-            known = self._endpoints[address] = _Endpoint(address, self.key.config)
-        return known
+            endpoint = self._endpoints[address] = _Endpoint(address, self.key.config)
+        return endpoint
 
     def seen(self) -> HopSeen:
         if self._seen is None:
@@ -382,7 +382,8 @@ class _Endpoint:
         self.failures = self.in_a_row = 0
         self.failure, self.handshake, self.request, self._refused = "", False, False, ""
         self._rejects = False
-        """It has rejected the client certificate since its last success. Envoy counts no TLS error if a reset comes first."""
+        """The endpoint has rejected the client certificate since its last success. Envoy counts no TLS error if a reset comes
+        first."""
         self.failing_since = self.last_failure = self.last_success = 0.0
         self._certificate: LeafCertificate | None = None
         self._tls_version = self._cipher = ""
@@ -409,7 +410,8 @@ class _Endpoint:
 
     @property
     def last_bad(self) -> float:
-        """Returns when it last failed or was ejected; an ejection hides whether it still fails."""
+        """Returns the time of the last failure or ejection. An ejected endpoint has no connections that would show whether it
+        still fails."""
         return max(self.last_failure, self._last_ejected)
 
     def _failed(self, at: float) -> None:
@@ -457,9 +459,9 @@ class _Endpoint:
         self.ejected_since, self._last_ejected = self.ejected_since or now, now
 
     def _begin(self, counts: EndpointCounts, unseen: ConnectionOutcome, now: float, *, made: bool, failing: bool) -> None:
-        """Records counters that are new or were reset. About the past they prove only whether anything has worked."""
+        """Records counters that are new or were reset. They prove only whether a response has ever arrived."""
         if failing and counts.connections == counts.connect_failures > 0:
-            # No connection was ever made, and retries may have hidden that before the counters were read.
+            # No connection ever succeeded, and retries may have hidden that before the counters were read.
             self._fails(counts.connect_failures, unseen, now)
         elif made and counts.answers and not self.last_success and self.in_a_row:
             self.last_success = self.failing_since - 1.0  # at an unknown earlier time

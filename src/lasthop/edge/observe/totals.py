@@ -1,7 +1,7 @@
 """Sums the reports of proxies into totals that never decrease when proxies disappear. No I/O.
 
-Prometheus counters must not decrease: a sum over the current proxies would fall when one of them goes, and Prometheus would
-read that as a restart.
+Prometheus counters must not decrease. A sum over the current proxies would fall when a proxy disappears, and Prometheus would
+interpret that as a restart.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def summed(parts: list[HopSeen], endpoints: Iterable[EndpointSeen]) -> HopSeen:
 
 
 class _Counted(msgspec.Struct, frozen=True):
-    """The counts in a proxy's last report."""
+    """Holds the counts in a proxy's last report."""
 
     since: float
     hops: dict[Hop, HopTotals]
@@ -82,20 +82,20 @@ class Totals:
     def __init__(self) -> None:
         self.hops: dict[Hop, HopTotals] = {}
         self.routes: dict[tuple[Key, Key], Traffic] = {}
-        """By Gateway and route."""
+        """Traffic by Gateway and route."""
         self._last: dict[tuple[Key, str], _Counted] = {}
         self._gone: dict[Key, dict[str, float]] = {}
-        """Start times of silent proxies by Gateway. The totals already include such a proxy's earlier counts, whose size is no
-        longer known if it reports again."""
+        """Start times of silent proxies by Gateway. The totals include the counts of such a proxy. These counts are no longer
+        known separately if it reports again."""
 
     def heard(self, report: ProxyReport) -> Generator[None, None, None]:
-        """Adds a proxy's report in steps, because it may have thousands of hops. One report at a time."""
+        """Adds a proxy's report in steps, because it may have thousands of hops. Reports must not overlap."""
         key = (report.gateway, report.proxy)
         last = self._last.get(key)
         if last is None or last.since != report.since:
             last = self._last[key] = _Counted(report.since, {}, {})
         counted = self._gone.get(report.gateway, {}).pop(report.proxy, None) == report.since
-        # Each number goes into both at once, so that an interrupted report is not counted twice.
+        # Each number is added to `last` and to the totals in one step, so that an interrupted report is not counted twice.
         yield from self._add_hops(report, last, counted)
         yield from self._add_routes(report, last, counted)
         for hop in last.hops.keys() - report.hops.keys():
@@ -106,19 +106,19 @@ class Totals:
     def _add_hops(self, report: ProxyReport, last: _Counted, counted: bool) -> Generator[None, None, None]:
         for hop, seen in report.hops.items():
             if hop.gateway == report.gateway:
-                was, new = last.hops.get(hop), HopTotals.of(seen)
+                previous, new = last.hops.get(hop), HopTotals.of(seen)
                 last.hops[hop] = new
-                if was != new and not counted:
-                    self.hops[hop] = self.hops.get(hop, HopTotals()) + (new.since(was) if was else new)
+                if previous != new and not counted:
+                    self.hops[hop] = self.hops.get(hop, HopTotals()) + (new.since(previous) if previous else new)
                 yield
 
     def _add_routes(self, report: ProxyReport, last: _Counted, counted: bool) -> Generator[None, None, None]:
         for route, traffic in report.routes.items():
-            was = last.routes.get(route)
+            previous = last.routes.get(route)
             last.routes[route] = traffic
-            if was is not traffic and was != traffic and not counted:
+            if previous is not traffic and previous != traffic and not counted:
                 total = self.routes.get((report.gateway, route), Traffic())
-                self.routes[report.gateway, route] = total + (added(traffic, was) if was else traffic)
+                self.routes[report.gateway, route] = total + (added(traffic, previous) if previous else traffic)
             yield
 
     def keep(self, hops: Container[Hop], routes: Callable[[Key], bool]) -> None:

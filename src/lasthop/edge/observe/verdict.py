@@ -15,9 +15,9 @@ import msgspec
 from lasthop.engine.plan.observation import EndpointSeen, Health
 
 HOLD: Final = 5.0
-"""Seconds for which an endpoint that has worked must fail: long enough to read successes in between from Envoy's counters."""
+"""Seconds for which an endpoint that has worked must fail, long enough to read successes in between from Envoy's counters."""
 FIRST_HOLD: Final = 1.5
-"""The same for an endpoint that is not known to have worked."""
+"""Seconds for which an endpoint without a known success must fail."""
 RECOVERY: Final = 10.0
 """Seconds without a failure until an endpoint counts as working again after repeated failures. Doubled each time."""
 LONGEST_RECOVERY: Final = 300.0
@@ -41,7 +41,7 @@ NONE: Final = EndpointVerdict()
 def judge(
     old: EndpointVerdict, seen: EndpointSeen, *, hop_success: float, active: bool, now: float
 ) -> tuple[EndpointVerdict, float | None]:
-    """Returns the verdict, and when to judge again if there is no new evidence until then.
+    """Returns the verdict, and the time to judge again if no new evidence arrives before.
 
     All evidence is from one configuration of the hop. `hop_success` is the time of the last response of any endpoint under it.
     `active`: a request or stream is in progress, such as a WebSocket that lasts for days.
@@ -55,19 +55,19 @@ def judge(
     quiet = last + SILENCE
     if not failed:
         return _works(old, seen, now, quiet)
-    known = seen.last_success > 0 or old.health is Health.WORKING or hop_success > 0
-    return _fails(old, seen, known, now, quiet)
+    has_worked = seen.last_success > 0 or old.health is Health.WORKING or hop_success > 0
+    return _fails(old, seen, has_worked, now, quiet)
 
 
 def _fails(
-    old: EndpointVerdict, seen: EndpointSeen, known: bool, now: float, quiet: float
+    old: EndpointVerdict, seen: EndpointSeen, has_worked: bool, now: float, quiet: float
 ) -> tuple[EndpointVerdict, float | None]:
     """`known`: the endpoint, or another one of the hop, has worked."""
     if old.health is Health.FAILING:
         return old, quiet
-    if known and seen.in_a_row < 2:
+    if has_worked and seen.in_a_row < 2:
         return (old if old.health is Health.WORKING else NONE), quiet
-    hold = HOLD if known else FIRST_HOLD
+    hold = HOLD if has_worked else FIRST_HOLD
     if now - seen.failing_since < hold:
         return old, seen.failing_since + hold
     returns = old.returns if now - old.changed < CALM else 0

@@ -36,17 +36,17 @@ _KINDS: Final = {
     "fail_verify_error": "certificate was not accepted: it is signed by an unknown CA, has expired or is not valid yet",
     "fail_verify_no_cert": "backend has no certificate",
 }
-"""By Envoy's names."""
+"""Descriptions by Envoy's name of the failure."""
 
 
 def of_counters(kind: str, *, timeout: bool = False) -> str:
     """Describes a failure from counters. `kind`: the TLS failure that was counted most, or empty; `timeout`: connections timed
     out."""
-    known = _KINDS.get(kind)
-    return counted_only(known or (TIMEOUT if timeout else _HANDSHAKE if kind else _NOT_CONNECTED))
+    description = _KINDS.get(kind)
+    return counted_only(description or (TIMEOUT if timeout else _HANDSHAKE if kind else _NOT_CONNECTED))
 
 
 def counted_only(text: str) -> str:
-    """Marks a reason that no access log confirms: an attempt that a retry made up for, a mirrored request, a request to an
-    ExternalAuth server. A counter knows the kind of a failure; only `lasthop probe` shows the certificate."""
+    """Marks a reason that no access log confirms: an attempt before a successful retry, a mirrored request, a request to an
+    ExternalAuth server. A counter shows the kind of a failure; only `lasthop probe` shows the certificate."""
     return f"{text} (from counters of Envoy, which have no details)"

@@ -13,6 +13,7 @@ from lasthop.base.api.times import rfc3339
 from lasthop.base.pki import parse
 from lasthop.base.pki.parse import Unreadable
 from lasthop.base.text.printable import printable
+from lasthop.edge.probe.result import listed
 
 
 class CertificateInfo(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,7 +57,7 @@ def describe(der: bytes) -> CertificateInfo:
 def lines(certificate: CertificateInfo, now: float) -> Iterator[str]:
     yield f"subject  {printable(certificate.subject)}"
     yield f"issuer   {'itself (self-signed)' if certificate.self_signed else printable(certificate.issuer)}"
-    yield f"names    {printable(', '.join(certificate.names)) or 'none'}"
+    yield f"names    {printable(listed(certificate.names)) or 'none'}"
     yield f"valid    {certificate.not_before[:10]} to {certificate.not_after[:10]} ({validity(certificate, now)})"
     yield f"key      {certificate.key}{'; a CA' if certificate.ca else ''}"
     yield f"SHA-256  {certificate.sha256}"

@@ -10,6 +10,7 @@ import contextlib
 import re
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -18,24 +19,25 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from lasthop.base.api.addresses import is_ip, with_port
 from lasthop.base.pki import parse
 from lasthop.edge.probe.certificate_view import CertificateInfo, describe
-from lasthop.edge.probe.handshake import Expectation, Handshake, NoHandshake, Untried, fetch, handshake
-from lasthop.edge.probe.result import CLIENT_CERTIFICATE, LISTED, STRENGTH, Check, CheckOutcome, EndpointResult
+from lasthop.edge.probe.handshake import Expectation, Handshake, NoHandshake, UnsupportedSettings, fetch, handshake
+from lasthop.edge.probe.result import CLIENT_CERTIFICATE, LISTED, STRENGTH, Check, CheckOutcome, EndpointResult, listed
 from lasthop.edge.probe.trust import check_trust
 from lasthop.engine.outputs.envoy.tls import dns_regex
 from lasthop.engine.plan.tls import BackendTLS, San, SanType
 from lasthop.engine.plan.tls_options import CIPHER_SUITES, ED25519, SIGNATURES, VERSIONS
 
 SIGNED_WITH: Final = {
-    "RSA ": tuple(each for each in SIGNATURES if each.startswith("rsa")),
+    "RSA ": tuple(signature for signature in SIGNATURES if signature.startswith("rsa")),
     "EC secp256r1": ("ecdsa_secp256r1_sha256",),
     "EC secp384r1": ("ecdsa_secp384r1_sha384",),
     "EC secp521r1": ("ecdsa_secp521r1_sha512",),
     "Ed25519": (ED25519,),
 }
-"""Prefix of a key's description, and the signatures that such a key can make. pyOpenSSL cannot restrict its offer to
-Envoy's."""
-ENVOYS: Final = ("RSA ", "EC secp256r1", "EC secp384r1")
-"""Keys whose signatures Envoy accepts unless a policy names others."""
+"""Signatures that a key can make, by the prefix of the key's description. They are checked here because pyOpenSSL cannot
+restrict its offer to Envoy's."""
+ENVOY_KEYS: Final = ("RSA ", "EC secp256r1", "EC secp384r1")
+"""Prefixes of the keys whose signatures Envoy accepts unless a policy names others."""
+HOSTS: Final = Path("/etc/hosts")
 NIST: Final = {"P-256": ec.SECP256R1(), "P-384": ec.SECP384R1(), "P-521": ec.SECP521R1()}
 CURVES: Final = {
     "x25519mlkem768": "X25519MLKEM768",
@@ -44,13 +46,15 @@ CURVES: Final = {
     "prime256v1": "P-256",
     **{curve.name: name for name, curve in NIST.items()},
 }
-"""OpenSSL's names of the curves, in lower case, and those of a policy's options."""
-ENVOYS_CURVES: Final = ("X25519MLKEM768", "X25519", "P-256")
-"""Offered where a policy names none."""
+"""A policy's names of curves, by OpenSSL's names in lower case."""
+ENVOY_CURVES: Final = ("X25519MLKEM768", "X25519", "P-256")
+"""Curves that Envoy offers unless a policy names others."""
 RSA_KEY_EXCHANGE: Final = "AES"
-"""Prefix of the cipher suites in which the backend's key signs nothing: the client encrypts a secret for it."""
+"""Prefix of the cipher suites with RSA key exchange: the backend's key decrypts the client's secret, and signs nothing."""
 SPEAK_TLS: Final = "Enable TLS on this port of the backend, or point the Service to the port that has it."
+FEWER_CERTIFICATES: Final = "Let the backend send only its own certificate and the intermediates, with fewer names."
 ISSUE_ANEW: Final = "Reissue the backend's certificate, from a CA that follows RFC 5280."
+TOO_LARGE: Final = "it sends certificates of more than 100 KiB, which Envoy refuses"
 CLOSES: Final = "the backend closes the connection right after the handshake, without a reason"
 CHOOSE_ALPN: Final = (
     "Offer what the backend speaks: option lasthop.dev/alpn of the policy, or appProtocol of the Service's port."
@@ -63,13 +67,31 @@ def addresses(host: str, port: int) -> list[tuple[str, int]]:
     if is_ip(host):
         return [(host, port)]
     try:
-        resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        resolved = _in_hosts(host, HOSTS.read_text(errors="replace") if HOSTS.is_file() else "")
+        resolved = resolved or [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except (OSError, UnicodeError):  # UnicodeError: a label is longer than 63 characters
         if host == "localhost":  # RFC 6761, 6.3: Envoy resolves it without /etc/hosts, the C library does not
             return [("127.0.0.1", port)]
         raise NoHandshake(f"{host} is not found in DNS") from None
-    preferred = [entry for entry in resolved if entry[0] is socket.AF_INET] or resolved
-    return list(dict.fromkeys((str(entry[4][0]), port) for entry in preferred))
+    preferred = [address for address in resolved if ":" not in address] or resolved
+    return [(address, port) for address in dict.fromkeys(preferred)]
+
+
+def _in_hosts(host: str, text: str) -> list[str]:
+    """Looks a name up in a hosts file as Envoy's resolver c-ares does, which merges lines with the same address or name. The C
+    library does not: after `127.0.0.1 localhost`, it ignores the second of `127.0.0.9 api` and `127.0.0.1 api`."""
+    by_address: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        address, *names = line.partition("#")[0].lower().split() or [""]
+        if not (names and is_ip(address)):
+            continue
+        known = by_address.get(address) or next((by_name[name] for name in names if name in by_name), [])
+        known += [] if address in known else [address]
+        by_address.setdefault(address, known)
+        for name in names:
+            by_name.setdefault(name, known)
+    return by_name.get(host.lower(), [])
 
 
 def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, timeout: float) -> EndpointResult:
@@ -77,7 +99,7 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
     at, tls = with_port(*address), expected.tls
     try:
         seen = handshake(address, expected, timeout)
-    except Untried as error:
+    except UnsupportedSettings as error:
         remedy = "Probe from another machine; Envoy may accept them."
         return EndpointResult(at, (Check("tls", CheckOutcome.FAIL, str(error), remedy),))
     except NoHandshake as error:
@@ -85,10 +107,12 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
     connect = Check("connect", CheckOutcome.PASS, "accepts connections")
     if not seen.chain:
         return EndpointResult(at, (connect, _no_chain(address, expected, seen, timeout)))
-    own = parse.certificate(seen.chain[0])
-    if isinstance(own, parse.Unreadable):
-        return EndpointResult(at, (connect, Check("chain", CheckOutcome.FAIL, f"its certificate {own.message}", ISSUE_ANEW)))
-    extensions = parse.Extensions() if isinstance(own.extensions, parse.Unreadable) else own.extensions
+    parsed = parse.certificate(seen.chain[0])
+    if isinstance(parsed, parse.Unreadable):
+        return EndpointResult(
+            at, (connect, Check("chain", CheckOutcome.FAIL, f"its certificate {parsed.message}", ISSUE_ANEW))
+        )
+    extensions = parse.Extensions() if isinstance(parsed.extensions, parse.Unreadable) else parsed.extensions
     chain = _read(seen.chain)
     leaf = chain[0]
     checks: tuple[Check, ...] = (
@@ -126,7 +150,7 @@ def _weak(chain: tuple[bytes, ...]) -> Iterator[Check]:
 
 def unreachable(error: NoHandshake) -> Check:
     remedy = "Is the backend up, and are address and port of its EndpointSlice or ExternalName right?"
-    return Check("connect", CheckOutcome.FAIL, error.what, remedy)
+    return Check("connect", CheckOutcome.FAIL, error.message, remedy)
 
 
 def _read(chain: tuple[bytes, ...]) -> list[CertificateInfo]:
@@ -139,40 +163,44 @@ def _read(chain: tuple[bytes, ...]) -> list[CertificateInfo]:
 
 
 def _tls(seen: Handshake, leaf: CertificateInfo, extensions: parse.Extensions, tls: BackendTLS) -> Check | None:
-    made = next((found for key, found in SIGNED_WITH.items() if leaf.key.startswith(key)), ())
+    signatures = next((algorithms for key, algorithms in SIGNED_WITH.items() if leaf.key.startswith(key)), ())
     named = tls.options.signature_algorithms
-    if not (set(made) & set(named) if named else leaf.key.startswith(ENVOYS)):
+    if not (set(signatures) & set(named) if named else leaf.key.startswith(ENVOY_KEYS)):
         remedy = "Give the backend a certificate with an RSA key, or one on the curve P-256 or P-384"
-        remedy += f", or permit its signatures: option lasthop.dev/signature-algorithms: {','.join(made)}." if made else "."
-        found = f"its key is {leaf.key}, and {'the policy' if named else 'Envoy'} accepts no signatures of that kind"
-        option = ("signature-algorithms", ",".join((*named, *made))) if made else None
-        return Check("tls", CheckOutcome.FAIL, found, remedy, option)
+        remedy += (
+            f", or permit its signatures: option lasthop.dev/signature-algorithms: {','.join(signatures)}."
+            if signatures
+            else "."
+        )
+        message = f"its key is {leaf.key}, and {'the policy' if named else 'Envoy'} accepts no signatures of that kind"
+        option = ("signature-algorithms", ",".join((*named, *signatures))) if signatures else None
+        return Check("tls", CheckOutcome.FAIL, message, remedy, option)
     use, permitted = "digitalSignature", extensions.digital_signature
     if seen.cipher.startswith(RSA_KEY_EXCHANGE):
         use, permitted = "keyEncipherment", extensions.key_encipherment
     if not permitted:
-        found = f"the key usage of its certificate lacks {use}, which {seen.cipher or 'TLS'} needs"
-        return Check("tls", CheckOutcome.FAIL, found, f"Have the certificate issued with the key usage {use}.")
+        message = f"the key usage of its certificate lacks {use}, which {seen.cipher or 'TLS'} needs"
+        return Check("tls", CheckOutcome.FAIL, message, f"Have the certificate issued with the key usage {use}.")
     return None
 
 
 def _curve(address: tuple[str, int], expected: Expectation, seen: Handshake, timeout: float) -> Check | None:
-    """Fails if the backend picks a curve that OpenSSL offers and Envoy does not, and takes none of Envoy's NIST curves."""
+    """Fails if the backend picks a curve that OpenSSL offers and Envoy does not, and accepts none of Envoy's NIST curves."""
     named = expected.tls.options.curves
-    offered, picked = named or ENVOYS_CURVES, CURVES.get(seen.group.lower(), seen.group)
+    offered, picked = named or ENVOY_CURVES, CURVES.get(seen.group.lower(), seen.group)
     if not picked or picked in offered:
         return None
     for curve in (NIST[name] for name in offered if name in NIST):
         with contextlib.suppress(NoHandshake):
             if handshake(address, expected, timeout, curve).version:
                 return None
-    found = f"it agrees to the curve {picked}, and to none that the gateway offers ({', '.join(offered)})"
+    message = f"it agrees to the curve {picked}, and to none that the gateway offers ({', '.join(offered)})"
     remedy = "Configure the backend with one of those"
     if picked not in NIST:
-        return Check("tls", CheckOutcome.FAIL, found, f"{remedy}.")
+        return Check("tls", CheckOutcome.FAIL, message, f"{remedy}.")
     curves = ",".join((*named, picked))
     return Check(
-        "tls", CheckOutcome.FAIL, found, f"{remedy}, or permit it: option lasthop.dev/curves: {curves}.", ("curves", curves)
+        "tls", CheckOutcome.FAIL, message, f"{remedy}, or permit it: option lasthop.dev/curves: {curves}.", ("curves", curves)
     )
 
 
@@ -185,9 +213,11 @@ def _no_chain(address: tuple[str, int], expected: Expectation, seen: Handshake, 
     """Explains why no certificate was received. A handshake that accepts anything may find the cause."""
     if seen.unreadable:
         return Check("chain", CheckOutcome.FAIL, f"it presents a certificate that cannot be read ({seen.failure})", ISSUE_ANEW)
+    if seen.too_large:
+        return Check("chain", CheckOutcome.FAIL, TOO_LARGE, FEWER_CERTIFICATES)
     if seen.plaintext:
         return Check("tls", CheckOutcome.FAIL, f"it does not speak TLS on this port ({seen.failure})", SPEAK_TLS)
-    if "unrecognized name" in seen.failure:
+    if seen.unknown_name:
         remedy = "Correct the hostname of the policy, which is sent as SNI, or let the backend serve that name."
         return Check("sni", CheckOutcome.FAIL, f"it does not serve {expected.tls.sni} ({seen.failure})", remedy)
     if "application protocol" in seen.failure:
@@ -198,20 +228,22 @@ def _no_chain(address: tuple[str, int], expected: Expectation, seen: Handshake, 
     except NoHandshake as error:
         # An alert is TLS, so the port is right.
         remedy = "See the backend's log: it responds with a TLS alert." if "alert" in seen.failure else SPEAK_TLS
-        return Check("tls", CheckOutcome.FAIL, error.what, remedy)
+        return Check("tls", CheckOutcome.FAIL, error.message, remedy)
     if loose.version and loose.version not in _accepted_versions(expected.tls):
-        what = f"it speaks {loose.version}, and the gateway offers {_versions(expected.tls)}"
+        message = f"it speaks {loose.version}, and the gateway offers {_versions(expected.tls)}"
         remedy = "Let the backend speak a newer TLS, or permit the version: option lasthop.dev/min-tls-version."
-        older = next((each for each in VERSIONS if _openssl_name(each) == loose.version), "")
-        return Check("tls", CheckOutcome.FAIL, what, remedy, ("min-tls-version", older) if older else None)
-    what = f"the handshake fails ({seen.failure}); with other settings it negotiates {loose.version} {loose.cipher}".rstrip()
+        older = next((version for version in VERSIONS if _openssl_name(version) == loose.version), "")
+        return Check("tls", CheckOutcome.FAIL, message, remedy, ("min-tls-version", older) if older else None)
+    message = (
+        f"the handshake fails ({seen.failure}); with other settings it negotiates {loose.version} {loose.cipher}".rstrip()
+    )
     remedy = "Configure the backend with a cipher suite and a curve that the gateway offers"
     if loose.cipher not in CIPHER_SUITES or loose.cipher in expected.tls.options.cipher_suites:
         remedy += ": options lasthop.dev/cipher-suites and lasthop.dev/curves list them."
-        return Check("tls", CheckOutcome.FAIL, what, remedy)
+        return Check("tls", CheckOutcome.FAIL, message, remedy)
     suites = ",".join((*expected.tls.options.cipher_suites, loose.cipher))
     remedy += f", or permit the backend's: option lasthop.dev/cipher-suites: {suites}."
-    return Check("tls", CheckOutcome.FAIL, what, remedy, ("cipher-suites", suites))
+    return Check("tls", CheckOutcome.FAIL, message, remedy, ("cipher-suites", suites))
 
 
 def _accepted_versions(tls: BackendTLS) -> set[str]:
@@ -270,69 +302,70 @@ def _picks_h2(address: tuple[str, int], expected: Expectation, timeout: float) -
 # --- names, pins, client certificate ---------------------------------------------------------------------------------
 
 
-def _names(leaf: CertificateInfo, own: parse.Extensions, tls: BackendTLS) -> Check:
-    held = ", ".join(leaf.names[:LISTED]) or f"no subjectAltName ({leaf.subject} does not count)"
-    more = f" and {len(leaf.names) - LISTED} more" if len(leaf.names) > LISTED else ""
+def _names(leaf: CertificateInfo, extensions: parse.Extensions, tls: BackendTLS) -> Check:
+    names = listed(leaf.names) or f"no subjectAltName ({leaf.subject} does not count)"
     if not tls.names:
         why = f"waived by {tls.waiver.key}" if tls.waiver else "not checked: the pinned hash is the identity"
-        return Check("names", CheckOutcome.SKIP, f"{why}; certificate has {held}{more}")
-    wanted = " or ".join(str(name) for name in tls.names)
-    if any(holds_name(name, own) for name in tls.names):
-        return Check("names", CheckOutcome.PASS, f"{held}{more}; wanted: {wanted}")
-    remedy = f"Have the certificate issued for {wanted} (as subjectAltName)"
+        return Check("names", CheckOutcome.SKIP, f"{why}; certificate has {names}")
+    required = " or ".join(str(name) for name in tls.names)
+    if any(holds_name(name, extensions) for name in tls.names):
+        return Check("names", CheckOutcome.PASS, f"{names}; wanted: {required}")
+    remedy = f"Have the certificate issued for {required} (as subjectAltName)"
     if leaf.names:
         remedy += ", or list its names in hostname or subjectAltNames of the policy"
     remedy += "."
-    return Check("names", CheckOutcome.FAIL, f"certificate has {held}{more}; wanted: {wanted}", remedy)
+    return Check("names", CheckOutcome.FAIL, f"certificate has {names}; wanted: {required}", remedy)
 
 
-def holds_name(wanted: San, own: parse.Extensions) -> bool:
+def holds_name(san: San, extensions: parse.Extensions) -> bool:
     """Matches with the same expression that Envoy receives (RFC 9525)."""
-    if wanted.type is SanType.URI:
-        return wanted.value in own.uris
-    return any(re.fullmatch(dns_regex(wanted.value), name) for name in own.dns_names)
+    if san.type is SanType.URI:
+        return san.value in extensions.uris
+    return any(re.fullmatch(dns_regex(san.value), name) for name in extensions.dns_names)
 
 
 def _pins(leaf: CertificateInfo, tls: BackendTLS) -> Check:
     if not tls.pins:
         return Check("pins", CheckOutcome.SKIP, "no pins required")
-    key, whole = base64.b64decode(leaf.spki_sha256), bytes.fromhex(leaf.sha256.replace(":", ""))
+    key, certificate = base64.b64decode(leaf.spki_sha256), bytes.fromhex(leaf.sha256.replace(":", ""))
     if key in tls.pins.keys:
         return Check("pins", CheckOutcome.PASS, f"its key is pinned: {leaf.spki_sha256}")
-    if whole in tls.pins.certificates:
+    if certificate in tls.pins.certificates:
         return Check("pins", CheckOutcome.PASS, f"it is pinned: {leaf.sha256}")
     count = len(tls.pins.keys) + len(tls.pins.certificates)
-    found = f"matches none of the {count} pins; key {leaf.spki_sha256}, certificate {leaf.sha256}"
+    message = f"matches none of the {count} pins; key {leaf.spki_sha256}, certificate {leaf.sha256}"
     return Check(
-        "pins", CheckOutcome.FAIL, found, "If the backend's owner confirms this certificate, pin it too: lasthop pin."
+        "pins", CheckOutcome.FAIL, message, "If the backend's owner confirms this certificate, pin it too: lasthop pin."
     )
 
 
 def _closed(expected: Expectation) -> Check:
-    """Reports a connection that the backend closed after all checks passed. For a stream that may be intended."""
+    """Reports a connection that the backend closed after all checks passed. For a stream, the backend may intend that."""
     remedy = "See the backend's log: it may require the PROXY protocol or another SNI, or have no target to forward to."
     return Check("open", CheckOutcome.FAIL if expected.http else CheckOutcome.WARN, CLOSES, remedy)
 
 
 def _client(seen: Handshake, expected: Expectation) -> Check:
     name = CLIENT_CERTIFICATE
-    own = f"{expected.tls.client_certificate} is presented" if expected.tls.client_certificate else "the Gateway has none"
+    presented = (
+        f"{expected.tls.client_certificate} is presented" if expected.tls.client_certificate else "the Gateway has none"
+    )
     remedy = (
         "Give the Gateway one that the backend trusts (spec.tls.backend.clientCertificateRef), or the policy (option "
         "lasthop.dev/client-certificate)."
     )
     if seen.failure:
-        return Check(name, CheckOutcome.FAIL, f"the backend closes the connection ({seen.failure}); {own}", remedy)
+        return Check(name, CheckOutcome.FAIL, f"the backend closes the connection ({seen.failure}); {presented}", remedy)
     if not seen.requested:
         return Check(name, CheckOutcome.SKIP, "not requested")
     if seen.closed:
-        return Check(name, CheckOutcome.FAIL, f"requested; {own}; {CLOSES}", remedy)
+        return Check(name, CheckOutcome.FAIL, f"requested; {presented}; {CLOSES}", remedy)
     if not expected.tls.client_certificate:
-        found = (
+        message = (
             "requested, and the Gateway has none; the handshake succeeds, but some servers then reject requests (nginx: 400)"
         )
-        return Check(name, CheckOutcome.WARN, found, f"If it does: {remedy[0].lower()}{remedy[1:]}")
+        return Check(name, CheckOutcome.WARN, message, f"If it does: {remedy[0].lower()}{remedy[1:]}")
     if expected.identity is None:
-        found = f"requested; {expected.tls.client_certificate} cannot be read here, so none was presented"
-        return Check(name, CheckOutcome.WARN, found, "Probe where the Secret can be read, such as on the gateway itself.")
-    return Check(name, CheckOutcome.PASS, f"requested; {own}, and the backend accepts it")
+        message = f"requested; {expected.tls.client_certificate} cannot be read here, so none was presented"
+        return Check(name, CheckOutcome.WARN, message, "Probe where the Secret can be read, such as on the gateway itself.")
+    return Check(name, CheckOutcome.PASS, f"requested; {presented}, and the backend accepts it")

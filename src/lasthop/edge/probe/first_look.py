@@ -24,12 +24,16 @@ class Speaks(StrEnum):
     TLS = "TLS"
     """The backend presented a certificate."""
     PLAINTEXT = "plaintext"
-    """HTTP/1, that is."""
+    """The backend speaks HTTP/1."""
     OTHER = "another protocol"
     NOTHING = "nothing"
-    """The backend accepts the connection and does not answer."""
+    """The backend accepts the connection and does not respond."""
     ALERT = "alert"
-    """The backend answers with a TLS alert and presents no certificate."""
+    """The backend responds with a TLS alert and presents no certificate."""
+    TOO_LARGE = "too large"
+    """The backend presents more certificates than Envoy reads."""
+    BROKEN = "broken"
+    """The backend answers with something that resembles TLS."""
     CLOSED = "closed"
     """The backend ends the connection without a TLS alert."""
     UNREACHABLE = "unreachable"
@@ -40,9 +44,11 @@ class BackendLook(NamedTuple):
     address: str
     """The connected address."""
     problem: str = ""
-    """Why no certificate was received."""
+    """The reason why no certificate was received."""
     chain: tuple[CertificateInfo, ...] = ()
     version: str = ""
+    unknown_name: bool = False
+    """The backend's alert rejects the SNI."""
 
     @property
     def leaf(self) -> CertificateInfo | None:
@@ -54,8 +60,8 @@ def first_look(host: str, port: int, name: str = "", seconds: float = SECONDS) -
     no certificate, it tries again with `localhost`."""
     look = _look(host, port, name, seconds)
     if look.speaks in (Speaks.ALERT, Speaks.CLOSED) and not name and is_loopback(host):
-        again = _look(look.address, port, LOCALHOST, seconds)
-        return again if again.speaks is Speaks.TLS else look
+        retry = _look(look.address, port, LOCALHOST, seconds)
+        return retry if retry.speaks is Speaks.TLS else look
     return look
 
 
@@ -68,15 +74,15 @@ def _look(host: str, port: int, name: str, seconds: float) -> BackendLook:
                 seen = glance(address, port, name, seconds)
                 break
             except NoHandshake as error:
-                problem = problem or error.what
+                problem = problem or error.message
     except NoHandshake as error:
-        problem = error.what
+        problem = error.message
     if seen is None:
         return BackendLook(Speaks.UNREACHABLE, LOOPBACKS[0] if host == LOCALHOST else host, problem)
     speaks = _speaks(seen)
     if speaks in (Speaks.NOTHING, Speaks.OTHER) and _answers_http(address, port, seconds):
         speaks = Speaks.PLAINTEXT
-    return BackendLook(speaks, address, seen.failure, _readable(seen.chain), seen.version)
+    return BackendLook(speaks, address, seen.failure, _readable(seen.chain), seen.version, seen.unknown_name)
 
 
 def _speaks(seen: Handshake) -> Speaks:
@@ -86,7 +92,9 @@ def _speaks(seen: Handshake) -> Speaks:
         return Speaks.NOTHING
     if seen.plaintext:
         return Speaks.OTHER
-    return Speaks.CLOSED if seen.aborted else Speaks.ALERT
+    if seen.aborted:
+        return Speaks.CLOSED
+    return Speaks.TOO_LARGE if seen.too_large else Speaks.ALERT if seen.alerted else Speaks.BROKEN
 
 
 def _answers_http(address: str, port: int, seconds: float) -> bool:
@@ -111,7 +119,7 @@ def is_loopback(host: str) -> bool:
 
 class VerifiedName(NamedTuple):
     value: str
-    """Empty: the certificate has no DNS name."""
+    """Empty if the certificate has no DNS name."""
     certain: bool = True
     """Whether the typed address proves the name."""
 
@@ -119,24 +127,24 @@ class VerifiedName(NamedTuple):
 def name_to_verify(host: str, leaf: CertificateInfo) -> VerifiedName:
     """Returns the name that the certificate of a backend with this address must have.
 
-    A typed DNS name is that name. An IP address identifies the backend if the certificate contains it, or if it is loopback,
-    where only this machine answers. Otherwise any holder of a certificate of the same CA could answer.
+    If the user typed a DNS name, it is that name. An IP address identifies the backend if the certificate contains it, or if
+    it is loopback, where only this machine responds. Otherwise any holder of a certificate of the same CA could respond.
     """
     if not is_ip(host) and host != LOCALHOST:
         return VerifiedName(host)
     names = [name.lower() for name in bare_names(leaf.names, "DNS")]
     if host == LOCALHOST and LOCALHOST in names:
         return VerifiedName(LOCALHOST)
-    # A policy's hostname has no wildcard, so any name below the wildcard will do. Anyone may have written the names, and the
-    # chosen one becomes part of the objects.
+    # A policy's hostname has no wildcard, so any name below the wildcard serves. The names are untrusted, and the chosen name
+    # becomes part of the objects.
     candidates = [name for name in names if "*" not in name] + [name.replace("*", "backend", 1) for name in names]
     plain = [name for name in candidates if is_dns_subdomain(name) and not is_ip(name)]
     holds_address = is_ip(host) and any(_same_ip(name, host) for name in bare_names(leaf.names, "IP"))
     return VerifiedName(plain[0] if plain else "", holds_address or is_loopback(host))
 
 
-def _same_ip(one: str, other: str) -> bool:
-    return is_ip(one) and ipaddress.ip_address(one) == ipaddress.ip_address(other)
+def _same_ip(name: str, address: str) -> bool:
+    return is_ip(name) and ipaddress.ip_address(name) == ipaddress.ip_address(address)
 
 
 def sni_without_name(host: str, leaf: CertificateInfo) -> str:

@@ -40,17 +40,19 @@ GATEWAY_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 CIPHERS: Final = tuple(suite for suite in CIPHER_SUITES if suite.startswith("ECDHE") and not suite.endswith("SHA"))
 """Envoy's default suites."""
 Codes = SSL.X509VerificationCodes
-NOT_ASKED_OF_ANCHORS: Final = (Codes.ERR_INVALID_CA, Codes.ERR_PATH_LENGTH_EXCEEDED, Codes.ERR_INVALID_PURPOSE)
+SKIPPED_FOR_ANCHORS: Final = (Codes.ERR_INVALID_CA, Codes.ERR_PATH_LENGTH_EXCEEDED, Codes.ERR_INVALID_PURPOSE)
 """BoringSSL checks these extensions only in certificates below the anchor, OpenSSL also in the anchor."""
 NO_TLS: Final = ("wrong version number", "record layer", "http request", "packet length")
 NO_CERTIFICATE: Final = ("asn1 lib", "cert length mismatch")
+TOO_LARGE: Final = "excessive message size"
+"""A chain of more than 100 KiB, which BoringSSL refuses too."""
 
 Identity = Callable[[SSL.Context], None]
-"""Adds the Gateway's own certificate to a context. A function, so that the key is in no value that could be printed."""
+"""Adds the Gateway's own certificate to a context. It is a function, so that no printable value contains the key."""
 
 
 class Expectation(NamedTuple):
-    """The gateway's offer to a backend, and its requirements."""
+    """Declares the gateway's offer to a backend, and its requirements."""
 
     tls: BackendTLS
     alpn: tuple[str, ...]
@@ -78,7 +80,7 @@ class Handshake(msgspec.Struct, frozen=True):
     chain_errors: tuple[int, ...] = ()
     """OpenSSL's codes of the chain's errors that Envoy's library reports too."""
     failure: str = ""
-    """Why the backend, or OpenSSL, ended the handshake, or the connection right after it."""
+    """The reason why the backend or OpenSSL ended the handshake, or the connection right after it."""
     plaintext: bool = False
     """The response is not TLS, or there was none."""
     silent: bool = False
@@ -94,6 +96,21 @@ class Handshake(msgspec.Struct, frozen=True):
         return self.failure in NO_CERTIFICATE
 
     @property
+    def alerted(self) -> bool:
+        """Returns whether the backend ended the handshake with a TLS alert."""
+        return "alert" in self.failure or self.unknown_name
+
+    @property
+    def unknown_name(self) -> bool:
+        """Returns whether the backend's alert rejects the SNI."""
+        return "unrecognized name" in self.failure
+
+    @property
+    def too_large(self) -> bool:
+        """Returns whether the chain is larger than OpenSSL and Envoy's BoringSSL accept."""
+        return self.failure == TOO_LARGE
+
+    @property
     def client_certificate(self) -> str:
         """Returns `requested` or `required`, for a client without a certificate."""
         return "" if not self.requested else "required" if self.failure else "requested"
@@ -102,20 +119,20 @@ class Handshake(msgspec.Struct, frozen=True):
 class NoHandshake(Exception):
     """The handshake did not happen. The text contains the reason and the remedy."""
 
-    def __init__(self, what: str, hint: str = "") -> None:
-        super().__init__(f"{what}; {hint}" if hint else what)
-        self.what = what
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.message = message
 
 
-class Untried(NoHandshake):
+class UnsupportedSettings(NoHandshake):
     """OpenSSL rejects settings that Envoy accepts."""
 
 
 def handshake(
     address: tuple[str, int], expected: Expectation, timeout: float, curve: EllipticCurve | None = None
 ) -> Handshake:
-    """Makes the gateway's handshake: the same versions, ciphers, trust and certificate. Names and pins are compared later.
-    Offers OpenSSL's own curves, or only `curve`: pyOpenSSL can set no list.
+    """Performs the gateway's handshake, with the same versions, ciphers, trust and certificate. Names and pins are compared
+    later. Offers OpenSSL's own curves, or only `curve`, because pyOpenSSL cannot set a list.
 
     Raises `NoHandshake` if the connection is not accepted.
     """
@@ -131,20 +148,22 @@ def handshake(
             expected.identity(context)
     except (SSL.Error, crypto.Error, ValueError, TypeError, UnsupportedAlgorithm) as error:
         message = f"this machine's OpenSSL does not accept all of the CAs, ciphers or certificates ({_words(error)})"
-        raise Untried(message) from None
+        raise UnsupportedSettings(message) from None
     return _handshake(address, tls.sni, context, timeout, verify=tls.trust is not None, linger=LINGER)
 
 
 def glance(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT) -> Handshake:
-    """Performs a handshake that accepts any certificate, version and cipher. `server_name` is sent as SNI.
+    """Performs a handshake that accepts any certificate, version and cipher with a certificate. `server_name` is sent as SNI.
 
     Raises `NoHandshake` if the connection is not accepted.
     """
-    return _handshake((host, port), server_name, _context("ALL", ("h2", "http/1.1"), VERSIONS[0], VERSIONS[-1]), timeout)
+    return _handshake(
+        (host, port), server_name, _context("ALL:!aNULL", ("h2", "http/1.1"), VERSIONS[0], VERSIONS[-1]), timeout
+    )
 
 
 def fetch(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT) -> Handshake:
-    """Performs the same handshake. Raises `NoHandshake` if the backend presents no certificate."""
+    """Performs the handshake of `glance`. Raises `NoHandshake` if the backend presents no certificate."""
     seen = glance(host, port, server_name, timeout)
     failure, at = seen.failure, with_port(host, port)
     if seen.silent:
@@ -158,26 +177,26 @@ def fetch(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT)
     if seen.aborted:
         hint = "it may not speak TLS" if server_name else "perhaps it needs a server name: --server-name NAME"
         raise NoHandshake(f"{at} closes the connection during the handshake", hint)
-    if "unrecognized name" in failure:
-        who = server_name or "a client that sends no name"
-        raise NoHandshake(f"{at} has no certificate for {who}", "give --server-name NAME")
+    if seen.unknown_name:
+        client = server_name or "a client that sends no name"
+        raise NoHandshake(f"{at} has no certificate for {client}", "give --server-name NAME")
     raise NoHandshake(f"{at}: the handshake failed: {failure}")
 
 
 def identity(chain: bytes, key: bytes) -> Identity:
     """Returns a function that adds this PEM certificate chain and key to a context."""
 
-    def give(context: SSL.Context) -> None:
+    def add(context: SSL.Context) -> None:
         leaf, *above = (x509.load_der_x509_certificate(certificate.der) for certificate in _certificates(chain))
         context.use_certificate(leaf)
         for certificate in above:
             context.add_extra_chain_cert(certificate)
-        # Skipped, as elsewhere: OpenSSL's check of RSA keys tests primes, which takes seconds.
+        # OpenSSL's check of RSA keys is skipped, as elsewhere, because it tests primes, which takes seconds.
         private_key = load_pem_private_key(key, None, unsafe_skip_rsa_key_validation=True)
-        context.use_privatekey(cast("RSAPrivateKey", private_key))  # or another: what it cannot use raises TypeError
+        context.use_privatekey(cast("RSAPrivateKey", private_key))  # or another type; an unsupported type raises TypeError
         context.check_privatekey()
 
-    return give
+    return add
 
 
 def _context(ciphers: str, alpn: tuple[str, ...], low: str, high: str) -> SSL.Context:
@@ -188,14 +207,14 @@ def _context(ciphers: str, alpn: tuple[str, ...], low: str, high: str) -> SSL.Co
     context.set_cipher_list(f"{ciphers}:@SECLEVEL=0".encode())
     context.set_options(SSL.OP_LEGACY_SERVER_CONNECT)
     if alpn:
-        context.set_alpn_protos([each.encode() for each in alpn])
+        context.set_alpn_protos([protocol.encode() for protocol in alpn])
     return context
 
 
 def _trust(context: SSL.Context, tls: BackendTLS) -> None:
     store = context.get_cert_store()
     assert store is not None
-    # Like Envoy: an intermediate, or the backend's certificate itself, may be the anchor.
+    # As in Envoy, an intermediate, or the backend's certificate itself, may be the anchor.
     store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
     if isinstance(tls.trust, Anchors):
         for certificate in _certificates(tls.trust.pem):
@@ -247,7 +266,7 @@ class _Observer:
     @property
     def chain_errors(self) -> tuple[int, ...]:
         anchor = self.top or None
-        return tuple(code for code, depth in self.errors if depth != anchor or code not in NOT_ASKED_OF_ANCHORS)
+        return tuple(code for code, depth in self.errors if depth != anchor or code not in SKIPPED_FOR_ANCHORS)
 
 
 def _handshake(
@@ -273,7 +292,10 @@ def _handshake(
             failure, aborted = _words(error), _ends(error)
             plaintext = any(words in failure for words in NO_TLS)
         return Handshake(
-            tuple(crypto.dump_certificate(crypto.FILETYPE_ASN1, each) for each in connection.get_peer_cert_chain() or ()),
+            tuple(
+                crypto.dump_certificate(crypto.FILETYPE_ASN1, certificate)
+                for certificate in connection.get_peer_cert_chain() or ()
+            ),
             version,
             connection.get_cipher_name() or "",
             connection.get_alpn_proto_negotiated().decode(errors="replace"),
@@ -346,8 +368,8 @@ def _connected(host: str, port: int, timeout: float) -> Iterator[socket.socket]:
 
 
 def _drive(plain: socket.socket, connection: SSL.Connection, step: Callable[[], Any], timeout: float) -> None:
-    """Repeats a step of OpenSSL until it succeeds. The deadline applies to all repetitions, whether bytes arrive slowly or
-    endlessly: OpenSSL itself never waits, because all data passes through memory buffers."""
+    """Repeats a step of OpenSSL until it succeeds. The deadline applies to all repetitions, even if bytes arrive slowly or
+    endlessly. OpenSSL itself never waits, because all data passes through memory buffers."""
     deadline = time.monotonic() + timeout
     while True:
         try:
@@ -360,10 +382,10 @@ def _drive(plain: socket.socket, connection: SSL.Connection, step: Callable[[], 
             with contextlib.suppress(SSL.WantReadError, OSError):
                 while True:
                     plain.sendall(connection.bio_read(BUFFER))
-        left = deadline - time.monotonic()
-        if left <= 0:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
             raise TimeoutError
-        plain.settimeout(left)
+        plain.settimeout(remaining)
         if data := plain.recv(BUFFER):
             connection.bio_write(data)
         else:

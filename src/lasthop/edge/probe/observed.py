@@ -26,8 +26,8 @@ async def with_probes(
             key = hop.policy or hop.backend
             if key not in results:
                 results[key] = {(target.gateway, target.service, target.port): target for target in (await probe(key)).used}
-            tried = results[key].get((hop.gateway.path, str(hop.backend), hop.port))
-            hop = msgspec.structs.replace(hop, observed=_observed(tried, now)) if tried else hop
+            result = results[key].get((hop.gateway.path, str(hop.backend), hop.port))
+            hop = msgspec.structs.replace(hop, observed=_observed(result, now)) if result else hop
         probed.append(hop)
     return tuple(probed)
 
@@ -36,13 +36,13 @@ def _untried(hop: HopReport) -> bool:
     return hop.in_effect not in (None, Strength.PLAINTEXT) and (hop.observed is None or hop.observed.health is Health.UNTRIED)
 
 
-def _observed(tried: TargetResult, now: float) -> Observed | None:
-    if tried.refused or not tried.endpoints:
+def _observed(result: TargetResult, now: float) -> Observed | None:
+    if result.refused or not result.endpoints:
         return None
-    bad = [endpoint for endpoint in tried.endpoints if not endpoint.passes]
-    good = len(tried.endpoints) - len(bad)
+    bad = [endpoint for endpoint in result.endpoints if not endpoint.passes]
+    good = len(result.endpoints) - len(bad)
     failed, succeeded = (now if bad else 0.0), (now if good else 0.0)
-    leaves = set(filter(None, map(_leaf, tried.endpoints)))
+    leaves = set(filter(None, map(_leaf, result.endpoints)))
     return Observed(
         Health.WORKING if not bad else Health.PARTLY_FAILING if good else Health.FAILING,
         failed,
@@ -61,18 +61,18 @@ def _failures(endpoints: Iterable[EndpointResult]) -> tuple[Failure, ...]:
     """Groups endpoints by reason."""
     addresses: dict[str, list[str]] = {}
     for endpoint in endpoints:
-        addresses.setdefault(_why(endpoint), []).append(endpoint.address)
-    return tuple(Failure(why, tuple(failing)) for why, failing in addresses.items())
+        addresses.setdefault(_reason(endpoint), []).append(endpoint.address)
+    return tuple(Failure(reason, tuple(endpoints)) for reason, endpoints in addresses.items())
 
 
-def _why(endpoint: EndpointResult) -> str:
+def _reason(endpoint: EndpointResult) -> str:
     check = next(check for check in endpoint.checks if check.state is CheckOutcome.FAIL)
     return f"{check.name}: {check.found}"
 
 
 def _leaf(endpoint: EndpointResult) -> LeafCertificate | None:
-    shown = endpoint.certificate
-    if not shown:
+    certificate = endpoint.certificate
+    if not certificate:
         return None
-    begin, end = (datetime.fromisoformat(shown[name]).timestamp() for name in ("notBefore", "notAfter"))
-    return LeafCertificate(shown["subject"], shown["issuer"], bare_names(shown["names"]), begin, end)
+    begin, end = (datetime.fromisoformat(certificate[name]).timestamp() for name in ("notBefore", "notAfter"))
+    return LeafCertificate(certificate["subject"], certificate["issuer"], bare_names(certificate["names"]), begin, end)

@@ -1,4 +1,4 @@
-"""Probes a policy, a backend or a route: each endpoint of each port to which a Gateway would connect, in the Gateway's way."""
+"""Probes the endpoints of a policy, a backend or a route to which Gateways would connect, with the Gateways' own settings."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ LIMIT: Final = 10
 
 
 class ProbeTarget(NamedTuple):
-    """One port, as one Gateway would connect to it."""
+    """Describes how one Gateway would connect to one port."""
 
     gateway: str
-    """Empty: no route leads to it yet."""
+    """Empty if no route leads to the port yet."""
     backend: Key
     port: int
     expected: Expectation | None
     refused: str = ""
-    """Why the gateway does not try to connect."""
+    """The reason why the gateway does not try to connect."""
     endpoints: tuple[EndpointAddress, ...] = ()
     unused: str = ""
-    """Why no gateway uses this policy for the port."""
+    """The reason why no gateway uses this policy for the port."""
 
 
-# --- what there is to try --------------------------------------------------------------------------------------------
+# --- targets ---------------------------------------------------------------------------------------------------------
 
 
 def targets(engine: Engine, key: Key, address: EndpointAddress | None) -> list[ProbeTarget]:
@@ -61,11 +61,11 @@ def targets(engine: Engine, key: Key, address: EndpointAddress | None) -> list[P
     all_targets = _of_policy(engine, key) if key.kind == "BackendTLSPolicy" else _of_backend(engine, key)
     if address is None:
         return all_targets
-    alone: dict[str, ProbeTarget] = {}
+    distinct: dict[str, ProbeTarget] = {}
     for target in all_targets:
-        same = repr((target.gateway, target.refused, target.unused, target.expected and target.expected[:2]))
-        alone.setdefault(same, target._replace(endpoints=() if target.refused else (address,)))
-    return list(alone.values())
+        equality_key = repr((target.gateway, target.refused, target.unused, target.expected and target.expected[:2]))
+        distinct.setdefault(equality_key, target._replace(endpoints=() if target.refused else (address,)))
+    return list(distinct.values())
 
 
 def _of_policy(engine: Engine, key: Key) -> list[ProbeTarget]:
@@ -89,7 +89,7 @@ def _leads_to(engine: Engine, key: Key) -> Callable[[Hop, HopTLS], bool]:
     ports = {(target.backend, target.port) for target in backend_targets if isinstance(target, backends.BackendTarget)}
     parents = route.spec.parent_refs
     gateways = {Key("Gateway", ref.namespace or key.namespace, ref.name) for ref in parents}
-    # The ListenerSet's Gateway matters little here.
+    # Hops of any Gateway match a ListenerSet, because its Gateway matters little here.
     anywhere = any(ref.kind != "Gateway" for ref in parents)
     calls = isinstance(route, GRPCRoute)
 
@@ -104,12 +104,12 @@ def _policies(engine: Engine, key: Key) -> list[Key]:
     return list(dict.fromkeys(claim.policy for claim in claims(engine.graph, key))) if key.kind in SERVICE_GROUPS else []
 
 
-def _of_hops(engine: Engine, wanted: Callable[[Hop, HopTLS], bool]) -> Iterator[ProbeTarget]:
+def _of_hops(engine: Engine, selects: Callable[[Hop, HopTLS], bool]) -> Iterator[ProbeTarget]:
     g = engine.graph
     ports: dict[tuple[Key, Key, int], Hop] = {}
     calls: set[tuple[Key, Key, int]] = set()
     for hop in sorted(Hop(*key) for key in engine.stages.members(CLUSTERS)):
-        if hop.protocol.policed and hop.protocol is not Protocol.H1_UPGRADE and wanted(hop, hop_tls(g, *hop)):
+        if hop.protocol.policed and hop.protocol is not Protocol.H1_UPGRADE and selects(hop, hop_tls(g, *hop)):
             ports.setdefault((hop.gateway, hop.backend, hop.port), hop)
             calls.update([hop[:3]] if hop.protocol is Protocol.H2 else ())
     for hop in ports.values():
@@ -131,12 +131,12 @@ def _unreached(engine: Engine, policy: Key) -> Iterator[ProbeTarget]:
     if obj is None:
         return
     judged = judgement(g, policy)
-    wanted = judged.tls if judged else None
+    tls = judged.tls if judged else None
     refused = judged.problem.text if judged and judged.problem else ""
     for key, port in _ports(engine, obj):
         winner = port_winner(g, key, port.name)
         if winner and winner.policy == policy:
-            target = _target(engine, Hop(Key("Gateway", "", ""), key, port.port, Protocol.AUTO), wanted, "", refused)
+            target = _target(engine, Hop(Key("Gateway", "", ""), key, port.port, Protocol.AUTO), tls, "", refused)
             yield target._replace(unused=_passed_through(engine, key, port.port))
 
 
@@ -170,32 +170,38 @@ def _without_effect(engine: Engine, policy: Key) -> Iterator[ProbeTarget]:
             yield ProbeTarget("", key, 0, None, "" if unused else problem.text, unused=unused)
             continue
         named = [port.name for service, port in _ports(engine, obj) if service == key]
-        others = _others(g, policy, key, named)
-        if named and len(others) == len(named):
-            unused = f"each of its ports has a BackendTLSPolicy of its own: {', '.join(others)}"
+        winners = _winning_policies(g, policy, key, named)
+        if named and len(winners) == len(named):
+            unused = f"each of its ports has a BackendTLSPolicy of its own: {', '.join(winners)}"
             yield ProbeTarget("", key, 0, None, unused=unused)
 
 
-def _others(g: Graph, policy: Key, service: Key, ports: Iterable[str]) -> list[str]:
+def _winning_policies(g: Graph, policy: Key, service: Key, ports: Iterable[str]) -> list[str]:
     """Returns the ports for which another policy wins, with that policy."""
     winners = {port: port_winner(g, service, port) for port in ports}
     return [f"{port} ({claim.policy.path})" for port, claim in winners.items() if claim and claim.policy != policy]
 
 
-def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str, *, grpc: bool = False) -> ProbeTarget:
+def _target(
+    engine: Engine, hop: Hop, tls: HopTLS | None, gateway_path: str, refused: str, *, grpc: bool = False
+) -> ProbeTarget:
     g = engine.graph
     ready = backends.endpoints(g, hop.backend, hop.port, "TCP")
     if isinstance(tls, Plaintext) and not refused:
-        return ProbeTarget(by, hop.backend, hop.port, None, unused="no policy requires TLS, so the connection is plaintext")
+        return ProbeTarget(
+            gateway_path, hop.backend, hop.port, None, unused="no policy requires TLS, so the connection is plaintext"
+        )
     if not isinstance(tls, BackendTLS) or refused:
-        return ProbeTarget(by, hop.backend, hop.port, None, refused)
+        return ProbeTarget(gateway_path, hop.backend, hop.port, None, refused)
     alpn, h2c = tls.options.alpn, backends.speaks_h2c(g, hop.backend, hop.port)
     if hop.protocol.http:
         protocols = offered(hop, h2c, tls)
         alpn = tuple(protocol for protocol in ("h2", "http/1.1") if protocol in protocols)
-    own = _client_identity(engine, tls)
-    expected = Expectation(tls, alpn, own, hop.protocol.http, h2_but_upgrades(hop, h2c, tls), grpc and hop.protocol.http)
-    return ProbeTarget(by, hop.backend, hop.port, expected, "", ready.endpoints)
+    client_identity = _client_identity(engine, tls)
+    expected = Expectation(
+        tls, alpn, client_identity, hop.protocol.http, h2_but_upgrades(hop, h2c, tls), grpc and hop.protocol.http
+    )
+    return ProbeTarget(gateway_path, hop.backend, hop.port, expected, "", ready.endpoints)
 
 
 def _client_identity(engine: Engine, tls: BackendTLS) -> Identity | None:
@@ -205,11 +211,11 @@ def _client_identity(engine: Engine, tls: BackendTLS) -> Identity | None:
     return identity(secret.data.get("tls.crt") or b"", secret.data.get("tls.key") or b"")
 
 
-# --- trying it -------------------------------------------------------------------------------------------------------
+# --- probing ---------------------------------------------------------------------------------------------------------
 
 
 def probe(key: Key, todo: list[ProbeTarget], *, notes: tuple[str, ...] = ()) -> ProbeResult:
-    """Tries the targets. Blocks, so run it in a thread beside an event loop."""
+    """Probes the targets. Blocks, so run it in a thread beside an event loop."""
     now = time.time()
     with ThreadPoolExecutor(AT_ONCE) as pool:
 
@@ -231,7 +237,7 @@ def probe(key: Key, todo: list[ProbeTarget], *, notes: tuple[str, ...] = ()) -> 
             )
             if not results_of_endpoints:
                 refused = refused or "no endpoint is ready"
-            more = max(0, len(to_try) - LIMIT)
+            untried = max(0, len(to_try) - LIMIT)
             source = str(expected.tls.source)
             return TargetResult(
                 target.gateway,
@@ -241,7 +247,7 @@ def probe(key: Key, todo: list[ProbeTarget], *, notes: tuple[str, ...] = ()) -> 
                 refused,
                 target.unused,
                 tuple(results_of_endpoints),
-                more,
+                untried,
             )
 
         results = tuple(map(probe_target, todo))
@@ -249,6 +255,6 @@ def probe(key: Key, todo: list[ProbeTarget], *, notes: tuple[str, ...] = ()) -> 
         if not option.probed and any(
             target.expected and getattr(target.expected.tls.options, option.field) for target in todo
         ):
-            tried_instead = f"this machine's own {option.label} were offered"
-            notes = (*notes, f"Option {PREFIX}{option.name} is not tried: {tried_instead}.")
+            substitute = f"this machine's own {option.label} were offered"
+            notes = (*notes, f"Option {PREFIX}{option.name} is not tried: {substitute}.")
     return ProbeResult(str(key), results, notes)

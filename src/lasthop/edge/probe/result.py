@@ -1,7 +1,8 @@
-"""The result of a probe, check by check, for each endpoint of each port to which a Gateway would connect."""
+"""Declares the result of a probe: the checks of each endpoint of each port to which a Gateway would connect."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -11,7 +12,12 @@ CLIENT_CERTIFICATE: Final = "client certificate"
 STRENGTH: Final = "strength"
 """The check for weak keys and signatures that Envoy accepts."""
 LISTED: Final = 5
-"""CAs and names that a check lists; more would hide the result."""
+"""CAs and names in a list; more would hide the result."""
+
+
+def listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return f"{', '.join(names[:LISTED])}{more}"
 
 
 class CheckOutcome(StrEnum):
@@ -20,7 +26,7 @@ class CheckOutcome(StrEnum):
     """The gateway connects, but the backend may still reject requests."""
     FAIL = "fail"
     SKIP = "skip"
-    """Not required."""
+    """The gateway does not require the check."""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -36,7 +42,7 @@ class Check(msgspec.Struct, frozen=True):
 class EndpointResult(msgspec.Struct, frozen=True):
     address: str
     checks: tuple[Check, ...]
-    """The checks up to one that makes the others impossible."""
+    """The checks up to the first that makes further checks impossible."""
     certificate: dict[str, Any] | None = None
     """A `CertificateInfo` without its PEM."""
 

@@ -1,0 +1,1 @@
+"""Runs Envoys: starts, observes, replaces and drains them."""

@@ -1,5 +1,5 @@
-"""Follows Envoy's access log as it grows, within a budget. Clients decide how many requests fail, but must not decide how much
-of the event loop or of the disk the log takes."""
+"""Follows Envoy's access log as it grows, within a budget. Clients can make any number of requests fail, so the budget limits
+the log's share of the event loop and of the disk."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def follow(
     """Yields each new entry, explained, until cancelled, and then the last entries.
 
     `from_end` skips the present content of the file, which has been reported if Envoy was adopted. `written` receives the
-    number of new lines, whether they are read now, later or never.
+    number of new lines, including lines that are read later or never.
     """
     reader = AccessLogReader(path, from_end=from_end, written=written, size_limit=size_limit)
     try:
@@ -63,11 +63,11 @@ async def follow(
                 yield entry
             if lines := reader.skipped(time.monotonic()):
                 skipped(lines)
-            # Also when there is more to read: an async generator's `yield` alone gives no other task a turn.
+            # Sleeps even if there is more to read, because an async generator's `yield` alone gives no other task a turn.
             await asyncio.sleep(reader.pause)
     except asyncio.CancelledError:
-        # An Envoy that has exited has written its last requests since the last read: those cut off by the end of a drain.
-        for entry in reader.rest():
+        # An Envoy that has exited wrote its last requests after the last read. The end of a drain cut these requests off.
+        for entry in reader.remaining():
             yield entry
         raise
     finally:
@@ -93,8 +93,8 @@ class AccessLogReader:
         self._written(self._tail.take_written())
         return [explained(entry) for entry in entries]
 
-    def rest(self) -> Iterator[AccessLogEntry]:
-        """Yields the present content of the file, at most one second's budget, because the caller waits for the end."""
+    def remaining(self) -> Iterator[AccessLogEntry]:
+        """Yields the remaining entries of the file, at most one second's budget, because the caller waits for the end."""
         for _ in range(BUDGET // _PIECE):
             yield from self.read()
             if not self._tail.behind:
@@ -161,11 +161,11 @@ class Tail:
         return taken
 
     def take_written(self) -> float:
-        """Returns how many lines were added since the last call: those read or skipped, and an estimate of those still
-        unread."""
+        """Returns the number of lines added since the last call: the lines read or skipped, and an estimate of the unread
+        lines."""
         ahead = os.fstat(self._fd).st_size - os.lseek(self._fd, 0, os.SEEK_CUR) if self._fd >= 0 else 0
-        before, self._reported = self._reported, max(self._reported, self._passed + ahead / self._length)
-        return self._reported - before
+        previous, self._reported = self._reported, max(self._reported, self._passed + ahead / self._length)
+        return self._reported - previous
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -188,8 +188,8 @@ class Tail:
         if self._replaced():
             self.close()
         elif too_large:
-            # Envoy appends, so it continues at the new end. A line written between our last read and here is lost, which is
-            # better than a full disk, or than making Envoy reopen its logs each time.
+            # Envoy appends, so it continues at the new end. A line written since our last read is lost, which is better than a
+            # full disk, or than making Envoy reopen its logs each time.
             os.ftruncate(self._fd, 0)
             os.lseek(self._fd, 0, os.SEEK_SET)
 

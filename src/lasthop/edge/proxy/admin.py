@@ -48,7 +48,7 @@ class Admin:
     async def state(self) -> str:
         """Returns `LIVE`, `PRE_INITIALIZING`, `INITIALIZING`, `DRAINING`, or an empty string if Envoy does not answer."""
         try:
-            return (await self._ask("GET", "/ready", limit=2)).decode(errors="replace").strip()
+            return (await self._call("GET", "/ready", limit=2)).decode(errors="replace").strip()
         except AdminUnavailable:
             return ""
 
@@ -58,21 +58,21 @@ class Admin:
 
     async def stats(self, pattern: str) -> dict[str, int]:
         """Returns the counters and gauges whose names match the regular expression."""
-        body = await self._ask("GET", "/stats", {"format": "json", "type": "All", "filter": pattern})
+        body = await self._call("GET", "/stats", {"format": "json", "type": "All", "filter": pattern})
         # For a thousand clusters this is some megabytes, so it is parsed outside the event loop.
         return await asyncio.to_thread(_values, body)
 
     async def prometheus(self) -> bytes:
         """Returns Envoy's own metrics that are in use, in Prometheus' text format."""
-        return await self._ask("GET", "/stats/prometheus", {"usedonly": ""})
+        return await self._call("GET", "/stats/prometheus", {"usedonly": ""})
 
     async def config_dump(self) -> bytes:
         """Returns Envoy's whole configuration, including endpoints, as JSON. Envoy redacts private keys."""
-        return await self._ask("GET", "/config_dump", {"include_eds": ""}, limit=60)
+        return await self._call("GET", "/config_dump", {"include_eds": ""}, limit=60)
 
     async def plaintext_hops(self) -> list[Hop]:
         """Returns the hops whose clusters have no TLS."""
-        body = await self._ask("GET", "/config_dump", {"resource": "dynamic_active_clusters"}, limit=60)
+        body = await self._call("GET", "/config_dump", {"resource": "dynamic_active_clusters"}, limit=60)
         return await asyncio.to_thread(_plaintext_hops, body)
 
     async def traffic(self) -> ActiveTraffic:
@@ -91,46 +91,46 @@ class Admin:
 
     async def hop_counts(self) -> Counts:
         """Returns Envoy's counters of each hop in use."""
-        body = await self._ask("GET", "/stats", {"format": "json", "usedonly": "", "filter": HOP_STATS})
+        body = await self._call("GET", "/stats", {"format": "json", "usedonly": "", "filter": HOP_STATS})
         return await asyncio.to_thread(hop_counts, body)
 
     async def endpoint_counts(self, hops: Iterable[Hop]) -> EndpointsCounted:
         """Returns Envoy's counters of each endpoint of these hops."""
         names = "|".join(re.escape(hop.name) for hop in hops)
-        body = await self._ask("GET", "/clusters", {"format": "json", "filter": f"^({names})$"})
+        body = await self._call("GET", "/clusters", {"format": "json", "filter": f"^({names})$"})
         return await asyncio.to_thread(endpoint_counts, body)
 
     async def set_runtime(self, values: Mapping[str, int]) -> None:
         """Sets runtime keys until Envoy exits."""
-        await self._ask("POST", "/runtime_modify", {key: str(value) for key, value in values.items()})
+        await self._call("POST", "/runtime_modify", {key: str(value) for key, value in values.items()})
 
     async def log_level(self) -> str:
         """Returns the lowest log level of any component."""
-        body = await self._ask("POST", "/logging")
+        body = await self._call("POST", "/logging")
         levels = {line.rpartition(": ")[2].strip() for line in body.decode(errors="replace").splitlines()}
         return next((level for level in log_levels.ENVOY if level in levels), "")
 
     async def set_log_level(self, level: str) -> None:
         """Sets the level of all components until Envoy exits. The start-up level also restores the levels of quieter
         components."""
-        await self._ask("POST", "/logging", {"level": level})
+        await self._call("POST", "/logging", {"level": level})
         for name, quieter in COMPONENT_LEVELS.items() if level == LOG_LEVEL else ():
-            await self._ask("POST", "/logging", {name: quieter})
+            await self._call("POST", "/logging", {name: quieter})
 
     async def listeners(self) -> dict[str, str]:
         """Returns the address of each listener by listener name."""
-        body = msgspec.json.decode(await self._ask("GET", "/listeners", {"format": "json"}))
+        body = msgspec.json.decode(await self._call("GET", "/listeners", {"format": "json"}))
         return {listener["name"]: _address(listener["local_address"]) for listener in body.get("listener_statuses", ())}
 
     async def fail_health_check(self) -> None:
         """Makes Envoy request, with every further HTTP response, that clients close their connections."""
-        await self._ask("POST", "/healthcheck/fail")
+        await self._call("POST", "/healthcheck/fail")
 
     async def drain_listeners(self) -> None:
         """Stops accepting connections at once. Open connections continue."""
-        await self._ask("POST", "/drain_listeners")
+        await self._call("POST", "/drain_listeners")
 
-    async def _ask(self, method: str, path: str, query: dict[str, str] | None = None, limit: float = 10) -> bytes:
+    async def _call(self, method: str, path: str, query: dict[str, str] | None = None, limit: float = 10) -> bytes:
         target = f"{path}?{urlencode(query)}" if query else path
         try:
             async with asyncio.timeout(limit):
@@ -154,15 +154,15 @@ async def request(socket: Path, method: str, target: str) -> tuple[int, bytes]:
         received = await reader.read()
         if b"\r\n\r\n" not in received:
             raise HTTPException("the response ended early")
-        response = HTTPResponse(cast(Socket, _Received(received)), method=method)
+        response = HTTPResponse(cast(Socket, _ReceivedSocket(received)), method=method)
         response.begin()
         return response.status, response.read()
     finally:
         writer.close()
 
 
-class _Received:
-    """Replaces the socket from which `HTTPResponse` reads, with all bytes received until Envoy closed the connection."""
+class _ReceivedSocket:
+    """Replaces the socket from which `HTTPResponse` reads. Contains all bytes received until Envoy closed the connection."""
 
     def __init__(self, received: bytes) -> None:
         self._received = received
@@ -245,21 +245,25 @@ def hop_counts(body: bytes) -> Counts:
     by_connection: dict[Connection, dict[str, int]] = {}
     for stat in msgspec.json.decode(body, type=_Stats).stats:
         if parsed := Connection.parse_stat(stat.name):
-            connection, counted = parsed
-            by_connection.setdefault(connection, {})[counted] = int(stat.value)
+            connection, counter = parsed
+            by_connection.setdefault(connection, {})[counter] = int(stat.value)
     return {connection: _counts(connection.hop, values) for connection, values in by_connection.items()}
 
 
 def _counts(hop: Hop, values: dict[str, int]) -> HopCounts:
     tls = {name.removeprefix(_SSL): value for name, value in values.items() if name.startswith(_SSL)}
     handshakes = tls.pop("handshake", 0)
-    connections, failures, open_ones = (values.get(f"upstream_cx_{name}", 0) for name in ("total", "connect_fail", "active"))
+    connections, failures, open_connections = (
+        values.get(f"upstream_cx_{name}", 0) for name in ("total", "connect_fail", "active")
+    )
     failed = {name: value for name, value in tls.items() if value}
-    late, ejected = values.get("upstream_cx_connect_timeout", 0), values.get("outlier_detection.ejections_active", 0)
+    timeouts, ejected = values.get("upstream_cx_connect_timeout", 0), values.get("outlier_detection.ejections_active", 0)
     if not hop.protocol.http:
-        return HopCounts(connections, failures, handshakes, failed, open_ones, connections - failures, late, ejected)
+        return HopCounts(
+            connections, failures, handshakes, failed, open_connections, connections - failures, timeouts, ejected
+        )
     active, requests = (values.get(f"upstream_rq_{name}", 0) for name in ("active", "total"))
-    return HopCounts(connections, failures, handshakes, failed, active, requests, late, ejected)
+    return HopCounts(connections, failures, handshakes, failed, active, requests, timeouts, ejected)
 
 
 def endpoint_counts(body: bytes) -> EndpointsCounted:

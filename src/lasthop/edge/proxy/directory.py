@@ -28,8 +28,8 @@ class RunDirLocked(RunDirUnusable):
 
     def __init__(self, path: Path, pid: int) -> None:
         self.pid = pid
-        who = f"Another Lasthop (pid {pid})" if pid else "Another Lasthop"
-        super().__init__(f"{who} is running with {path}. Stop it, or choose another run directory.")
+        owner = f"Another Lasthop (pid {pid})" if pid else "Another Lasthop"
+        super().__init__(f"{owner} is running with {path}. Stop it, or choose another run directory.")
 
 
 def folder_name(gateway: str) -> str:
@@ -76,13 +76,13 @@ class ProxyDirectory:
             os.close(fd)
 
     def write_bootstrap(self, envoy: Envoy, content: bytes) -> Path:
-        """Writes the bootstrap into a file named by its content and by the binary, so that equal command lines mean equal
-        Envoys."""
+        """Writes the bootstrap into a file whose name is a hash of its content and of the binary, so that equal command lines
+        mean equal Envoys."""
         identity = hashlib.blake2b(content + str(envoy).encode(), digest_size=6).hexdigest()
         path = self.path / f"bootstrap-{identity}.json"
         # Envoy reads it only at start-up, so the files of other Envoys are no longer needed.
-        for other in self.path.glob("bootstrap-*"):
-            other.unlink()
+        for old_bootstrap in self.path.glob("bootstrap-*"):
+            old_bootstrap.unlink()
         path.write_bytes(content)
         return path
 

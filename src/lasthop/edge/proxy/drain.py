@@ -1,4 +1,4 @@
-"""Stops Envoys: drains and terminates one, or those of Gateways that were deleted while no Lasthop was running."""
+"""Drains and terminates an Envoy, or the Envoys of Gateways that were deleted while no Lasthop was running."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def drain_and_terminate(handle: EnvoyHandle, admin: Admin, grace: float, a
     except (AdminUnavailable, TimeoutError):
         pass
     finally:
-        # Also on cancellation: an Envoy that no longer accepts connections must not be left behind.
+        # Even on cancellation, because an Envoy that no longer accepts connections must not be left behind.
         handle.signal(signal.SIGTERM)
     if not await handle.wait(_TERM_LIMIT):
         handle.signal(signal.SIGKILL)
@@ -41,8 +41,8 @@ async def drain_and_terminate(handle: EnvoyHandle, admin: Admin, grace: float, a
 
 async def _drain(handle: EnvoyHandle, admin: Admin, at_once: asyncio.Event) -> None:
     await admin.fail_health_check()
-    # At once, not gracefully: a graceful drain keeps accepting, so the last requests of a busy Gateway would be cut off. This
-    # way they are refused, or accepted by the Envoy that replaces this one.
+    # Stops accepting at once. A graceful drain keeps accepting, so the last requests of a busy Gateway would be cut off. Now
+    # they are refused, or the Envoy that replaces this one accepts them.
     await admin.drain_listeners()
     quiet = 0.0
     while handle.alive and not at_once.is_set():
@@ -54,12 +54,12 @@ async def _drain(handle: EnvoyHandle, admin: Admin, at_once: asyncio.Event) -> N
         await handle.wait(_POLL_INTERVAL)
 
 
-async def end_orphans(run_dir: Path, wanted: Collection[str], grace: float = GRACE_SECONDS) -> list[int]:
-    """Stops the Envoys of Gateways that are not `wanted`, removes their files, and returns their pids.
+async def end_orphans(run_dir: Path, gateways: Collection[str], grace: float = GRACE_SECONDS) -> list[int]:
+    """Stops the Envoys of Gateways other than `gateways`, removes their files, and returns their pids.
 
-    They have `grace` seconds to finish their requests. Gateways of another running Lasthop are left alone.
+    They have `grace` seconds to finish their requests. Envoys of another running Lasthop keep running.
     """
-    keep = {folder_name(gateway) for gateway in wanted}
+    keep = {folder_name(gateway) for gateway in gateways}
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(_end(ProxyDirectory(path), grace))

@@ -17,7 +17,7 @@ CUT = "..."
 
 
 class AccessLogEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One request in the log of failures. Fields without a value in Envoy are None; strings are safe to print on a
+    """Represents one request in the log of failures. Fields without a value in Envoy are None; strings are safe to print on a
     terminal."""
 
     time: str | None = None
@@ -35,7 +35,7 @@ class AccessLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     details: str | None = None
     upstream_cluster: str | None = None
     connection: str | None = None
-    """The same with the configuration at that time (`Connection`), for observation only."""
+    """The cluster with its configuration at that time (`Connection`), for observation only."""
     upstream_host: str | None = None
     tls_failure: str | None = None
     """Envoy's own text, which `failures.explained` explains."""
@@ -52,7 +52,7 @@ class AccessLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     upgrade: bool | None = None
     """The request has an upgrade to a WebSocket."""
     quiet: bool = False
-    """The entry is only observed, not printed."""
+    """The entry is evidence for observations, and is not printed."""
     stands_for: float = 1.0
     """The number of requests that the entry represents: under load only a share is logged."""
     why: str | None = None

@@ -1,6 +1,6 @@
 """Derives evidence about the connection to the backend from a line of the access log.
 
-A backend's own 5xx is no evidence against the connection, nor is a client that disconnected.
+A backend's own 5xx proves nothing against the connection, and neither does a client that disconnected.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from msgspec.structs import replace
 from lasthop.base.api.meta import Key
 from lasthop.edge.observe.evidence import ConnectionOutcome, ServedRequest
 from lasthop.edge.proxy.entry import AccessLogEntry, shown
-from lasthop.edge.proxy.failures import STALE_TLS_ERROR, at_last, closed, refused_after_handshake
+from lasthop.edge.proxy.failures import STALE_TLS_ERROR, closed, refused_after_handshake, without_earlier_attempts
 from lasthop.engine.plan.observation import LeafCertificate
 from lasthop.engine.plan.upstream import Connection, Hop
 
 TLS_1_3: Final = "TLSv1.3"
 _FAILURES: Final = frozenset({"UF", "NC", "UH", "UO"})
 _STREAM_FAILURES: Final = frozenset({"URX", "NC", "UH", "UO"})
-"""A connection that was made at the second attempt has UF all the same."""
+"""These flags exclude UF, because a connection that succeeded at the second attempt has UF too."""
 _UNANSWERED: Final = frozenset({"UC", "UR", "UPE"})
 """Flags of a request without a response: the backend closed the connection, reset the request, or did not answer in HTTP."""
 GRPC_FAILED: Final = frozenset({"Unknown", "DeadlineExceeded", "Internal", "Unavailable", "DataLoss"})
@@ -33,7 +33,7 @@ _LONGEST_LIST: Final = 4000
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of samples.log. Fields without a value in Envoy are None."""
+    """Represents one line of samples.log. Fields without a value in Envoy are None."""
 
     type: str | None = None
     time: str | None = None
@@ -71,7 +71,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ended(line: Sample | AccessLogEntry) -> float:
-    """Returns when the request ended, which is when its line was written."""
+    """Returns the time at which the request ended and its line was written."""
     return moment(line.time) + (line.duration_ms or 0.0) / 1000
 
 
@@ -85,12 +85,12 @@ def parse_sample(line: bytes) -> Sample | None:
 
 def observed(outcome: ConnectionOutcome, *, upgrade: bool | None) -> tuple[ConnectionOutcome, ...]:
     """Returns the evidence of a request about its hop, and about upgrades for an upgrade request. A connection that the
-    backend closes after such a request is no evidence about other requests."""
+    backend closes after an upgrade request proves nothing about other requests."""
     hop = outcome.hop.for_upgrades if upgrade else None
     if hop is None:
         return (outcome,)
-    of_upgrades = replace(outcome, hop=hop)
-    return (of_upgrades,) if outcome.failure and outcome.connected else (outcome, of_upgrades)
+    upgrade_outcome = replace(outcome, hop=hop)
+    return (upgrade_outcome,) if outcome.failure and outcome.connected else (outcome, upgrade_outcome)
 
 
 # --- failures --------------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def observed(outcome: ConnectionOutcome, *, upgrade: bool | None) -> tuple[Conne
 
 def failure(entry: AccessLogEntry) -> ConnectionOutcome | None:
     """Returns the connection failure in an entry of the log of failures, if any."""
-    entry = at_last(entry)
+    entry = without_earlier_attempts(entry)
     hop, flags = hop_of(entry.upstream_cluster), (entry.flags or "-").split(",")
     if hop is None or not entry.why:
         return None
@@ -132,7 +132,7 @@ def _refused_later(entry: AccessLogEntry, flags: list[str], outcome: ConnectionO
 
 
 def _in_handshake(entry: AccessLogEntry) -> bool:
-    """Returns whether the failure came after TCP was connected. A connect timeout covers both."""
+    """Returns whether the failure came after the TCP connection. A connect timeout covers both."""
     if entry.tls_failure and STALE_TLS_ERROR not in entry.tls_failure:
         return "TLS_error" in entry.tls_failure
     return bool(entry.policy) and "timeout" not in (entry.details or "")
@@ -184,19 +184,19 @@ def request(sample: Sample, weight: float) -> ServedRequest | None:
 
 
 def _status(sample: Sample) -> int | None:
-    written = sample.status if sample.http else 200
+    status = sample.status if sample.http else 200
     failed = sample.grpc_status in GRPC_FAILED or _failed(sample)
-    return 503 if failed and written == 200 else written
+    return 503 if failed and status == 200 else status
 
 
 def _failed(sample: Sample) -> bool:
-    bad = _FAILURES if sample.http else _STREAM_FAILURES
-    return not bad.isdisjoint((sample.flags or "").split(","))
+    failure_flags = _FAILURES if sample.http else _STREAM_FAILURES
+    return not failure_flags.isdisjoint((sample.flags or "").split(","))
 
 
 def entry(sample: Sample, gateway: Key) -> AccessLogEntry | None:
-    """Returns the sample as an access log entry, if the request has ended without a failure. Failures have a log of their
-    own."""
+    """Returns the sample as an access log entry, if the request has ended without a failure. Another log contains the
+    failures."""
     if sample.type not in _ENDS or (sample.http and not sample.status):
         return None
     if (sample.status or 0) >= 500 or _failed(sample) or sample.grpc_status in GRPC_FAILED:

@@ -1,4 +1,4 @@
-"""Explains why a request failed. Envoy reports failures in OpenSSL's terms; the patterns are texts of real Envoys (see the
+"""Explains why a request failed. Envoy reports failures in OpenSSL's terms. The patterns match texts of real Envoys (see the
 test).
 
 The sentences are for the operator's log: they contain text from the backend's certificate, so they never reach the client.
@@ -22,7 +22,7 @@ Sentence = Callable[[AccessLogEntry, re.Match[str]], str]
 
 STALE_TLS_ERROR: Final = "CONNECTION_REJECTED"
 """An error that a listener inspecting a ClientHello leaves behind on Envoy's thread. It never belongs to a connection to a
-backend, but appears on one that failed without a TLS error of its own (a timeout)."""
+backend, but appears on a connection that failed without a TLS error (a timeout)."""
 EXT_AUTHZ_ERROR: Final = "ext_authz_error"
 """Envoy's response code details of a request that the ExternalAuth server neither allowed nor denied."""
 BODY_TOO_LARGE: Final = "request_payload_exceeded_retry_buffer_limit"
@@ -39,8 +39,8 @@ def explained(entry: AccessLogEntry) -> AccessLogEntry:
 
 
 def explain_failure(entry: AccessLogEntry) -> str | None:
-    """Returns the reason, or None if nothing failed on the way to the backend: a success, or the backend's own error."""
-    entry = at_last(entry)
+    """Returns the reason, or None if the request reached the backend: after a success, or an error of the backend itself."""
+    entry = without_earlier_attempts(entry)
     if entry.tls_failure and (why := _transport_failure(entry, entry.tls_failure)):
         return shown(why)
     explanation = _explanation(entry)
@@ -67,13 +67,13 @@ def _transport_failure(entry: AccessLogEntry, failure: str) -> str:
     return "" if STALE_TLS_ERROR in failure else f"connection to the backend failed: {_plain(failure)}"
 
 
-def at_last(entry: AccessLogEntry) -> AccessLogEntry:
-    """Removes the flag and error of earlier attempts from the entry of a connection that was made at a later attempt."""
+def without_earlier_attempts(entry: AccessLogEntry) -> AccessLogEntry:
+    """Removes the flag and error of earlier attempts from the entry of a connection that succeeded at a later attempt."""
     flags = (entry.flags or "-").split(",")
     if entry.status or "UF" not in flags or "URX" in flags:
         return entry
-    others = ",".join(flag for flag in flags if flag != "UF")
-    return msgspec.structs.replace(entry, flags=others or "-", tls_failure=None)
+    remaining = ",".join(flag for flag in flags if flag != "UF")
+    return msgspec.structs.replace(entry, flags=remaining or "-", tls_failure=None)
 
 
 def _policy(entry: AccessLogEntry) -> str:
@@ -208,8 +208,8 @@ def _connection_end(entry: AccessLogEntry) -> str:
     if entry.policy and entry.upgrade:
         return f"{_CLOSED} ({_H2_ALONE}; with TLS 1.3 also a backend that {_client_certificate_demand(entry)})"
     if entry.policy:
-        one = f"if it {_client_certificate_demand(entry)}, or speaks another protocol than ALPN offers"
-        return f"{_CLOSED} (with TLS 1.3 a backend does this {one})"
+        condition = f"if it {_client_certificate_demand(entry)}, or speaks another protocol than ALPN offers"
+        return f"{_CLOSED} (with TLS 1.3 a backend does this {condition})"
     return _CLOSED
 
 
@@ -294,7 +294,7 @@ _FLAGS: Final[dict[str, Callable[[AccessLogEntry], str]]] = {
 }
 
 _DETAILS: Final[dict[str, Callable[[AccessLogEntry], str]]] = {EXT_AUTHZ_ERROR: _unanswered, BODY_TOO_LARGE: _body_too_large}
-"""By Envoy's response code details."""
+"""Explanations by Envoy's response code details."""
 
 
 def _plain(reason: str) -> str:

@@ -15,7 +15,7 @@ VISIBLE_WITHIN_MS: Final = 1_000
 
 
 class EnvoyHandle:
-    """Works the same for a child process and for an Envoy that an earlier Lasthop left running."""
+    """Controls a child process, or an Envoy that an earlier Lasthop left running."""
 
     def __init__(self, pid: int, pidfd: int, args: tuple[str, ...]) -> None:
         self.pid = pid
@@ -69,7 +69,7 @@ class EnvoyHandle:
         return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
 
     def until_visible(self) -> None:
-        """Waits until the kernel shows the command line by which the next Lasthop finds the process: on a busy machine it is
+        """Waits until the kernel shows the command line by which the next Lasthop finds the process. On a busy machine it is
         empty for up to some 20 ms after the start."""
         for _ in range(VISIBLE_WITHIN_MS):
             if not self.alive or _command_line(Path(f"/proc/{self.pid}")):
@@ -86,7 +86,7 @@ class EnvoyHandle:
 def find_envoys(folder: Path, uid: int | None = None) -> list[EnvoyHandle]:
     """Returns this user's Envoys, or those of `uid`, whose bootstrap is in `folder` or below, oldest first.
 
-    It reads their command lines, not a pid file, because a command line cannot be stale, lost or another process's.
+    It reads their command lines, because a pid file can be stale, lost, or contain the pid of another process.
     """
     pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
     owner = os.getuid() if uid is None else uid
@@ -117,8 +117,8 @@ def _command_line(process: Path) -> tuple[str, ...]:
 
 
 def _is_ours(command: tuple[str, ...], folder: Path) -> bool:
-    """Returns whether a command line is that of our Envoy. `launch.command` puts the bootstrap first; an editor or a `grep` on
-    the same file looks different."""
+    """Returns whether a command line belongs to our Envoy. `launch.command` puts the bootstrap first, unlike an editor or a
+    `grep` on the same file."""
     return (
         len(command) > 4 and command[1] == "-c" and "--disable-hot-restart" in command and folder in Path(command[2]).parents
     )
@@ -126,7 +126,7 @@ def _is_ours(command: tuple[str, ...], folder: Path) -> bool:
 
 def _start_time(pid: int) -> int:
     try:
-        # The name in parentheses may contain anything. The 3rd field follows it; the start time is the 22nd.
+        # The name in parentheses may contain any characters. The 3rd field follows it; the start time is the 22nd field.
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, IndexError):
         return 0

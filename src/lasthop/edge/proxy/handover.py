@@ -1,6 +1,6 @@
 """Leaves proxies running for the next Lasthop, for a limited time that a file records.
 
-a Lasthop ends ── leave() ──> RUN_DIR/left ──> the next one: taken()
+a Lasthop ends ── leave() ──> RUN_DIR/left ──> the next Lasthop: taken()
                                    └──> none starts in time: the caretaker stops the proxies (`lasthop stop`)
 """
 
@@ -32,11 +32,11 @@ class Handover(msgspec.Struct, frozen=True):
 
 def leave(run_dir: Path, seconds: float) -> Handover:
     """Records that the proxies are left to the next Lasthop. Raises OSError."""
-    left = Handover(secrets.token_hex(8), time.time() + seconds)
+    handover = Handover(secrets.token_hex(8), time.time() + seconds)
     draft = run_dir / f"{FILE}.{os.getpid()}"
-    draft.write_bytes(msgspec.json.encode(left))
+    draft.write_bytes(msgspec.json.encode(handover))
     draft.rename(run_dir / FILE)
-    return left
+    return handover
 
 
 def left(run_dir: Path) -> Handover | None:

@@ -1,4 +1,4 @@
-"""Starts one Envoy, which on a host outlives its parent process and in a Pod dies with it, within the limits of its cgroup."""
+"""Starts one Envoy within the limits of its cgroup. On a host Envoy outlives its parent process; in a Pod it dies with it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from lasthop.engine.outputs.envoy.bootstrap import MAX_CONNECTIONS, bootstrap
 from lasthop.engine.outputs.envoy.xds_cluster import LocalXds, RemoteXds
 
 DRAIN_SECONDS: Final = 30
-"""Seconds that connections of a removed listener or filter chain have to finish (Envoy's default: 600)."""
+"""Seconds in which connections of a removed listener or filter chain can finish (Envoy's default: 600)."""
 FILE_SIZE: Final = 64 * 1024 * 1024
-"""Limit in bytes for files that Envoy writes: more than the size at which Lasthop truncates logs, and too little to fill a
+"""Limit in bytes for files that Envoy writes. It is above the size at which Lasthop truncates logs, and too small to fill a
 disk."""
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -46,7 +46,7 @@ def command(envoy: Envoy, bootstrap_path: Path, concurrency: int) -> list[str]:
         "200",
         "--log-level",
         LOG_LEVEL,
-        # Otherwise Envoy logs a line for every second without a controller, when nothing keeps the file small. Rejected
+        # Otherwise Envoy logs a line for every second without a controller, while no Lasthop truncates the file. Rejected
         # configuration reaches Lasthop as a NACK anyway.
         "--component-log-level",
         ",".join(f"{name}:{level}" for name, level in COMPONENT_LEVELS.items()),
@@ -73,7 +73,7 @@ def start(args: list[str], directory: ProxyDirectory) -> EnvoyHandle:
     # O_APPEND, so that the file can be truncated while Envoy writes.
     log = os.open(directory.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        # A session of its own: neither Ctrl-C in our terminal nor our own death reaches Envoy.
+        # In a separate session, neither Ctrl-C in our terminal nor our own death reaches Envoy.
         process = subprocess.Popen(
             args,
             stdin=subprocess.DEVNULL,
@@ -141,7 +141,7 @@ def descriptors() -> int:
 
 _CGROUP: Final = Path("/sys/fs/cgroup")
 MIN_HEAP: Final = 64 << 20
-"""With less memory than an idle Envoy needs, it would refuse every request."""
+"""Minimum heap in bytes. With less memory than it needs when idle, Envoy would refuse every request."""
 
 
 def cpus() -> int:

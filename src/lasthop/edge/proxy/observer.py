@@ -1,5 +1,5 @@
 """Observes an Envoy's hops: reads its samples and counters, and reports the result. Adjusts the share of requests that Envoy
-logs: all while there are few, otherwise a fixed number per second.
+logs. It logs all requests while there are few, otherwise a fixed number per second.
 
 access.log ──failed()──┐
 samples.log ───────────┼──> Tally ──every second──> ProxyReport
@@ -35,8 +35,8 @@ START_INTERVAL: Final = 0.1
 COUNT_INTERVAL: Final = 3.0
 """Seconds between reads of all counters."""
 COUNT_SHARE: Final = 0.05
-"""Share of the time that these reads may take: with thousands of hops they are less frequent. Envoy answers on its main
-thread, which handles no requests."""
+"""Share of the time that these reads may take, so that they are less frequent with thousands of hops. Envoy answers on its
+main thread, which handles no requests."""
 APPLY_INTERVAL: Final = 10.0
 """Seconds after which the shares are set again, because Envoy may have restarted."""
 SIZE_LIMIT: Final = 1024 * 1024
@@ -58,8 +58,8 @@ _HISTORY: Final = 16
 class LogShare:
     """Adjusts the share of requests in one log. Time is an argument."""
 
-    def __init__(self, key: str, wanted: float) -> None:
-        self.key, self.wanted = key, wanted
+    def __init__(self, key: str, target: float) -> None:
+        self.key, self.target = key, target
         self.value = ALL
         """Parts per million."""
         self._average = 0.0
@@ -70,18 +70,18 @@ class LogShare:
 
     def adjust(self, lines: float, seconds: float) -> bool:
         """Adjusts the share to the number of lines written in that time; returns whether it has changed."""
-        rate, old = lines / max(seconds, 0.001), self.value
+        rate, previous = lines / max(seconds, 0.001), self.value
         self._average += _SMOOTH * (rate - self._average)
-        if rate > self.wanted * _FLOOD:
+        if rate > self.target * _FLOOD:
             self._average = rate
-        if self._average > self.wanted * _SLACK:
-            self.value = max(1, round(old * self.wanted / self._average))
-            self._average = self.wanted
-        elif self._average < self.wanted / _SLACK and old < ALL:
+        if self._average > self.target * _SLACK:
+            self.value = max(1, round(previous * self.target / self._average))
+            self._average = self.target
+        elif self._average < self.target / _SLACK and previous < ALL:
             # Gradually, because otherwise the next burst would be logged completely.
-            self.value = min(ALL, 2 * old)
+            self.value = min(ALL, 2 * previous)
             self._average *= 2
-        return self.value != old
+        return self.value != previous
 
     def applied(self, now: float) -> None:
         """Records that Envoy uses the share from now on."""
@@ -89,7 +89,7 @@ class LogShare:
             self._history.append((now, self.value))
 
     def weight(self, at: float) -> float:
-        """Returns how many requests a line of that time represents."""
+        """Returns the number of requests that a line of that time represents."""
         share = next((value for since, value in reversed(self._history) if since <= at), self._history[0][1])
         return ALL / share
 
@@ -113,8 +113,8 @@ class ProxyObserver:
         self._failed = 0.0
 
     def wrote(self, lines: float) -> None:
-        """Counts lines that Envoy has added to the log of failures. In a flood most are read late or never: a share based on
-        the lines that are read would adapt too late, and keep falling after the flood."""
+        """Counts lines that Envoy has added to the log of failures. In a flood most are read late or never. A share based on
+        the read lines would adapt too late, and keep falling after the flood."""
         self._failed += lines
 
     def failed(self, entry: AccessLogEntry) -> None:
@@ -123,7 +123,7 @@ class ProxyObserver:
             self._outcome(outcome, entry.upgrade)
 
     def stands_for(self, entry: AccessLogEntry) -> float:
-        """Returns how many failed requests an entry represents, also if it was read late."""
+        """Returns the number of failed requests that an entry represents, even if it was read late."""
         return self._failures.weight(evidence.ended(entry))
 
     async def run(self) -> None:
@@ -137,16 +137,16 @@ class ProxyObserver:
         lines, since = 0, time.monotonic()
         try:
             while True:
-                read = tail.read()
-                for line in read:
+                new_lines = tail.read()
+                for line in new_lines:
                     self._record(line)
                 skipped = tail.take_skipped().lines
-                lines += len(read) + skipped
+                lines += len(new_lines) + skipped
                 if self._feed and skipped:
                     self._feed.skipped(skipped)
                 now = time.monotonic()
                 if now - since >= REPORT_INTERVAL / 2:
-                    self._samples.wanted = FOLLOWED if self._feed and self._feed.open else SAMPLES
+                    self._samples.target = FOLLOWED if self._feed and self._feed.open else SAMPLES
                     if self._samples.adjust(lines, now - since):
                         await self._apply(self._samples)
                     lines, since = 0, now
@@ -177,7 +177,7 @@ class ProxyObserver:
             if now - applied >= APPLY_INTERVAL:
                 applied = now
                 await self._apply(self._samples, self._failures)
-            self._failures.wanted = FOLLOWED if self._feed and self._feed.open else FAILURES
+            self._failures.target = FOLLOWED if self._feed and self._feed.open else FAILURES
             if self._failures.adjust(self._failed, now - since):
                 await self._apply(self._failures)
             self._failed, since = 0.0, now

@@ -34,8 +34,8 @@ from lasthop.engine.outputs.envoy.xds_cluster import RemoteXds, sds_files
 from lasthop.engine.plan.observation import ProxyReport
 
 LINGER: Final = 5.0
-"""Seconds for which a terminating Pod keeps accepting connections. It leaves its Service at once, but nodes and load balancers
-are updated a little later."""
+"""Seconds for which a terminating Pod keeps accepting connections. Its Service drops it at once, but nodes and load balancers
+learn that a little later."""
 
 
 class Sender(Protocol):
@@ -99,7 +99,7 @@ class PodProxy:
     def _prepare(self) -> list[str]:
         settings, directory = self._settings, self._directory
         directory.make()
-        # Left by an Envoy that was killed: the emptyDir outlives its container.
+        # A killed Envoy leaves its socket, because the emptyDir outlives the container.
         directory.admin_socket.unlink(missing_ok=True)
         xds = RemoteXds(settings.xds_host, settings.xds_port, settings.xds_server_name, settings.certificates, directory.path)
         for name, content in sds_files(xds).items():

@@ -16,8 +16,8 @@ from lasthop.edge.proxy.admin import Admin, AdminUnavailable
 PATH: Final = "/ready"
 METRICS: Final = "/metrics"
 METRICS_AGE: Final = 5.0
-"""Seconds for which metrics are cached: any Pod in the cluster can request them, and with thousands of backends they have
-megabytes."""
+"""Seconds for which metrics are cached, because any Pod in the cluster can request them, and with thousands of backends they
+have megabytes."""
 _LONGEST_REQUEST: Final = 5.0
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -31,14 +31,14 @@ class ReadinessServer:
         self.stopping = False
 
     async def problem(self) -> str:
-        """Returns why the proxy is not ready, or an empty text."""
+        """Returns the reason why the proxy is not ready, or an empty text."""
         if self.stopping:
             return "stopping"
         state = await self._admin.state()
         if state != "LIVE":
             return f"Envoy is {state or 'not running yet'}"
         if not self._had_listeners:
-            # Checked once: a Gateway that loses its last listener for a moment should not lose its endpoints for longer.
+            # Checked once, because a Gateway that loses its last listener for a moment should not lose its endpoints longer.
             try:
                 self._had_listeners = bool(await self._admin.listeners())
             except AdminUnavailable as error:

@@ -1,6 +1,6 @@
 """Streams requests to readers as they are logged, and keeps the last failed ones.
 
-A slow reader misses requests and receives their number; it delays no other part.
+A slow reader misses requests and receives their number. It never delays the proxy or other readers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RequestFeed:
 
     @property
     def open(self) -> bool:
-        """Returns whether there are readers, so that as many requests as possible should be logged."""
+        """Returns whether there are readers. If so, Envoy should log as many requests as possible."""
         return bool(self._readers)
 
     def publish(self, entry: AccessLogEntry) -> None:
@@ -41,7 +41,7 @@ class RequestFeed:
             reader.put(entry)
 
     def skipped(self, lines: int) -> None:
-        """Reports to the readers how many lines were logged but not read."""
+        """Reports the number of logged lines that were not read to the readers."""
         for reader in self._readers:
             reader.miss(lines)
 
@@ -79,7 +79,7 @@ class FeedReader:
         self._news.set()
 
     async def read(self) -> tuple[list[AccessLogEntry], int]:
-        """Waits for entries; returns them and how many were missed since the last call."""
+        """Waits for entries; returns them and the number of entries missed since the last call."""
         await self._news.wait()
         self._news.clear()
         entries, missed = list(self._waiting), self._missed

@@ -1,11 +1,11 @@
 """Steers new connections to the Envoy that replaces another one on the same ports.
 
-Envoy sets SO_REUSEPORT, so both listen on each port, and the kernel deals connections out to both. A connection that waits in
-the queue of a socket that is closed is reset, and Linux moves it to another socket only if net.ipv4.tcp_migrate_req is set.
-Therefore a filter on the group of sockets first makes the kernel choose only sockets of the new Envoy. Then the queues of the
-old one drain, and closing them loses nothing.
+Envoy sets SO_REUSEPORT, so both listen on each port, and the kernel distributes connections to both. When a socket is closed,
+the connections in its queue are reset. Linux moves them to another socket only if net.ipv4.tcp_migrate_req is set. Therefore
+a filter on the group of sockets first makes the kernel choose only sockets of the new Envoy. Then the queues of the old Envoy
+drain, and closing its sockets resets no connection.
 
-Why not Envoy's hot restart: docs/measurements.md#replacing-an-envoy.
+docs/measurements.md#replacing-an-envoy explains why Envoy's hot restart is not used.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def listening(pid: int) -> dict[TableAddress, tuple[int, ...]]:
                     sockets[target[8:-1]] = int(entry.name)
     by_address: dict[TableAddress, tuple[int, ...]] = {}
     for address, inodes in _groups().items():
-        if own := tuple(sockets[inode] for inode in inodes if inode in sockets):
-            by_address[address] = own
+        if descriptors := tuple(sockets[inode] for inode in inodes if inode in sockets):
+            by_address[address] = descriptors
     return by_address
 
 
@@ -53,22 +53,22 @@ def has_all(new: int, old: int) -> bool:
 
 
 def steer(new: int, old: int, *, to_one: bool = False) -> bool:
-    """Sends new connections, on ports that both processes listen on, to the new one: to all its sockets in turn, or to one.
+    """Sends new connections, on ports that both processes listen on, to all sockets of the new process in turn, or to one.
 
-    Returns whether it did so for any port. If the kernel refuses (missing rights, an old kernel), nothing changes.
+    Returns whether any port was steered. If the kernel refuses (missing rights, an old kernel), nothing changes.
 
-    While the old process closes its sockets, it must be one socket. The kernel chooses by position, in the order in which the
-    sockets began to listen, so the sockets of the old process come first. Each closed socket leaves its position to the last
-    one. Only the first socket of the new process keeps its position until the old ones are gone. Then that position no longer
-    exists, and the kernel spreads connections by their hash. If the new process has fewer sockets than the old one, the
-    position disappears a moment too soon, and a connection may still go to a socket that is about to be closed.
+    While the old process closes its sockets, the target must be one socket. The kernel chooses by position, in the order in
+    which the sockets began to listen, so the sockets of the old process come first. The last socket takes the position of each
+    closed socket. Only the first socket of the new process keeps its position until the old sockets are gone. Then that
+    position no longer exists, and the kernel spreads connections by their hash. If the new process has fewer sockets than the
+    old process, the position disappears a moment too soon. A connection may then still go to a socket that is about to close.
     """
     before, after, groups = listening(old), listening(new), _groups()
     steered = False
     for address in before.keys() & after.keys():
-        first, rest = len(before[address]), len(after[address])
-        if len(groups.get(address, ())) == first + rest:
-            steered |= _attach(new, after[address][0], first, 1 if to_one else rest)
+        old_count, new_count = len(before[address]), len(after[address])
+        if len(groups.get(address, ())) == old_count + new_count:
+            steered |= _attach(new, after[address][0], old_count, 1 if to_one else new_count)
     return steered
 
 

@@ -29,7 +29,7 @@ from lasthop.edge.slices import wait_for
 from lasthop.engine.outputs.envoy.xds_cluster import LocalXds
 
 BIND_SECONDS: Final = 5.0
-"""Seconds for a new Envoy to listen on all ports of the old one. It may lack some of them if the Gateway has changed."""
+"""Seconds in which a new Envoy should listen on all ports of the old one. It may lack some if the Gateway has changed."""
 _PAUSES: Final = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0)
 _STABLE_SECONDS: Final = 30.0
 """Seconds after which an Envoy that exits is restarted without a pause again."""
@@ -62,7 +62,8 @@ ProxyEvent = EnvoyStarted | EnvoyExited
 
 
 class Proxy:
-    """The files are in `run_dir/HASH/` (see `folder`). The path must be short, because it contains unix sockets."""
+    """Supervises one Envoy with files in `run_dir/HASH/` (see `folder`). The path must be short, because it contains unix
+    sockets."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class Proxy:
         self._concurrency = concurrency or len(os.sched_getaffinity(0))
         self._current: EnvoyHandle | None = None
         self.grace = GRACE_SECONDS
-        """Seconds that Envoy has to finish its requests before it is terminated."""
+        """Seconds in which Envoy can finish its requests before it is terminated."""
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
         self._leaving = False
@@ -127,25 +128,25 @@ class Proxy:
     async def _run(self) -> None:
         content = launch.make_bootstrap(self.gateway, self.folder, LocalXds(self._xds_socket))
         command = launch.command(self._envoy, self.folder.write_bootstrap(self._envoy, content), self._concurrency)
-        others = find_envoys(self.folder.path)
-        self._current = await self._adoptable(others, command)
+        old_envoys = find_envoys(self.folder.path)
+        self._current = await self._adoptable(old_envoys, command)
         if self._current is not None:
-            others.remove(self._current)
-        elif others:
-            self.folder.set_aside_admin_socket(others[-1].pid)
+            old_envoys.remove(self._current)
+        elif old_envoys:
+            self.folder.set_aside_admin_socket(old_envoys[-1].pid)
         try:
             async with asyncio.TaskGroup() as group:
-                for other in others:
-                    group.create_task(self._retire(other))
+                for old_envoy in old_envoys:
+                    group.create_task(self._retire(old_envoy))
                 group.create_task(self._supervise(command))
         finally:
-            for handle in (*others, self._current):
+            for handle in (*old_envoys, self._current):
                 if handle is not None:
                     handle.close()
 
     async def _adoptable(self, handles: list[EnvoyHandle], command: list[str]) -> EnvoyHandle | None:
-        """Returns the newest Envoy if it has the right command line. An Envoy whose drain was interrupted accepts no
-        connections, so it is not adopted."""
+        """Returns the newest Envoy if it has the right command line. An Envoy whose drain was interrupted is not adopted,
+        because it accepts no connections."""
         if not handles or handles[-1].args != tuple(command[1:]) or await self.admin.state() == "DRAINING":
             return None
         return handles[-1]
@@ -153,7 +154,7 @@ class Proxy:
     async def _supervise(self, command: list[str]) -> None:
         pauses = 0
         while not self._stopping.is_set():
-            began, log_size = time.monotonic(), self.folder.log_size()
+            started, log_size = time.monotonic(), self.folder.log_size()
             adopted = self._current is not None
             reason = self._start(command)
             if self._current is not None:
@@ -164,7 +165,7 @@ class Proxy:
                 reason = _exit_reason(self._current.exit_code())
                 self._current.close()
                 self._current = None
-            pauses = 0 if time.monotonic() - began > _STABLE_SECONDS else pauses
+            pauses = 0 if time.monotonic() - started > _STABLE_SECONDS else pauses
             pause = _PAUSES[min(pauses, len(_PAUSES) - 1)]
             pauses += 1
             self._report(EnvoyExited(self.gateway, reason, self.folder.log_tail(log_size), pause))
@@ -208,8 +209,8 @@ class Proxy:
     async def _steer_from(self, old: EnvoyHandle) -> None:
         """Steers new connections to the current Envoy only. Without the right to do so, the old Envoy still receives a share
         of them, and some may be reset when it stops listening."""
-        until = time.monotonic() + BIND_SECONDS
-        while (new := self.pid) and not steering.has_all(new, old.pid) and time.monotonic() < until:
+        deadline = time.monotonic() + BIND_SECONDS
+        while (new := self.pid) and not steering.has_all(new, old.pid) and time.monotonic() < deadline:
             if self._stopping.is_set():
                 return
             await self._pause(0.05)

@@ -1,1 +1,1 @@
-"""Write results: to the cluster, or to proxies."""
+"""Writes results to the cluster or to proxies."""

@@ -21,9 +21,9 @@ class Batch(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     """All current problems of the input, not only new ones."""
     unknown: tuple[Unknown, ...] = ()
-    """All parts of the input that may contain a BackendTLSPolicy and have not been read. Empty: a policy that is not present
-    is absent. A source that proves absence port by port reads its policies last at the start, so that its first batch has an
-    empty list here. All ports that are plaintext then are proven, and every later one waits for `proven`."""
+    """All parts of the input that may contain a BackendTLSPolicy and have not been read. If there are none, a policy that is
+    not present is absent. A source that proves absence port by port reads its policies last at the start, so that its first
+    batch has an empty list here. Ports that are plaintext then are proven; every later port waits for `proven`."""
     crd_versions: CrdVersions = ()
     """Versions of the installed Gateway API CRDs; our own CRDs, which admit files, are not listed."""
     absent_kinds: frozenset[str] = frozenset()
@@ -35,7 +35,8 @@ class Batch(msgspec.Struct, frozen=True):
     proven: Proofs = {}
     """Ports that no policy names, as requested by `ObjectSource.prove`."""
     edited: Mapping[Key, bool] = {}
-    """In the first batch: objects that were edited while Lasthop was not running, with whether they existed before."""
+    """Objects that were edited while Lasthop was not running, with whether they existed before. Only the first batch has
+    them."""
 
     @property
     def policies_known(self) -> bool:

@@ -1,8 +1,8 @@
-"""Tracks what the proxies of each Gateway have acknowledged, both those connected here and those that other replicas report.
+"""Tracks the acknowledgements of each Gateway's proxies, which are connected here or to other replicas.
 
-Pure: time is an argument. A proxy's acknowledgements still count for a moment after it disconnects. A proxy whose controller
-died reconnects to the next one within that time, and a flapping status would report a failure that did not happen. Reports of
-other replicas are complete states, not events: the next one makes up for a lost one.
+Time is an argument. A proxy's acknowledgements still count for a moment after it disconnects. A proxy whose controller died
+reconnects to the next one within that time, and a flapping status would report a failure that did not happen. Reports of other
+replicas are complete states, not events, so the next report replaces a lost one.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class AckTracker:
     def __init__(self) -> None:
         self._here: dict[Key, Versions] = {}
         self._elsewhere: dict[str, tuple[AckReport, float]] = {}
-        """By replica: its report, and the time at which the report expires."""
+        """The reports by replica, each with the time at which it expires."""
         self._former: dict[tuple[str, Key], tuple[Versions, float]] = {}
-        """By replica (empty: this one) and Gateway: the versions of disconnected proxies, and the time at which they
+        """The versions of disconnected proxies by replica (empty for this one) and Gateway, and the time at which they
         expire."""
 
     def __repr__(self) -> str:
@@ -57,12 +57,14 @@ class AckTracker:
 
     def acked(self, gateway: Key, type_url: str, versions: Mapping[str, str], removed: Collection[str] = frozenset()) -> bool:
         """Records an acknowledgement and returns whether it changes anything."""
-        known = self._here.setdefault(gateway, {}).setdefault(type_url, {})
-        news = any(known.get(name) != version for name, version in versions.items()) or not known.keys().isdisjoint(removed)
-        known.update(versions)
+        current = self._here.setdefault(gateway, {}).setdefault(type_url, {})
+        changed = any(current.get(name) != version for name, version in versions.items()) or not current.keys().isdisjoint(
+            removed
+        )
+        current.update(versions)
         for name in removed:
-            known.pop(name, None)
-        return news
+            current.pop(name, None)
+        return changed
 
     def disconnected(self, gateway: Key, now: float) -> None:
         if gateway in self._here:
@@ -74,27 +76,27 @@ class AckTracker:
             del self._former[key]
 
     def here(self, gateway: Key) -> Versions | None:
-        """Returns what the proxies connected here have acknowledged; None if none is connected."""
+        """Returns the versions that the proxies connected here have acknowledged; None if none is connected."""
         return self._here.get(gateway)
 
     # --- proxies of other replicas -----------------------------------------------------------------------------------
 
     def heard(self, replica: str, report: AckReport, now: float) -> set[Key]:
         """Replaces that replica's previous report; returns the Gateways whose acknowledgements changed."""
-        old, _ = self._elsewhere.get(replica, ({}, now))
-        for gateway, acks in old.items():
+        previous, _ = self._elsewhere.get(replica, ({}, now))
+        for gateway, acks in previous.items():
             if acks.connected and not report.get(gateway, GatewayAcks()).connected:
                 self._former[replica, gateway] = acks.versions, now + LINGER
         self._elsewhere[replica] = report, now + EXPIRES
-        return {gateway for gateway in old.keys() | report.keys() if old.get(gateway) != report.get(gateway)}
+        return {gateway for gateway in previous.keys() | report.keys() if previous.get(gateway) != report.get(gateway)}
 
     def forget_replicas(self) -> set[Key]:
         """Drops the reports of other replicas; returns the affected Gateways."""
-        concerned = {gateway for report, _ in self._elsewhere.values() for gateway in report}
-        concerned |= {gateway for replica, gateway in self._former if replica}
+        affected = {gateway for report, _ in self._elsewhere.values() for gateway in report}
+        affected |= {gateway for replica, gateway in self._former if replica}
         self._elsewhere.clear()
         self._former = {key: former for key, former in self._former.items() if not key[0]}
-        return concerned
+        return affected
 
     def elsewhere(self, gateway: Key) -> Iterator[GatewayAcks]:
         return (report[gateway] for report, _ in self._elsewhere.values() if gateway in report)
@@ -103,30 +105,30 @@ class AckTracker:
     def replicas(self) -> list[str]:
         return sorted(self._elsewhere)
 
-    # --- all of them -------------------------------------------------------------------------------------------------
+    # --- all proxies -------------------------------------------------------------------------------------------------
 
     def expire(self, now: float) -> set[Key]:
         """Drops expired reports and versions; returns the affected Gateways."""
         former = [key for key, (_, until) in self._former.items() if until <= now]
         silent = [replica for replica, (_, until) in self._elsewhere.items() if until <= now]
-        concerned = {gateway for _, gateway in former}
+        affected = {gateway for _, gateway in former}
         for key in former:
             del self._former[key]
         for replica in silent:
-            concerned |= self._elsewhere.pop(replica)[0].keys()
-        return concerned
+            affected |= self._elsewhere.pop(replica)[0].keys()
+        return affected
 
     def has_proxy(self, gateway: Key) -> bool:
         return any(True for _ in self._known(gateway))
 
     def holds(self, gateway: Key, type_url: str, name: str, version: str | None = None) -> bool:
-        """Returns whether any proxy has acknowledged that resource, in this version or in any."""
+        """Returns whether any proxy has acknowledged the resource, in `version` or, without it, in any version."""
         acked = (versions.get(type_url, {}).get(name) for versions in self._known(gateway))
         return any(v == version if version is not None else v is not None for v in acked)
 
     def _known(self, gateway: Key) -> Iterator[Versions]:
-        if (here := self._here.get(gateway)) is not None:
-            yield here
+        if (connected := self._here.get(gateway)) is not None:
+            yield connected
         for acks in self.elsewhere(gateway):
             if acks.connected:
                 yield acks.versions

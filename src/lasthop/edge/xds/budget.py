@@ -1,4 +1,4 @@
-"""Limits how much the proxies of one Gateway may request from the controller. No I/O; time is an argument.
+"""Limits the requests of one Gateway's proxies to the controller. No I/O; time is an argument.
 
 A proxy's credentials are in the Gateway's own namespace, so the Gateway's owner can send anything with them. Every limit
 applies to one Gateway: exceeding it ends or delays the streams of that Gateway only.
@@ -21,12 +21,11 @@ LONGEST_NAME: Final = 1_024
 """Characters. The longest name that we build has 650: two names of 253 each, their namespaces, a port and a hash."""
 BASE: Final = 256 * 1024
 PER_NAME: Final = 256
-"""Bytes of a request: for the node with its list of extensions, and for each name, which may occur twice and with a
-version."""
+"""Bytes of a request for the node with its list of extensions, and for each name, which may occur twice and with a version."""
 MAX_STREAMS: Final = 100
 """Streams of one Gateway at one replica."""
 MAX_UNCONFIRMED: Final = 1_000
-"""Responses of one type that a proxy has not confirmed. Envoy confirms each."""
+"""Responses of one type that a proxy has not confirmed. Envoy confirms each response."""
 MAX_PENDING: Final = 4 * MAX_REQUEST
 """Bytes of queued requests."""
 RATE: Final = 1_000.0
@@ -56,7 +55,7 @@ class OverBudget(Exception):
 
 
 def largest_request(names: int) -> int:
-    """Returns how many bytes a request may have if that many names exist."""
+    """Returns the maximum bytes of a request if that many names exist."""
     return min(MAX_REQUEST, BASE + PER_NAME * (names + ALLOWANCE))
 
 
@@ -70,9 +69,9 @@ def check_report(size: int, hops: int) -> None:
         raise OverBudget(f"a report has {size} bytes; this Gateway's hops need at most {limit}")
 
 
-def check_names(count: int, known: int) -> None:
-    if count > known + ALLOWANCE:
-        limit = f"{known + ALLOWANCE}, {ALLOWANCE} more than this Gateway has"
+def check_names(count: int, existing: int) -> None:
+    if count > existing + ALLOWANCE:
+        limit = f"{existing + ALLOWANCE}, {ALLOWANCE} more than this Gateway has"
         raise OverBudget(f"a subscription has {count} names; the limit is {limit}")
 
 
@@ -87,31 +86,31 @@ def check_name(name: str) -> None:
 
 
 class Allotment:
-    """Rate limiter of one Gateway (a token bucket). Requests above the rate are delayed, so a burst after a restart is only
-    slower."""
+    """Limits the rate of one Gateway with a token bucket. Requests above the rate are delayed, so a burst after a restart is
+    only slower."""
 
     def __init__(self, rate: float = RATE, burst: float = BURST) -> None:
         self._rate, self._burst = rate, burst
-        self._left, self._at = burst, 0.0
+        self._tokens, self._at = burst, 0.0
         self.pending = 0
         """Bytes of queued requests."""
 
     def wait(self, cost: float, now: float) -> float:
         """Reserves a turn and returns the seconds until it begins. Setting the clock back adds no tokens."""
-        self._left = self._saved(now) - cost
+        self._tokens = self._saved(now) - cost
         self._at = now
-        return max(0.0, -self._left / self._rate)
+        return max(0.0, -self._tokens / self._rate)
 
     def spend(self, cost: float, now: float) -> bool:
-        """Takes a turn if it can begin at once; returns whether it could."""
-        self._left, self._at = self._saved(now), now
-        if self._left < cost:
+        """Takes a turn if it can begin at once; returns whether the turn was taken."""
+        self._tokens, self._at = self._saved(now), now
+        if self._tokens < cost:
             return False
-        self._left -= cost
+        self._tokens -= cost
         return True
 
     def _saved(self, now: float) -> float:
-        return min(self._burst, self._left + max(0.0, now - self._at) * self._rate)
+        return min(self._burst, self._tokens + max(0.0, now - self._at) * self._rate)
 
     def admit(self, size: int) -> None:
         if self.pending + size > MAX_PENDING:

@@ -10,8 +10,8 @@ import msgspec
 from lasthop.engine.outputs.envoy.resource import Change, Changes, Resource, Withdrawal, type_name
 
 KEPT_WITHDRAWALS: Final = 10_000
-"""Withdrawals kept for disconnected proxies. Endpoints get a new name with every edit of their cluster, so the list would grow
-without limit. A cluster that drops out of the list counts as withdrawn urgently, which is the safe side."""
+"""Maximum withdrawals kept for disconnected proxies. Endpoints get a new name with every edit of their cluster, so the list
+would grow without limit. A cluster that drops out of the list counts as withdrawn urgently, which is safe."""
 
 
 class _CacheEntry(msgspec.Struct, frozen=True):
@@ -20,8 +20,8 @@ class _CacheEntry(msgspec.Struct, frozen=True):
 
 
 def wire_version(resource: Resource) -> str:
-    """Returns the version that the client sees. It includes the expiry: a changed expiry of a waiver changes no byte of the
-    cluster but must reach Envoy's timer."""
+    """Returns the version that the client sees. It includes the expiry, because a changed expiry of a waiver changes no byte
+    of the cluster but must reach Envoy's timer."""
     return resource.version if resource.expires is None else f"{resource.version}+{resource.expires:.3f}"
 
 
@@ -29,18 +29,18 @@ class Cache:
     def __init__(self) -> None:
         self.generation = 0
         self._entries: dict[str, dict[str, _CacheEntry]] = {}
-        """By type and name, in the order of their last change: the newest are last."""
+        """Entries by type and name, in the order of their last change, newest last."""
         self._withdrawn: dict[tuple[str, str], None] = {}
         self._expiring: dict[tuple[str, str], float] = {}
         self.next_expiry: float | None = None
-        """Nothing expires before this."""
+        """The earliest possible expiry of a resource."""
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{type_name(url)}: {len(entries)}" for url, entries in self._entries.items())
         return f"Cache(generation {self.generation}, {counts})"
 
     def apply(self, changes: Changes) -> bool:
-        """Applies the changes as one generation, and returns whether anything is new."""
+        """Applies the changes as one generation, and returns whether any resource has changed."""
         generation = self.generation + 1
         for type_url, named in changes.items():
             for name, change in named.items():
@@ -83,14 +83,14 @@ class Cache:
         return list(newest_first())[::-1]
 
     def expire(self, now: float) -> None:
-        """Withdraws expired resources urgently. Envoy has its own timer; this covers resources that were not sent yet, and
-        responses that were rejected as a whole: Envoy has applied those without their timer."""
+        """Withdraws expired resources urgently. Envoy has its own timer. This covers resources that were not sent yet, and
+        rejected responses, whose valid resources Envoy has applied without their timer."""
         if self.next_expiry is None or self.next_expiry > now:
             return
-        over = [key for key, expires in self._expiring.items() if expires <= now]
-        if over:
+        expired = [key for key, expires in self._expiring.items() if expires <= now]
+        if expired:
             self.generation += 1
-        for type_url, name in over:
+        for type_url, name in expired:
             self._put(type_url, name, _CacheEntry(Withdrawal(urgent=True), self.generation))
         self.next_expiry = min(self._expiring.values(), default=None)
 

@@ -19,7 +19,7 @@ class MutualTls(msgspec.Struct, frozen=True):
 
 
 def server_credentials(current: Callable[[], MutualTls]) -> grpc.ServerCredentials:
-    """Returns credentials that are read anew for every connection, so that a renewed certificate needs no restart. Open
+    """Returns credentials that gRPC reads again for every connection, so that a renewed certificate needs no restart. Open
     connections stay.
 
     gRPC calls `current` on its own threads, so `current` must not compute anything.
@@ -54,5 +54,5 @@ def _identities(context: grpc.aio.ServicerContext[Any, Any]) -> tuple[str, ...]:
 
 
 def _configuration(credentials: MutualTls) -> grpc.ServerCertificateConfiguration:
-    own = credentials.own
-    return grpc.ssl_server_certificate_configuration([(own.private_key, own.certificate)], credentials.trusted)
+    pair = credentials.own
+    return grpc.ssl_server_certificate_configuration([(pair.private_key, pair.certificate)], credentials.trusted)

@@ -4,8 +4,8 @@ reason.
     Error adding/updating cluster(s) a: <why>, b: <why>
     Error adding/updating listener(s) l: <why>
 
-The text is a hint, never a proof, because it quotes what users wrote. A wrong hint costs one more round: the real culprit is
-then rejected again.
+The text is a hint, never a proof, because it quotes texts of users. A wrong hint costs one more round, in which the real
+culprit is rejected again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ENVIRONMENT: Final = re.compile(r"cannot bind|Address already in use|Permission
 
 
 def reasons(detail: str, names: Iterable[str]) -> Mapping[str, str] | None:
-    """Returns the reason for each resource that the text names; None if it names none."""
+    """Returns the reason for each resource in the text; None if the text names no resource."""
     head = _HEAD.match(detail)
     if head is None or detail.endswith(_CUT_SHORT):  # resources after the cut are rejected too
         return None
@@ -36,8 +36,8 @@ def reasons(detail: str, names: Iterable[str]) -> Mapping[str, str] | None:
 def summary(reason: str) -> str:
     """Returns the part of a reason that the author of the rejected part may see. If a constraint fails, Envoy quotes the whole
     resource before the constraint, and a route table includes other tenants' routes."""
-    _, constraint, why = reason.rpartition(_CONSTRAINT)
-    return (constraint + why)[:_LONGEST]
+    _, constraint, violation = reason.rpartition(_CONSTRAINT)
+    return (constraint + violation)[:_LONGEST]
 
 
 def is_environment(reason: str) -> bool:

@@ -19,7 +19,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.base.text.repeat_filter import RepeatFilter
-from lasthop.edge.observe.foreign import GatewayParts, believed
+from lasthop.edge.observe.foreign import GatewayParts, filtered_report
 from lasthop.edge.observe.observations import EXPIRES, MAX_PROXIES
 from lasthop.edge.slices import step_by_step
 from lasthop.edge.xds.budget import QUEUE, READING, REPORT_BURST, REPORT_RATE, Allotment, OverBudget, check_report
@@ -47,7 +47,7 @@ _decoder: Final = msgspec.msgpack.Decoder(ProxyReport)
 
 
 class Peer:
-    """A Gateway, or a replica that forwards reports of its proxies."""
+    """Tracks the budget of a Gateway, or of a replica that forwards reports of its proxies."""
 
     def __init__(self) -> None:
         self.waiting = 0
@@ -62,7 +62,7 @@ class Reports:
     def __init__(
         self,
         gateway_of_uid: Callable[[str], Key | None],
-        known: GatewayParts,
+        parts: GatewayParts,
         on_report: OnReport,
         hops: Callable[[Key], int],
         exceeded: OnExceeded,
@@ -70,13 +70,13 @@ class Reports:
     ) -> None:
         """`hops` returns a Gateway's number of hops; `exceeded` is called if a proxy reports more than its Gateway's budget
         allows."""
-        self._gateway_of_uid, self._known, self._on_report = gateway_of_uid, known, on_report
+        self._gateway_of_uid, self._known, self._on_report = gateway_of_uid, parts, on_report
         self._hops, self._exceeded, self._clock = hops, exceeded, clock
         self.peers: dict[Key | str, Peer] = {}
         self._turn = asyncio.Lock()
 
     def handler(self) -> grpc.GenericRpcHandler:
-        # A stream request, although it has one message: for a unary request gRPC would read the message before calling the
+        # Uses a stream for the single message, because gRPC would read the message of a unary request before calling the
         # handler.
         method: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_unary_rpc_method_handler(self._report)
         return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
@@ -91,17 +91,17 @@ class Reports:
         except (msgspec.DecodeError, RecursionError) as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except (OverBudget, TimeoutError) as error:
-            why = str(error) or f"a report took longer than {ANSWER_WITHIN:g} s"
+            reason = str(error) or f"a report took longer than {ANSWER_WITHIN:g} s"
             if gateway is not None:
-                self._exceeded(gateway, why)
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
+                self._exceeded(gateway, reason)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, reason)
         if not accepted:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "this replica does not lead")
         return b""
 
     async def _take(self, messages: AsyncIterator[bytes], gateway: Key | None, replica: str) -> bool:
         if len(self.peers) > MANY:  # idle peers start again with a full budget
-            self.peers = {who: peer for who, peer in self.peers.items() if peer.waiting}
+            self.peers = {key: peer for key, peer in self.peers.items() if peer.waiting}
         peer = self.peers.setdefault(gateway or replica, Peer())
         if peer.waiting >= QUEUE:
             raise OverBudget(f"{QUEUE} reports are already queued, which is the limit")
@@ -112,19 +112,19 @@ class Reports:
                 if gateway is not None:
                     check_report(len(content), self._hops(gateway))
                     if not peer.allotment.spend(len(content), self._clock()):
-                        why = f"its proxies send more than {REPORT_RATE:.0f} bytes of reports per second; some are dropped"
-                        self._exceeded(gateway, why)
+                        reason = f"its proxies send more than {REPORT_RATE:.0f} bytes of reports per second; some are dropped"
+                        self._exceeded(gateway, reason)
                         return True
                 # A large Gateway's report has megabytes, which would block the event loop.
                 report = await asyncio.to_thread(_decoder.decode, content)
                 async with self._turn:
-                    report = await step_by_step(believed(report, gateway or report.gateway, self._known))
+                    report = await step_by_step(filtered_report(report, gateway or report.gateway, self._known))
                     return await step_by_step(self._on_report(report, bool(replica)))
         finally:
             peer.waiting -= 1
 
 
-def ignored(report: ProxyReport, passed_on: bool) -> Generator[None, None, bool]:
+def ignored(report: ProxyReport, forwarded: bool) -> Generator[None, None, bool]:
     yield from ()
     return False
 
@@ -136,10 +136,10 @@ def encode(report: ProxyReport) -> bytes:
 def bounded(report: ProxyReport) -> bytes:
     """Encodes a report within the size limit, with fewer endpoints if necessary. Failing endpoints come first."""
     content = encode(report)
-    for kept in (8, 2, 0):
+    for limit in (8, 2, 0):
         if len(content) <= MAX_REPORT:
             break
-        hops = {hop: msgspec.structs.replace(seen, endpoints=seen.endpoints[:kept]) for hop, seen in report.hops.items()}
+        hops = {hop: msgspec.structs.replace(seen, endpoints=seen.endpoints[:limit]) for hop, seen in report.hops.items()}
         content = encode(msgspec.structs.replace(report, hops=hops))
     return content
 
@@ -189,8 +189,8 @@ class ReportSender:
             except OSError as error:
                 self._problem(f"cannot read the certificate for the controller: {error}")
             except grpc.aio.AioRpcError as error:
-                why = f"{error.code().name} {error.details()}"
-                self._problem(f"the controller at {self._address} does not accept reports: {why}")
+                reason = f"{error.code().name} {error.details()}"
+                self._problem(f"the controller at {self._address} does not accept reports: {reason}")
             await asyncio.sleep(RETRY)
 
     async def _connected(self, files: tuple[bytes, bytes, bytes]) -> None:

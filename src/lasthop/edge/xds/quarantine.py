@@ -1,22 +1,22 @@
 """Withholds configuration from Envoy that it has rejected, and finds the rejected parts by bisection.
 
     NACK ──> candidates: every part that differs from its last confirmed version. All are quarantined at once, so that the
-             rest can be sent again (a rejected route table blocks every later edit of it:
+             other parts can be sent again (a rejected route table blocks every later edit of it:
              docs/measurements.md#acknowledgements)
     then, if there are several:
              release half ──ACK──> cleared for good        (next half)
                           ──NACK─> one part: culprit, several: split again
 
 The engine reads `quarantined` as an input and replaces each such part with a 500, a closed chain or no cluster. It applies the
-result to the cache and calls `served`. A replacement is either known to be valid and not listed in `Resource.parts`, or a part
-of its own with the same id and another hash, which Envoy may reject in turn. A part that the user has edited has a new hash,
-so it is out of quarantine. Each method returns whether `quarantined` has changed, that is, whether to build again.
+result to the cache and calls `served`. A replacement is either known to be valid and not listed in `Resource.parts`, or
+another part with the same id and another hash, which Envoy may reject in turn. A part that the user has edited has a new
+hash, so it leaves the quarantine. Each method returns whether `quarantined` has changed and the engine must build again.
 
 A NACK counts only for parts that no other proxy of the Gateway has acknowledged, because the rejecting proxy may be broken.
 Clusters are the exception. A proxy that rejects a cluster keeps its old version, perhaps a weaker one, so the cluster is
 withdrawn from all proxies.
 
-Pure: no time, no I/O. One per Gateway.
+Each Gateway has one `Quarantine`. It uses neither time nor I/O.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Quarantine:
     def __init__(self) -> None:
         self._confirmed: dict[tuple[str, str], Mapping[str, str]] = {}
         """The parts of each resource, by type and name, in the last confirmed version."""
-        self._home: dict[Part, str] = {}
-        """The resource of each candidate."""
+        self._resource_of: dict[Part, str] = {}
+        """The name of each candidate's resource."""
         self._details: dict[Part, str] = {}
         """Envoy's message for each part that is or was a candidate and is not cleared."""
         self._culprits: set[Part] = set()
@@ -76,15 +76,15 @@ class Quarantine:
         if type_url == LISTENER:
             self._separate_host_rejections(rejected)
 
-        here = {part: r.name for r in resources.values() for part in parts_of(r)}
-        if not before.isdisjoint(here):
-            return False  # sent before the quarantine: a second proxy rejects the same version
+        sent_in = {part: r.name for r in resources.values() for part in parts_of(r)}
+        if not before.isdisjoint(sent_in):
+            return False  # sent before the quarantine, and rejected by a second proxy
 
-        candidates = self._candidates(here, rejected)
+        candidates = self._candidates(sent_in, rejected)
         if not candidates:
             self.unattributed.update({(type_url, name): summary(why) for name, why in rejected.items()})
         search = self._searches.setdefault(type_url, _Search())
-        for group in _by_home(candidates, here) if named_reasons else [candidates]:
+        for group in _by_resource(candidates, sent_in) if named_reasons else [candidates]:
             self._hold(search, group)
         return self.quarantined != before
 
@@ -93,20 +93,20 @@ class Quarantine:
         for name in [name for name, why in rejected.items() if is_environment(why)]:
             self.environment[LISTENER, name] = rejected.pop(name)
 
-    def _candidates(self, here: Mapping[Part, str], rejected: Mapping[str, str]) -> list[Part]:
+    def _candidates(self, sent_in: Mapping[Part, str], rejected: Mapping[str, str]) -> list[Part]:
         """Returns the parts of rejected resources that differ from the confirmed version. They are not limited to the probed
         parts, because the user may have edited another part in the same moment."""
-        candidates = [part for part, name in here.items() if name in rejected and self._differs(part, name)]
+        candidates = [part for part, name in sent_in.items() if name in rejected and self._differs(part, name)]
         # Halves have one owner where possible, so that the parts of other owners are released early and completely.
         candidates.sort(key=lambda part: (part.owner or _NO_OWNER, part.id))
         for part in candidates:
-            self._home[part] = here[part]
-            self._details[part] = summary(rejected[here[part]])
+            self._resource_of[part] = sent_in[part]
+            self._details[part] = summary(rejected[sent_in[part]])
         return candidates
 
     @property
     def problem(self) -> str:
-        """The rejections that belong to no part."""
+        """Returns the rejections that are not attributed to a part."""
         return "; ".join((*self.environment.values(), *self.unattributed.values()))
 
     def connected(self) -> None:
@@ -118,11 +118,11 @@ class Quarantine:
         """Forgets parts that no longer exist. They are probed again if they come back."""
         for part in parts:
             self._culprits.discard(part)
-            self._home.pop(part, None)
+            self._resource_of.pop(part, None)
             self._details.pop(part, None)
 
     def acked(self, type_url: str, resources: Mapping[str, Resource], removed: Iterable[str] = ()) -> bool:
-        """Records an ACK, also of a response with removals only: such an ACK confirms the quarantine."""
+        """Records an ACK, even of a response with only removals, because such an ACK confirms the quarantine."""
         before = self.quarantined
         search = self._searches.get(type_url)
         for name in removed:
@@ -144,11 +144,11 @@ class Quarantine:
         return self.quarantined != before
 
     def served(self, cache: Cache, built_without: frozenset[Part]) -> bool:
-        """Notes that the cache holds the configuration built without these parts. A probed part that is not in the cache has
+        """Records that the cache holds the configuration built without these parts. A probed part that is not in the cache has
         been removed or edited meanwhile. Envoy will not answer for it, so it leaves the search."""
-        for troubled in (self.environment, self.unattributed):
-            for type_url, name in [key for key in troubled if not isinstance(cache.get(*key), Resource)]:
-                del troubled[type_url, name]
+        for problems in (self.environment, self.unattributed):
+            for type_url, name in [key for key in problems if not isinstance(cache.get(*key), Resource)]:
+                del problems[type_url, name]
         before = self.quarantined
         if built_without != before:
             return False  # overtaken: the engine will build again
@@ -174,22 +174,22 @@ class Quarantine:
 
     def _probe_next(self, search: _Search) -> None:
         if search.groups and not search.probing:
-            search.probing = {part: self._home[part] for part in search.groups.pop()}
+            search.probing = {part: self._resource_of[part] for part in search.groups.pop()}
 
     def _release(self, search: _Search, part: Part) -> None:
         """Releases a part that another proxy has acknowledged, in a response sent before the NACK."""
         self._culprits.discard(part)
-        remaining = (tuple(other for other in group if other != part) for group in search.groups)
+        remaining = (tuple(candidate for candidate in group if candidate != part) for group in search.groups)
         search.groups = [group for group in remaining if group]
-        del self._home[part], self._details[part]
+        del self._resource_of[part], self._details[part]
 
     def _clear(self, search: _Search, part: Part) -> None:
-        del search.probing[part], self._home[part], self._details[part]
+        del search.probing[part], self._resource_of[part], self._details[part]
 
 
-def _by_home(parts: list[Part], home: Mapping[Part, str]) -> list[list[Part]]:
-    """Groups parts by resource: if Envoy names several resources, each of them has a rejected part."""
+def _by_resource(parts: list[Part], resource_of: Mapping[Part, str]) -> list[list[Part]]:
+    """Groups parts by resource, because each resource that Envoy names has a rejected part."""
     groups: dict[str, list[Part]] = {}
     for part in parts:
-        groups.setdefault(home[part], []).append(part)
+        groups.setdefault(resource_of[part], []).append(part)
     return list(groups.values())

@@ -1,9 +1,9 @@
-"""Reports from followers to the leader what their proxies have acknowledged and observed.
+"""Reports the acknowledgements and observations of a follower's proxies to the leader.
 
     follower ──AckReport, ProxyReports (mutual TLS; a certificate for `lasthop://controller/…`)──> leader ──> status
 
-A report and its response carry the age of each side's last contact with the API server. A replica that has lost the API server
-thus notices that another one has not (`edge/kubernetes/contact.py`).
+A report and its response contain the age of each side's last contact with the API server. A replica that has lost the API
+server thus notices that another replica has not (`edge/kubernetes/contact.py`).
 
 Every report is complete, and is sent after changes and every few seconds, so neither side keeps state about the other. A
 proxy's certificate names a Gateway, not a replica, so a proxy cannot send these reports.
@@ -42,14 +42,14 @@ OnReport = Callable[[str, AckReport], bool]
 
 
 class ContactAges:
-    """Exchanges with other replicas how long ago each had contact with the API server."""
+    """Exchanges the age of the last contact with the API server with other replicas."""
 
     def age(self) -> float:
-        """Returns the age for this replica."""
+        """Returns this replica's age."""
         return 0.0
 
     def peer(self, age: float) -> None:
-        """Records the age for another replica."""
+        """Records another replica's age."""
 
 
 _decoder: Final = msgspec.msgpack.Decoder(AckReport)
@@ -57,22 +57,22 @@ _age: Final = msgspec.msgpack.Decoder(float)
 
 
 def handler(on_report: OnReport, ages: ContactAges | None = None) -> grpc.GenericRpcHandler:
-    known = ages or ContactAges()
+    contact_ages = ages or ContactAges()
 
     async def report(messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         replica = peer_replica(context)
         if not replica:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only a replica of the controller may report")
-        _record_age(known, dict(context.invocation_metadata() or ()).get(AGE))
+        _record_age(contact_ages, dict(context.invocation_metadata() or ()).get(AGE))
         try:
             received = _decoder.decode(await anext(aiter(messages), b""))
         except msgspec.DecodeError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         if not on_report(replica, received):
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "this replica does not lead")
-        return msgspec.msgpack.encode(known.age())
+        return msgspec.msgpack.encode(contact_ages.age())
 
-    # A stream request, although it has one message: requests from proxies are refused unread.
+    # Uses a stream for the single message, so that requests from proxies are refused unread.
     method: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_unary_rpc_method_handler(report)
     return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
 
@@ -113,34 +113,34 @@ class Reporter:
 
     async def _to(self, address: str) -> None:
         """Reports to one leader until it stops leading, does not answer, or our certificate is renewed."""
-        shown = self._credentials()
-        credentials = grpc.ssl_channel_credentials(shown.trusted, shown.own.private_key, shown.own.certificate)
-        # The server must show a controller's certificate; the address alone proves nothing.
+        own_tls = self._credentials()
+        credentials = grpc.ssl_channel_credentials(own_tls.trusted, own_tls.own.private_key, own_tls.own.certificate)
+        # The server must present a controller's certificate; the address alone proves nothing.
         options = (("grpc.ssl_target_name_override", self._server_name),)
         try:
             async with grpc.aio.secure_channel(address, credentials, options) as channel:
                 call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{SERVICE}/{METHOD}")
-                passed_on: dict[tuple[Key, str], float] = {}
-                while self._leader() == address and self._credentials() is shown:
+                forwarded: dict[tuple[Key, str], float] = {}
+                while self._leader() == address and self._credentials() is own_tls:
                     self.changed.clear()
                     age = ((AGE, f"{self._ages.age():.3f}"),)
                     _record_age(
                         self._ages, await call(msgspec.msgpack.encode(self._report()), timeout=ANSWER_WITHIN, metadata=age)
                     )
-                    await self._pass_on(channel, passed_on)
+                    await self._pass_on(channel, forwarded)
                     self._problem("")
                     await self._pause()
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:  # it no longer leads, or does not lead yet
                 self._problem(f"the leader at {address} does not accept reports: {error.code().name} {error.details()}")
 
-    async def _pass_on(self, channel: grpc.aio.Channel, passed_on: dict[tuple[Key, str], float]) -> None:
+    async def _pass_on(self, channel: grpc.aio.Channel, forwarded: dict[tuple[Key, str], float]) -> None:
         """Forwards new reports of proxies, one call each, because all of them together could exceed the message limit."""
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{observing.SERVICE}/{observing.METHOD}")
         for seen in self._observed():
-            if passed_on.get((seen.gateway, seen.proxy)) != seen.at:
+            if forwarded.get((seen.gateway, seen.proxy)) != seen.at:
                 await call(observing.bounded(seen), timeout=observing.ANSWER_WITHIN)
-                passed_on[seen.gateway, seen.proxy] = seen.at
+                forwarded[seen.gateway, seen.proxy] = seen.at
 
     async def _pause(self) -> None:
         try:

@@ -21,7 +21,7 @@ from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest
 from google.protobuf.message import DecodeError
 
 from lasthop.base.api.meta import Key
-from lasthop.edge.observe.foreign import NOTHING, GatewayParts
+from lasthop.edge.observe.foreign import NO_PARTS, GatewayParts
 from lasthop.edge.slices import step_by_step
 from lasthop.edge.xds import observing, replicas
 from lasthop.edge.xds.budget import (
@@ -46,7 +46,7 @@ GRACE: Final = 1.0
 """Seconds for streams to end by themselves, which takes one turn of the event loop unless a proxy does not read."""
 
 MAX_REFUSED_READS: Final = 8
-"""Clients that are refused at the same time after their first request was read."""
+"""Maximum clients at a time that are refused only after their first request was read."""
 
 OPTIONS: Final = (("grpc.max_receive_message_length", MAX_REQUEST),)
 REMOTE_OPTIONS: Final = (
@@ -94,9 +94,10 @@ class TypeCounts(msgspec.Struct):
 class SyncState(msgspec.Struct, frozen=True):
     proxies: int
     synced: bool
-    """At least one proxy is connected, and each has acknowledged everything."""
+    """At least one proxy is connected, and each has acknowledged every resource."""
     decided: bool
-    """The same, but a rejection counts too, because it is reported elsewhere."""
+    """At least one proxy is connected, and each has acknowledged or rejected every resource. Rejections are reported
+    elsewhere."""
 
 
 class _Stream:
@@ -155,8 +156,8 @@ class XdsServer:
         self._socket: Path | None = None
 
     async def start(self, socket: Path) -> None:
-        """Listens for proxies on this host, which name their Gateway by node id: only the socket's owner can connect. Sends
-        nothing before `open`."""
+        """Listens for proxies on this host. They name their Gateway by node id, because only the socket's owner can connect.
+        Sends nothing before `open`."""
         claim(socket)
         server = self._listener(None, OPTIONS)
         server.add_insecure_port(f"unix:{socket}")
@@ -171,14 +172,14 @@ class XdsServer:
         gateway_of_uid: Callable[[str], Key | None],
         heard: replicas.OnReport = lambda replica, report: False,
         observed: observing.OnReport = observing.ignored,
-        known: GatewayParts = NOTHING,
+        parts: GatewayParts = NO_PARTS,
         ages: replicas.ContactAges | None = None,
     ) -> int:
         """Listens for remote proxies and other replicas, and returns the port. A proxy's certificate contains its Gateway's
         UID; its node id does not count. Reports of replicas go to `heard`. Observations of proxies go to `observed`, limited
-        to objects that are `known`. Raises RuntimeError if the address cannot be bound."""
+        to `parts`. Raises RuntimeError if the address cannot be bound."""
         server = self._listener(lambda context: gateway_of_uid(peer_uid(context)), REMOTE_OPTIONS)
-        self.reports = observing.Reports(gateway_of_uid, known, observed, self._hops, self._observer.over_budget)
+        self.reports = observing.Reports(gateway_of_uid, parts, observed, self._hops, self._observer.over_budget)
         server.add_generic_rpc_handlers((replicas.handler(heard, ages), self.reports.handler()))
         port = server.add_secure_port(address, server_credentials(credentials))
         await server.start()
@@ -186,10 +187,10 @@ class XdsServer:
 
     async def hand_over(self) -> None:
         """Stops listening and ends the streams, so that proxies connect to another replica. `start_tls` starts again."""
-        for known in self._gateways.values():
-            for stream in known.streams:
+        for entry in self._gateways.values():
+            for stream in entry.streams:
                 stream.closed = True
-            known.wake()
+            entry.wake()
         stopping, self._grpc = self._grpc, []
         await asyncio.gather(*(server.stop(GRACE) for server in stopping))
 
@@ -198,8 +199,8 @@ class XdsServer:
         return bool(self._grpc)
 
     def _hops(self, gateway: Key) -> int:
-        known = self._gateways.get(gateway)
-        return known.cache.count(CLUSTER) if known else 0
+        entry = self._gateways.get(gateway)
+        return entry.cache.count(CLUSTER) if entry else 0
 
     def _listener(self, identify: Identify | None, options: tuple[tuple[str, int], ...]) -> grpc.aio.Server:
         """Creates one gRPC server per entry, so that each client is identified by the rules of its own entry. Without
@@ -217,7 +218,7 @@ class XdsServer:
         return server
 
     def open(self) -> None:
-        """Starts to serve, once everything has been read and every Gateway has had its first update. Before that, a
+        """Starts to serve. Call it once everything has been read and every Gateway has had its first update. Before that, a
         reconnecting proxy would receive removals of its resources."""
         self._opened.set()
 
@@ -232,7 +233,7 @@ class XdsServer:
             release(self._socket)
 
     def add(self, gateway: Key) -> Cache:
-        """Adds a Gateway, which may have nothing to send yet, and returns its cache."""
+        """Adds a Gateway, which may have no resources yet, and returns its cache."""
         if gateway not in self._gateways:
             self._gateways[gateway] = _Gateway()
         return self._gateways[gateway].cache
@@ -244,71 +245,71 @@ class XdsServer:
 
     def remove(self, gateway: Key) -> None:
         """Removes a Gateway. Its proxies are disconnected but keep their configuration; their runtime stops them."""
-        if known := self._gateways.pop(gateway, None):
-            for stream in known.streams:
+        if entry := self._gateways.pop(gateway, None):
+            for stream in entry.streams:
                 stream.closed = True
-            known.wake()
+            entry.wake()
 
     @property
     def behind(self) -> bool:
-        """Returns whether some proxy lags by more clusters than one response has."""
-        return any(stream.session.behind for known in self._gateways.values() for stream in known.streams)
+        """Returns whether any proxy lags by more clusters than one response has."""
+        return any(stream.session.behind for entry in self._gateways.values() for stream in entry.streams)
 
     @property
     def expecting(self) -> bool:
-        """Returns whether some proxy has not answered a response yet."""
-        return any(stream.session.expecting for known in self._gateways.values() for stream in known.streams)
+        """Returns whether any proxy has an unanswered response."""
+        return any(stream.session.expecting for entry in self._gateways.values() for stream in entry.streams)
 
     def busy(self, gateway: Key) -> bool:
         """Returns whether no proxy of the Gateway has answered the last route table yet."""
-        known, now = self._gateways.get(gateway), self._clock()
-        return known is not None and bool(known.streams) and all(s.session.busy(now) for s in known.streams)
+        entry, now = self._gateways.get(gateway), self._clock()
+        return entry is not None and bool(entry.streams) and all(s.session.busy(now) for s in entry.streams)
 
     def synced(self, gateway: Key) -> bool:
         """Returns whether a proxy is connected, and every proxy has acknowledged everything."""
-        known = self._gateways.get(gateway)
-        return known is not None and known.synced
+        entry = self._gateways.get(gateway)
+        return entry is not None and entry.synced
 
     def state(self, gateway: Key) -> SyncState:
-        known = self._gateways.get(gateway)
-        sessions = [stream.session for stream in known.streams] if known else []
+        entry = self._gateways.get(gateway)
+        sessions = [stream.session for stream in entry.streams] if entry else []
         return SyncState(len(sessions), self.synced(gateway), bool(sessions) and all(session.decided for session in sessions))
 
     async def _serve(self, identify: Identify | None, messages: AsyncIterator[bytes], context: Context) -> None:
-        first, named = None, ""
+        first, node_id = None, ""
         if identify is None:
             if (first := await anext(aiter(messages), None)) is None:
                 return
-            named = _node(first)
+            node_id = _node(first)
         self.waiting += 1
         try:
             await self._opened.wait()
         finally:
             self.waiting -= 1
-        gateway = identify(context) if identify else next((key for key in self._gateways if key.path == named), None)
-        known = self._gateways.get(gateway) if gateway else None
+        gateway = identify(context) if identify else next((key for key in self._gateways if key.path == node_id), None)
+        entry = self._gateways.get(gateway) if gateway else None
         if self._closed:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "shutting down")
             return
-        if gateway is None or known is None:
+        if gateway is None or entry is None:
             await context.abort(
-                grpc.StatusCode.NOT_FOUND, f"no Gateway for {f'node {named!r}' if named else 'this certificate'}"
+                grpc.StatusCode.NOT_FOUND, f"no Gateway for {f'node {node_id!r}' if node_id else 'this certificate'}"
             )
             return
-        code, why = grpc.StatusCode.OK, ""
+        code, reason = grpc.StatusCode.OK, ""
         try:
-            await self._admitted(gateway, known, first, messages, context)
+            await self._admitted(gateway, entry, first, messages, context)
         except* OverBudget as group:
-            code, why = grpc.StatusCode.RESOURCE_EXHAUSTED, str(_one(group))
+            code, reason = grpc.StatusCode.RESOURCE_EXHAUSTED, str(_first_exception(group))
         except* DecodeError:
-            code, why = grpc.StatusCode.INVALID_ARGUMENT, "the message is not a DeltaDiscoveryRequest"
-        if why:
-            self._observer.over_budget(gateway, why)
-            await context.abort(code, why)
+            code, reason = grpc.StatusCode.INVALID_ARGUMENT, "the message is not a DeltaDiscoveryRequest"
+        if reason:
+            self._observer.over_budget(gateway, reason)
+            await context.abort(code, reason)
 
     async def _read_refused(self, first: bytes | None, messages: AsyncIterator[bytes]) -> None:
-        """Reads one request of a refused client, so that the client receives the reason: some clients that are still sending
-        take the response for an error of their own. The number is limited, because refused requests should stay unread."""
+        """Reads one request of a refused client, so that the client receives the reason. Some clients that are still sending
+        interpret the response as a local error. The number is limited, because refused requests should stay unread."""
         if first is None and self._refused_reads < MAX_REFUSED_READS:
             self._refused_reads += 1
             try:
@@ -320,59 +321,59 @@ class XdsServer:
                 self._refused_reads -= 1
 
     async def _admitted(
-        self, gateway: Key, known: _Gateway, first: bytes | None, messages: AsyncIterator[bytes], context: Context
+        self, gateway: Key, entry: _Gateway, first: bytes | None, messages: AsyncIterator[bytes], context: Context
     ) -> None:
         """Serves a stream of a Gateway. If the certificate identified the Gateway, nothing has been read from the stream
         yet."""
-        if known.admitted >= MAX_STREAMS:
+        if entry.admitted >= MAX_STREAMS:
             await self._read_refused(first, messages)
             raise OverBudget(f"{MAX_STREAMS} streams of this Gateway are open, which is the limit")
-        known.admitted += 1
+        entry.admitted += 1
         try:
-            await asyncio.sleep(known.allotment.wait(STREAM, self._clock()))
+            await asyncio.sleep(entry.allotment.wait(STREAM, self._clock()))
             if first is None and (first := await anext(aiter(messages), None)) is None:
                 return
-            stream = _Stream(known.cache)
-            known.streams.add(stream)
+            stream = _Stream(entry.cache)
+            entry.streams.add(stream)
             self._observer.connected(gateway)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     writer = tasks.create_task(self._write(stream, context))
-                    reader = tasks.create_task(self._read(gateway, known, stream, first, messages))
+                    reader = tasks.create_task(self._read(gateway, entry, stream, first, messages))
                     await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
                     reader.cancel()
                     writer.cancel()
             finally:
-                known.streams.discard(stream)
+                entry.streams.discard(stream)
                 self._observer.disconnected(gateway)
         finally:
-            known.admitted -= 1
+            entry.admitted -= 1
 
     async def _read(
-        self, gateway: Key, known: _Gateway, stream: _Stream, first: bytes, messages: AsyncIterator[bytes]
+        self, gateway: Key, entry: _Gateway, stream: _Stream, first: bytes, messages: AsyncIterator[bytes]
     ) -> None:
-        await self._receive(gateway, known, stream, first)
+        await self._receive(gateway, entry, stream, first)
         async for message in messages:
-            await self._receive(gateway, known, stream, message)
+            await self._receive(gateway, entry, stream, message)
 
-    async def _receive(self, gateway: Key, known: _Gateway, stream: _Stream, message: bytes) -> None:
+    async def _receive(self, gateway: Key, entry: _Gateway, stream: _Stream, message: bytes) -> None:
         """Processes a request within the Gateway's budget, a few milliseconds at a time."""
-        check_request(len(message), known.cache.most)
-        known.allotment.admit(len(message))
-        known.allotment.pending += len(message)
+        check_request(len(message), entry.cache.most)
+        entry.allotment.admit(len(message))
+        entry.allotment.pending += len(message)
         try:
-            if wait := known.allotment.wait(cost(len(message)), self._clock()):
+            if wait := entry.allotment.wait(cost(len(message)), self._clock()):
                 await asyncio.sleep(wait)
             self.heard += 1
             async with stream.in_use:
-                known.unsure.add(stream)
+                entry.unsure.add(stream)
                 request = _decoded(message)
                 events = await step_by_step(stream.session.receiving(request, self._clock()))
         finally:
-            known.allotment.pending -= len(message)
-        known.unsure.add(stream)
+            entry.allotment.pending -= len(message)
+        entry.unsure.add(stream)
         if names_in(request) and stream.session.excess:
-            check_excess(sum(other.session.excess for other in known.streams))
+            check_excess(sum(open_stream.session.excess for open_stream in entry.streams))
         for event in events:
             match event:
                 case Acked():
@@ -381,7 +382,7 @@ class XdsServer:
                 case Nacked():
                     self.traffic[event.type_url].nacks += 1
                     self._observer.nacked(gateway, event)
-                    await asyncio.sleep(known.allotment.wait(REFUSAL, self._clock()))
+                    await asyncio.sleep(entry.allotment.wait(REFUSAL, self._clock()))
         stream.wake.set()
 
     async def _write(self, stream: _Stream, context: Context) -> None:
@@ -424,6 +425,6 @@ def _node(message: bytes) -> str:
         return ""
 
 
-def _one(group: BaseException) -> BaseException:
+def _first_exception(group: BaseException) -> BaseException:
     """Returns the first exception of a group of groups."""
-    return _one(group.exceptions[0]) if isinstance(group, BaseExceptionGroup) else group
+    return _first_exception(group.exceptions[0]) if isinstance(group, BaseExceptionGroup) else group

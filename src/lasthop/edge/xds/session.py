@@ -33,23 +33,22 @@ PACE: Final = 0.1
 """Interval between responses of one type while one is unconfirmed. A warming cluster delays its confirmation and all later
 ones by up to 15 s (docs/measurements.md#acknowledgements), so the wait is limited."""
 LONGEST_PACE: Final = 1.0
-"""Upper limit of the interval, which doubles with each response. A client that is merely slow must not have a long queue ahead
-of an urgent edit."""
+"""Upper limit of the interval, which doubles with each response. A slow client must not have a long queue ahead of an urgent
+edit."""
 PATIENCE: Final = 10.0
-"""Interval for route tables. A route table does not warm: Envoy confirms it once it is built, which takes seconds for a huge
+"""Interval for route tables. A route table does not warm. Envoy confirms it once it is built, which takes seconds for a huge
 table. A second table sent behind it would delay a tightened policy further, so it waits for the first."""
 CHUNK: Final = 50
 HEAVY_CHUNK: Final = 20
 """Clusters in a response. An urgent edit waits behind one chunk: 68 ms, or 60 ms with system-size bundles, instead of 1.1 s
 behind a whole CA rotation (docs/measurements.md#pacing)."""
 CHUNKS: Final = {CLUSTER: CHUNK, SECRET: 1}
-"""Resources in a response. Envoy does not name the Secret that it rejects, and skips the ones after it, so each is sent
-alone."""
+"""Resources in a response. Envoy does not name a rejected Secret, and skips the Secrets after it, so each is sent alone."""
 RETRY: Final = 10.0
 """Seconds until a rejected response without a later edit is sent again (a port in use by another process, a file that does not
 exist yet)."""
 LONGEST_DETAIL: Final = 64 * 1024
-"""Characters of a NACK that are read. Envoy's names the rejected clusters of a chunk, with reasons."""
+"""Characters of a NACK that are read. Envoy's text names the rejected clusters of a chunk, with reasons."""
 
 
 class Acked(msgspec.Struct, frozen=True):
@@ -80,7 +79,8 @@ class XdsSession:
         self._nonce = 0
         self._polled_at = 0.0
         self._answered_at = self._rested = 0.0
-        """After a route table is confirmed, the client gets as much time for other work as the table took."""
+        """The last confirmation of a route table, and the end of the pause after it. The client gets as much time for other
+        work as the table took."""
 
     def __repr__(self) -> str:
         return f"XdsSession({', '.join(map(repr, self._types.values()))})"
@@ -127,7 +127,7 @@ class XdsSession:
 
     @property
     def excess(self) -> int:
-        """Returns how many names are held for the client beyond the names in the cache."""
+        """Returns the number of names held for the client beyond the names in the cache."""
         return sum(sub.excess for sub in self._types.values())
 
     def receive(self, request: DeltaDiscoveryRequest, now: float) -> list[SessionEvent]:
@@ -142,7 +142,7 @@ class XdsSession:
 
     def receiving(self, request: DeltaDiscoveryRequest, now: float) -> Generator[None, None, list[SessionEvent]]:
         """Processes a DeltaDiscoveryRequest in steps. It may be a subscription, a confirmation, or both. Raises OverBudget if
-        the client requests more than the Gateway can need, before the work if the sizes show it."""
+        the client requests more than the Gateway can need, and before any work if the sizes already show that."""
         type_url: str = request.type_url
         if type_url not in TYPES:
             return []
@@ -158,8 +158,8 @@ class XdsSession:
         if sub is None:
             sub = Subscription(type_url, self._cache)
             has = yield from sub.open(added, versions)
-            # Registered only now: a half-open subscription would look as if the client lacked nothing. The next poll reads
-            # what changed meanwhile.
+            # Registered only now, because a half-open subscription would look complete. The next poll reads the changes that
+            # happened meanwhile.
             self._types[type_url] = sub
             events: list[SessionEvent] = [Acked(type_url, has)] if has else []
         else:
@@ -191,14 +191,14 @@ class XdsSession:
 
     def deadline(self) -> float | None:
         """Returns a time after the last poll. Everything due by then has been sent, or waits for an event."""
-        moments = [refusal.until for sub in self._types.values() for refusal in sub.refusals.values()]
+        times = [refusal.until for sub in self._types.values() for refusal in sub.refusals.values()]
         if self._cache.next_expiry is not None:
-            moments.append(self._cache.next_expiry)
+            times.append(self._cache.next_expiry)
         if any(sub.updates or sub.removals for sub in self._types.values()):
-            moments += [self._rested, *self._free_moments()]
-        return min((moment for moment in moments if moment > self._polled_at), default=None)
+            times += [self._rested, *self._free_times()]
+        return min((moment for moment in times if moment > self._polled_at), default=None)
 
-    def _free_moments(self) -> Iterator[float]:
+    def _free_times(self) -> Iterator[float]:
         for sub in self._types.values():
             if sub.in_flight:
                 yield from (response.sent_at + PACE for response in sub.in_flight.values())
@@ -235,12 +235,12 @@ class XdsSession:
         if sub is None or not sub.due:
             return None
         paced = self._paced(sub, now)
-        resources = _chunk(sub, asked=paced)
+        resources = _chunk(sub, requested=paced)
         if type_url == ROUTES and self._answered_at <= now < self._rested:
-            resources = tuple(resource for resource in resources if resource.name in sub.asked)
+            resources = tuple(resource for resource in resources if resource.name in sub.requested)
         # Removed listeners go together with new ones, because the new ones may need their addresses.
         together = type_url == LISTENER and not paced
-        removed = tuple(sub.removals) if together else sub.asked_removals
+        removed = tuple(sub.removals) if together else sub.requested_removals
         return self._respond(sub, now, resources, removed) if resources or removed or sub.unanswered else None
 
     def _remove(self, now: float) -> Response | None:
@@ -293,8 +293,8 @@ class XdsSession:
         succession). So the current version goes first, paced or not."""
         clusters, endpoints = self._types.get(CLUSTER), self._types.get(ENDPOINTS)
         if clusters and endpoints:
-            for name in endpoints.asked & endpoints.removals.keys():
-                clusters.ask(cluster_of(name))
+            for name in endpoints.requested & endpoints.removals.keys():
+                clusters.request(cluster_of(name))
 
     def _promote_clusters_of_changed_endpoints(self) -> None:
         """Moves clusters forward whose endpoints changed. Endpoints are named after their cluster's version, so an edit of
@@ -307,29 +307,29 @@ class XdsSession:
 
 
 def names_in(request: DeltaDiscoveryRequest) -> bool:
-    """Returns whether a request contains names; most are only confirmations. A name that a wildcard client drops needs an
-    answer."""
+    """Returns whether a request contains names. Most requests are only confirmations. A name that a wildcard client drops
+    needs an answer."""
     return bool(request.resource_names_subscribe or request.initial_resource_versions or request.resource_names_unsubscribe)
 
 
 def _recent(moment: float, now: float) -> bool:
-    """Returns whether something was sent within the pace. It computes the same sum as `deadline`; rounding would otherwise
+    """Returns whether `moment` is within the pace. It computes the same sum as `deadline`, because rounding would otherwise
     make them disagree. Setting the clock back does not stop the stream."""
     return moment <= now < moment + PACE
 
 
 def _free_at(sub: Subscription) -> float:
-    """Returns when the next response may be sent although earlier ones are unacknowledged."""
+    """Returns the time at which the next response may be sent although earlier ones are unacknowledged."""
     pause = PATIENCE if sub.type_url == ROUTES else min(LONGEST_PACE, PACE * 2.0 ** (len(sub.in_flight) - 1))
     last: float = max(response.sent_at for response in sub.in_flight.values())
     return last + pause
 
 
-def _chunk(sub: Subscription, *, asked: bool) -> tuple[Resource, ...]:
-    """Returns resources in the order of their changes; for some types only the newest few."""
+def _chunk(sub: Subscription, *, requested: bool) -> tuple[Resource, ...]:
+    """Returns queued resources in the order of their changes; for some types only the newest few."""
     chunk: list[Resource] = []
     heavy = False
-    for resource in sub.newest(asked=asked):
+    for resource in sub.newest(requested=requested):
         heavy = heavy or resource.heavy
         if len(chunk) >= (HEAVY_CHUNK if heavy else CHUNKS.get(sub.type_url, len(chunk) + 1)):
             break

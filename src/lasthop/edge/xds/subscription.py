@@ -1,7 +1,7 @@
-"""Tracks the resources of one type on one stream: subscribed, present at the client, and missing there.
+"""Tracks which resources of one type a stream's client has subscribed to, has, and lacks.
 
-The queues hold names, not values. For each name the cache's current resource is sent, so the newest state wins however long a
-name has waited. `consider(name)` is the whole comparison of cache and client.
+The queues hold names, not values. For each name the cache's current resource is sent, so a client always receives the newest
+state. Only `consider(name)` compares cache and client.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, Resource, W
 
 WILDCARD: Final = "*"
 UNKNOWN: Final = ""
-"""The version of a resource that was in a rejected response: the client may have any version, or none."""
+"""The version of a resource that was in a rejected response. The client may have any version, or none."""
 
 
 Steps = Generator[None, None, None]
@@ -26,7 +26,7 @@ Steps = Generator[None, None, None]
 
 class PendingNack(msgspec.Struct, frozen=True):
     """Holds back resources that the client rejected. The same bytes would be rejected again, so these names wait until one of
-    them changes. Then all are sent again, including the valid ones, because the client has recorded none of them."""
+    them changes. Then all resources are sent again, even valid ones, because the client has recorded none of them."""
 
     names: frozenset[str]
     until: float
@@ -38,42 +38,42 @@ class Subscription:
         self.wildcard = False
         self.names: set[str] = set()
         self.has: dict[str, str] = {}
-        """Versions by name, as they will be when the client has read everything sent so far."""
+        """Versions by name that the client will have once it has read everything sent so far."""
         self.in_flight: dict[str, Response] = {}
         """Responses by nonce."""
         self.introducing: set[str] = set()
         """Nonces of responses in flight that contain resources new to the client."""
         self.urgent: dict[str, None] = {}
         self.updates: dict[str, None] = {}
-        """Newest change last; sent from that end."""
+        """Names to update, newest change last. They are sent from that end."""
         self.removals: dict[str, None] = {}
         self.additions: set[str] = set()
         """The updates that are new to the client."""
-        self.asked: set[str] = set()
+        self.requested: set[str] = set()
         """Names that the client waits for. They are answered at once, if necessary with a removal."""
         self.unanswered = False
-        """The client has subscribed to everything and waits for an answer, even an empty one: without an answer Envoy pauses
-        for 15 s before it goes on to the next type."""
+        """The client has subscribed to everything and waits for an answer, even an empty one. Without an answer Envoy pauses
+        for 15 s before it continues with the next type."""
         self.refusals: dict[str, PendingNack] = {}
         self._cache = cache
 
     def __repr__(self) -> str:
-        lacks = (("urgent", len(self.urgent)), ("updates", len(self.updates)), ("removals", len(self.removals)))
-        state = ", ".join(f"{count} {kind}" for kind, count in lacks if count)
+        queues = (("urgent", len(self.urgent)), ("updates", len(self.updates)), ("removals", len(self.removals)))
+        state = ", ".join(f"{count} {kind}" for kind, count in queues if count)
         name = type_name(self.type_url)
         return f"{name}({state or 'current'}, {len(self.in_flight)} in flight, {len(self.refusals)} refused)"
 
     @property
     def excess(self) -> int:
-        """Returns how many names are held for the client beyond the names in the cache."""
-        known, held = self._cache.count(self.type_url), max(len(self.names), len(self.has), len(self.asked))
-        return held - known if held > known else 0
+        """Returns the number of names held for the client beyond the names in the cache."""
+        cached, held = self._cache.count(self.type_url), max(len(self.names), len(self.has), len(self.requested))
+        return held - cached if held > cached else 0
 
     def check(self) -> None:
         """Raises OverBudget if more names are held for the client than the Gateway can need."""
         if excess := self.excess:
-            known = self._cache.count(self.type_url)
-            check_names(known + excess, known)
+            cached = self._cache.count(self.type_url)
+            check_names(cached + excess, cached)
 
     def open(self, names: Iterable[str], versions: Mapping[str, str]) -> Generator[None, None, dict[str, Resource]]:
         """Processes the first request of a stream, and returns the resources that the client has in the current version.
@@ -82,7 +82,7 @@ class Subscription:
         held = dict(self.has)
         self.wildcard = WILDCARD in self.names or (not self.names and self.type_url in (CLUSTER, LISTENER))
         self.names.discard(WILDCARD)
-        self.asked = self.names - held.keys()
+        self.requested = self.names - held.keys()
         self.unanswered = self.wildcard and not held
         for name in dict.fromkeys((*self._listed(), *self.has, *self.names)):
             self.consider(name)
@@ -105,11 +105,11 @@ class Subscription:
     def _listed(self) -> list[str]:
         """Returns all names in the cache for a wildcard client. The client may hold a withdrawn resource from a response that
         it rejected, without reporting it. An unnecessary removal is harmless."""
-        known = list(self._cache.names(self.type_url)) if self.wildcard else []
-        for name in known:
+        names = list(self._cache.names(self.type_url)) if self.wildcard else []
+        for name in names:
             if isinstance(self._cache.get(self.type_url, name), Withdrawal):
                 self.has.setdefault(name, UNKNOWN)
-        return known
+        return names
 
     def subscribe(self, names: Iterable[str]) -> Steps:
         """Adds names. A repeated request is answered again, because the client may have dropped the resource."""
@@ -117,12 +117,12 @@ class Subscription:
             check_name(name)
             if name == WILDCARD:
                 self.wildcard = True
-                for known in self._cache.names(self.type_url):
-                    self.consider(known)
+                for cached_name in self._cache.names(self.type_url):
+                    self.consider(cached_name)
                     yield
             else:
                 self.names.add(name)
-                self.asked.add(name)
+                self.requested.add(name)
                 self.consider(name)
             yield
 
@@ -131,15 +131,15 @@ class Subscription:
             check_name(name)
             if name == WILDCARD:
                 self.wildcard = False
-                for other in [*self.has, *self.updates]:
-                    if other not in self.names:
-                        self._forget(other)
+                for held_name in [*self.has, *self.updates]:
+                    if held_name not in self.names:
+                        self._forget(held_name)
                     yield
             else:
                 self.names.discard(name)
                 self._forget(name)
-                if self.wildcard:  # the wildcard may still include it, which the client cannot know, so the server answers
-                    self.asked.add(name)
+                if self.wildcard:  # the wildcard may still include the name, so the client needs an answer
+                    self.requested.add(name)
                     self.consider(name)
             yield
 
@@ -156,13 +156,13 @@ class Subscription:
         self._dequeue(name)
         change = self._cache.get(self.type_url, name)
         if isinstance(change, Resource):
-            if self.wants(name) and (name in self.asked or self._lacks(change)):
+            if self.wants(name) and (name in self.requested or self._lacks(change)):
                 self.updates[name] = None
                 if name not in self.has:
                     self.additions.add(name)
         elif name in self.has and self._is_urgent(change):
             self.urgent[name] = None
-        elif name in self.has or name in self.asked:
+        elif name in self.has or name in self.requested:
             self.removals[name] = None
 
     def _lacks(self, resource: Resource) -> bool:
@@ -174,16 +174,16 @@ class Subscription:
             del self.updates[name]
             self.updates[name] = None
 
-    def ask(self, name: str) -> None:
+    def request(self, name: str) -> None:
         """Treats a queued name as requested by the client."""
         if name in self.updates:
-            self.asked.add(name)
+            self.requested.add(name)
 
-    def newest(self, *, asked: bool) -> Iterable[Resource]:
+    def newest(self, *, requested: bool) -> Iterable[Resource]:
         """Yields queued resources, newest change first; either all or only those that the client waits for."""
-        for name in (name for name in self.asked if name in self.updates) if asked else reversed(self.updates):
+        for name in (name for name in self.requested if name in self.updates) if requested else reversed(self.updates):
             change = self._cache.get(self.type_url, name)
-            assert isinstance(change, Resource)  # else consider() had not put it there
+            assert isinstance(change, Resource)  # consider() queues no other change
             yield change
 
     def sent(self, response: Response) -> None:
@@ -196,7 +196,7 @@ class Subscription:
         for name in response.removed:
             self.has.pop(name, None)
         for name in (*(r.name for r in response.resources), *response.removed):
-            self.asked.discard(name)
+            self.requested.discard(name)
             self._dequeue(name)
 
     def answered(self, nonce: str) -> Response | None:
@@ -204,12 +204,12 @@ class Subscription:
         self.introducing.discard(nonce)
         return self.in_flight.pop(nonce, None)
 
-    def refused(self, response: Response, named: Iterable[str] | None, until: float) -> None:
-        """Records a NACK. The resources that the NACK names wait; if it names none, all of them do. The rest is sent again at
+    def refused(self, response: Response, named_in_nack: Iterable[str] | None, until: float) -> None:
+        """Records a NACK. The resources that the NACK names wait; if it names none, all wait. The others are sent again at
         once. Removals count as done, because Envoy performs them even if another resource in the response is invalid."""
         lost = [r.name for r in response.resources if self.has.get(r.name) == wire_version(r)]
         self.has.update(dict.fromkeys(lost, UNKNOWN))
-        waiting = lost if named is None else [name for name in lost if name in named]
+        waiting = lost if named_in_nack is None else [name for name in lost if name in named_in_nack]
         if all(self._is_current(r) for r in response.resources if r.name in waiting):
             self.refusals.update(dict.fromkeys(waiting, PendingNack(frozenset(waiting), until)))
         for name in lost:
@@ -223,9 +223,9 @@ class Subscription:
             self.consider(name)
 
     @property
-    def asked_removals(self) -> tuple[str, ...]:
+    def requested_removals(self) -> tuple[str, ...]:
         """Returns the removals that the client waits for."""
-        return tuple(name for name in self.removals if name in self.asked)
+        return tuple(name for name in self.removals if name in self.requested)
 
     @property
     def due(self) -> bool:
@@ -260,5 +260,5 @@ class Subscription:
     def _forget(self, name: str) -> None:
         self._dequeue(name)
         self.has.pop(name, None)
-        self.asked.discard(name)
+        self.requested.discard(name)
         self.refusals.pop(name, None)

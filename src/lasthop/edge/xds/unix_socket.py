@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 MAX_PATH: Final = 107
-"""sun_path holds 108 bytes with its terminating zero. gRPC's own error does not mention the length."""
+"""Bytes of a path: sun_path holds 108 with its terminating zero. gRPC's own error does not mention the length."""
 
 
 def claim(path: Path) -> None:

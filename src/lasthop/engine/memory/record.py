@@ -317,10 +317,14 @@ class Record(msgspec.Struct, frozen=True):
 
 def _faults(entries: Sequence[Entry]) -> Iterator[str]:
     latest = next((index for index in reversed(range(len(entries))) if entries[index].gap), -1)
-    gap = gap_of(entries)
-    horizon = max(gap.until.values(), default=-math.inf)
-    if latest >= 0 and gap.kept != digest_of(entries[:latest]):
+    if latest >= 0 and gap_of(entries).kept != digest_of(entries[:latest]):
         yield f"entries before entry {entries[latest].number} were changed, removed or inserted"
+    yield from _broken_links(entries, latest)
+
+
+def _broken_links(entries: Sequence[Entry], latest: int) -> Iterator[str]:
+    """`latest`: index of the entry with the latest gap."""
+    horizon = max(gap_of(entries).until.values(), default=-math.inf)
     number, time, previous = 0, -math.inf, ""
     for index, entry in enumerate(entries):
         if entry.hash != digest(entry):

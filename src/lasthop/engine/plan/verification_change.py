@@ -173,9 +173,13 @@ def _facts(before: HopVerification, after: HopVerification) -> Iterator[ChangeFa
     yield from _anchors(before.basis, after.basis)
     yield from _connection(before.basis, after.basis)
     if before.strength == after.strength and before.basis.until != after.basis.until:
-        was, now = before.basis.until, after.basis.until
-        later = was is not None and (now is None or now > was)
-        yield ChangeFact(Subject.WAIVER_END, ChangeKind.WEAKER if later else ChangeKind.STRONGER, (_end(now),), (_end(was),))
+        yield _waiver_end(before.basis.until, after.basis.until)
+
+
+def _waiver_end(before: float | None, after: float | None) -> ChangeFact:
+    later = before is not None and (after is None or after > before)
+    kind = ChangeKind.WEAKER if later else ChangeKind.STRONGER
+    return ChangeFact(Subject.WAIVER_END, kind, (_end(after),), (_end(before),))
 
 
 def _end(until: float | None) -> str:

@@ -3,9 +3,9 @@
 Read at projectcontour/contour 31c4bb38.
 
     kinds.py         kinds, classes, delegations, the controller's configuration
-    backend_tls.py   protocols of Services, and what Envoy verifies of them
-    conditions.py    which requests
-    filters.py       what is done to them
+    backend_tls.py   protocols of Services, and how Envoy verifies them
+    conditions.py    matches of requests
+    filters.py       changes of requests and responses
     proxies.py       HTTPProxies as listeners and rules
     ingresses.py     Ingresses likewise
 """
@@ -49,9 +49,7 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
 def _claims(document: Document) -> bool:
     if document.kind != INGRESS.kind:
         return document.group == GROUP
-    annotations = document.metadata.get("annotations")
-    own = isinstance(annotations, dict) and any(str(name).startswith(PREFIXES[0]) for name in annotations)
-    return own or class_of(document) == "contour"
+    return class_of(document) == "contour" or any(str(name).startswith(PREFIXES[0]) for name in document.annotations)
 
 
 SYSTEM: Final = System(

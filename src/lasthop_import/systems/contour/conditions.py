@@ -1,4 +1,4 @@
-"""Translates conditions: those of includes and routes add up. One that cannot be written leaves its route out."""
+"""Translates conditions. Conditions of includes and routes add up; a condition without an equivalent leaves its route out."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class RouteConditions(NamedTuple):
 
 
 def joined(outer: RouteConditions, entries: Sequence[FieldReader]) -> RouteConditions:
-    """Returns the conditions of an include or route below others: prefixes are put one after the other."""
+    """Returns the conditions of an include or route below outer ones. Concatenates their prefixes."""
     prefix, kind = outer.prefix, outer.kind
     headers, query, problems = list(outer.headers), list(outer.query), list(outer.problems)
-    for each in entries:
-        for key, found in (("prefix", PathKind.STRING), ("exact", PathKind.EXACT), ("regex", PathKind.REGEX)):
-            if value := each.text(key):
-                before = re.escape(prefix) if found is PathKind.REGEX else prefix
+    for entry in entries:
+        for key, path_kind in (("prefix", PathKind.STRING), ("exact", PathKind.EXACT), ("regex", PathKind.REGEX)):
+            if value := entry.text(key):
+                before = re.escape(prefix) if path_kind is PathKind.REGEX else prefix
                 prefix, kind = (
-                    re.sub("/+", "/", f"{before}{value}") if found is not PathKind.REGEX else f"{before}{value}",
-                    found,
+                    re.sub("/+", "/", f"{before}{value}") if path_kind is not PathKind.REGEX else f"{before}{value}",
+                    path_kind,
                 )
         for key, collected in (("header", headers), ("queryParameter", query)):
-            if key in each:
-                match = _value(each.child(key))
+            if key in entry:
+                match = _value(entry.child(key))
                 if match is None:
                     problems.append(f"a condition of a {key}")
                 else:
@@ -51,12 +51,12 @@ def joined(outer: RouteConditions, entries: Sequence[FieldReader]) -> RouteCondi
 def _value(reader: FieldReader) -> ImportedValueMatch | None:
     """Returns the match of a header or query parameter; None for negations, which have no equivalent."""
     name, insensitive, present = reader.text("name"), reader.boolean("ignoreCase"), reader.boolean("present")
-    kind = next((each for each in _KINDS if each in reader), "present" if present else "")
+    kind = next((key for key in _KINDS if key in reader), "present" if present else "")
     value = reader.text(kind) if kind in _KINDS else ""
     negated = any(key in reader for key in _NEGATIONS)
     reader.ignore(*_NEGATIONS, *_KINDS)
-    found = value_match(name, kind, value) if kind and not negated else None
-    return _without_case(found) if found and insensitive and kind != "regex" else found
+    match = value_match(name, kind, value) if kind and not negated else None
+    return _without_case(match) if match and insensitive and kind != "regex" else match
 
 
 def _without_case(match: ImportedValueMatch) -> ImportedValueMatch:

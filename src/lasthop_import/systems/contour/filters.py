@@ -30,36 +30,39 @@ _BALANCED: Final = ("", "RoundRobin", "WeightedLeastRequest", "Random")
 class ContourHeaders(NamedTuple):
     filters: tuple[HTTPRouteFilter, ...]
     host: str = ""
-    """The Host that requests get."""
+    """The Host of the sent requests."""
 
 
 def headers(reader: FieldReader) -> ContourHeaders:
     requests, responses = reader.child("requestHeadersPolicy"), reader.child("responseHeadersPolicy")
-    wanted, answered = _set_headers(requests), _set_headers(responses)
-    hosts = [wanted.pop(name) for name in list(wanted) if name.lower() == "host"]
+    request_headers, response_headers = _set_headers(requests), _set_headers(responses)
+    hosts = [request_headers.pop(name) for name in list(request_headers) if name.lower() == "host"]
     host = hosts[-1].lower() if hosts else ""
-    found: list[HTTPRouteFilter] = []
-    for policy, kind, values in ((requests, REQUEST_HEADERS, wanted), (responses, RESPONSE_HEADERS, answered)):
+    filters: list[HTTPRouteFilter] = []
+    for policy, kind, values in (
+        (requests, REQUEST_HEADERS, request_headers),
+        (responses, RESPONSE_HEADERS, response_headers),
+    ):
         key = str(policy.path[-1])
         note_variables(reader, key, "variables", values)
-        found += edited_headers(reader, key, kind, {}, values, policy.texts("remove"))
+        filters += edited_headers(reader, key, kind, {}, values, policy.texts("remove"))
     if host and not is_host(host):
         reader.note(Category.CANNOT, "host-rewrite", f"{host[:100]} cannot be a Host, and is not set", "requestHeadersPolicy")
         host = ""
-    return ContourHeaders(tuple(found), host)
+    return ContourHeaders(tuple(filters), host)
 
 
 def _set_headers(policy: FieldReader) -> dict[str, str]:
-    return {each.text("name"): each.text("value") for each in policy.children("set")}
+    return {header.text("name"): header.text("value") for header in policy.children("set")}
 
 
 def rewrite(route: FieldReader, path: PathMatch, host: str) -> tuple[HTTPRouteFilter, ...]:
-    """Returns the rewrite of path and Host: the replacement of exactly this prefix, or the one for any."""
+    """Returns the rewrite of path and Host: the replacement of exactly this prefix, or the replacement for any prefix."""
     entries = route.child("pathRewritePolicy").children("replacePrefix")
-    choices = {each.text("prefix"): each.text("replacement") for each in entries}
-    wanted = choices.get(path.value, choices.get(""))
-    if wanted is not None and path.kind is PathKind.STRING:
-        return url_rewrite(host, prefix_path(wanted or "/"))
+    choices = {entry.text("prefix"): entry.text("replacement") for entry in entries}
+    replacement = choices.get(path.value, choices.get(""))
+    if replacement is not None and path.kind is PathKind.STRING:
+        return url_rewrite(host, prefix_path(replacement or "/"))
     if choices:
         text = "names no prefix of the route's, so that nothing was replaced"
         route.note(Category.CHANGED, "rewrite-not-used", text, "pathRewritePolicy")
@@ -85,31 +88,31 @@ def cors_filter(host: FieldReader) -> tuple[HTTPRouteFilter, ...]:
     age = milliseconds(reader.text("maxAge") or "x")
     keys = ("allowOrigin", "allowMethods", "allowHeaders", "exposeHeaders")
     origins, methods, allowed, exposed = map(reader.texts, keys)
-    found = cors(origins, methods, allowed, exposed, None if age is None else age // 1000, reader.boolean("allowCredentials"))
+    edit = cors(origins, methods, allowed, exposed, None if age is None else age // 1000, reader.boolean("allowCredentials"))
     reader.cannot("allowPrivateNetwork", "requests from private networks are not answered specially")
-    return allowed_origins(reader, found)
+    return allowed_origins(reader, edit)
 
 
 def response_timeout(text: str) -> int | None:
-    """Returns milliseconds; 0 without an end, None if it is not a duration."""
+    """Returns milliseconds; 0 for an infinite timeout, None for a text that is not a duration."""
     return 0 if text in ("infinity", "infinite") else milliseconds(text)
 
 
 def timeouts(route: FieldReader) -> HTTPRouteTimeouts:
-    """Returns the timeout; Envoy's 15 s where none is written."""
+    """Returns the timeout, by default Envoy's 15 s."""
     reader = route.child("timeoutPolicy")
     text = reader.text("response")
     for key in ("idle", "idleConnection"):
         reader.cannot(key, "idle timeouts are the new gateway's own")
     if not text:
-        said = "a response may take 15 s, which is Envoy's default"
-        route.note(Category.CHANGED, "default-timeout", said, severity=NoteSeverity.INFO)
+        message = "a response may take 15 s, which is Envoy's default"
+        route.note(Category.CHANGED, "default-timeout", message, severity=NoteSeverity.INFO)
         return HTTPRouteTimeouts("15s")
-    found = response_timeout(text)
-    if found is None:
+    timeout = response_timeout(text)
+    if timeout is None:
         reader.note(Category.CANNOT, "duration", "is not a duration, and is left out", "response")
         return HTTPRouteTimeouts()
-    return HTTPRouteTimeouts(duration(found))
+    return HTTPRouteTimeouts(duration(timeout))
 
 
 def retry(route: FieldReader) -> HTTPRouteRetry | None:

@@ -1,4 +1,5 @@
-"""Turns Ingresses of Contour into listeners and rules: TLS to backends by the Service only, and never verified."""
+"""Converts Ingresses of Contour into listeners and rules. Only the Service requires TLS to backends, which is never
+verified."""
 
 from __future__ import annotations
 
@@ -37,10 +38,10 @@ class _Annotated(NamedTuple):
     """The annotations of an Ingress that apply to all its paths."""
 
     forced: bool
-    """Requests without TLS are redirected, where there is TLS."""
+    """Redirects plain HTTP to HTTPS for hosts with TLS."""
     plain: bool
     owner: str
-    """The namespace of its certificates."""
+    """The namespace of the certificates."""
     timeouts: HTTPRouteTimeouts
     retry: HTTPRouteRetry | None
 
@@ -68,50 +69,50 @@ class IngressReader:
         if "defaultBackend" in ingress.reader.child("spec"):
             source = SourceRef(ingress.document, ("spec", "defaultBackend"))
             paths.append(PathOf("", "/", "Prefix", ingress.default, source))
-        for at in paths:
-            if at.host and not is_host(at.host):
-                text = f"{at.host[:100]} cannot be the hostname of a listener; it is left out"
-                self._inputs.notes.append(Note(Category.CANNOT, "host", text, at.source, severity=NoteSeverity.HIGH))
+        for path in paths:
+            if path.host and not is_host(path.host):
+                text = f"{path.host[:100]} cannot be the hostname of a listener; it is left out"
+                self._inputs.notes.append(Note(Category.CANNOT, "host", text, path.source, severity=NoteSeverity.HIGH))
             else:
-                self._path(ingress, at, annotated, secrets.get(at.host))
+                self._path(ingress, path, annotated, secrets.get(path.host))
 
-    def _path(self, ingress: IngressObject, at: PathOf, annotated: _Annotated, secret: str | None) -> None:
+    def _path(self, ingress: IngressObject, path: PathOf, annotated: _Annotated, secret: str | None) -> None:
         """Adds the rule of a path, and the redirect to HTTPS; `secret`: None without TLS."""
         source = ingress.reader.source()
-        plain = [ImportedListener(source, HTTP, "HTTP", at.host)] if annotated.plain else []
+        plain = [ImportedListener(source, HTTP, "HTTP", path.host)] if annotated.plain else []
         secure = []
         if secret is not None:
             certificate = SecretCertificate(annotated.owner, secret) if secret else NO_SECRET
-            secure = [ImportedListener(source, HTTPS, "HTTPS", at.host, (certificate,))]
+            secure = [ImportedListener(source, HTTPS, "HTTPS", path.host, (certificate,))]
         self.listeners += [*plain, *secure]
         redirected = annotated.forced and bool(secure)
         served = secure if redirected else [*plain, *secure]
-        names, matches = (at.host,) if at.host else (), (ImportedMatch(_path(at)),)
+        names, matches = (path.host,) if path.host else (), (ImportedMatch(_path(path)),)
         rule = ImportedRule(
-            source=at.source,
+            source=path.source,
             namespace=ingress.namespace,
             route=ingress.name,
             listeners=keys_of(served),
             hostnames=names,
             matches=matches,
-            hops=self._hops(at),
+            hops=self._hops(path),
             timeouts=annotated.timeouts,
             retry=annotated.retry,
         )
         if served:
             self.rules.append(rule)
         if redirected and plain:
-            redirect = https_redirect_rule(at.source, ingress.namespace, ingress.name, (plain[0].key,), names, matches)
+            redirect = https_redirect_rule(path.source, ingress.namespace, ingress.name, (plain[0].key,), names, matches)
             self.rules.append(redirect)
 
-    def _hops(self, at: PathOf) -> tuple[ImportedHop, ...]:
-        if at.backend is None:
+    def _hops(self, path: PathOf) -> tuple[ImportedHop, ...]:
+        if path.backend is None:
             return ()
-        namespace, name, port = at.backend.namespace, at.backend.name, at.backend.port
-        spoken = self._backends.protocol(namespace, name, port)
+        namespace, name, port = path.backend.namespace, path.backend.name, path.backend.port
+        protocol = self._backends.protocol(namespace, name, port)
         target = self._backends.backend(namespace, name, port)
-        source = at.source if at.source.path == ("spec", "defaultBackend") else at.source.below("backend")
-        return (ImportedHop(source, target, self._backends.ingress_tls(spoken), h2c=spoken == "h2c"),)
+        source = path.source if path.source.path == ("spec", "defaultBackend") else path.source.below("backend")
+        return (ImportedHop(source, target, self._backends.ingress_tls(protocol), h2c=protocol == "h2c"),)
 
 
 NO_SECRET: Final = ForeignCertificate("spec.tls has no secretName")
@@ -139,7 +140,7 @@ def _retry(annotations: FieldReader) -> HTTPRouteRetry | None:
     return HTTPRouteRetry((500, 502, 503, 504) if "5xx" in on else (), max(1, min(attempts, 100))) if on else None
 
 
-def _path(at: PathOf) -> PathMatch:
-    if at.path_type in KINDS:
-        return PathMatch(KINDS[at.path_type], at.path)
-    return PathMatch(PathKind.REGEX, f"{at.path}.*") if _REGEX.search(at.path) else PathMatch(PathKind.STRING, at.path)
+def _path(path: PathOf) -> PathMatch:
+    if path.path_type in KINDS:
+        return PathMatch(KINDS[path.path_type], path.path)
+    return PathMatch(PathKind.REGEX, f"{path.path}.*") if _REGEX.search(path.path) else PathMatch(PathKind.STRING, path.path)

@@ -1,4 +1,4 @@
-"""The kinds of Contour, which objects are its own, the delegation of Secrets, and the controller's configuration."""
+"""Defines Contour's kinds, and reads classes, the delegation of Secrets and the controller's configuration."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ _FILE: Final = frozenset(
 
 
 def class_of(document: Document) -> str:
-    """Returns the class of an HTTPProxy or Ingress: of an annotation, or of the field."""
+    """Returns the class of an HTTPProxy or Ingress from an annotation, or from the field."""
     values = [*(document.annotations.get(name) for name in CLASS_ANNOTATIONS), document.spec.get("ingressClassName")]
-    return next((each for each in values if isinstance(each, str) and each), "")
+    return next((value for value in values if isinstance(value, str) and value), "")
 
 
 def is_ours(document: Document, settings: ImportSettings) -> bool:
-    """Returns whether an object is of the class: that of --ingress-class, or contour, or none."""
-    wanted = settings.ingress_classes
-    return "all" in wanted or class_of(document) in (wanted or ("", "contour"))
+    """Returns whether an object has a class of --ingress-class, or by default the class contour or none."""
+    classes = settings.ingress_classes
+    return "all" in classes or class_of(document) in (classes or ("", "contour"))
 
 
 class Delegations:
@@ -67,13 +67,13 @@ class Delegations:
     def __init__(self, inputs: Inputs) -> None:
         self._granted: set[tuple[str, str, str]] = set()
         for document in inputs.of(DELEGATION):
-            for each in inputs.open(document).child("spec").children("delegations"):
-                for target in each.texts("targetNamespaces"):
-                    self._granted.add((document.namespace, each.text("secretName"), target))
-                each.ignore("secretName")
+            for delegation in inputs.open(document).child("spec").children("delegations"):
+                for target in delegation.texts("targetNamespaces"):
+                    self._granted.add((document.namespace, delegation.text("secretName"), target))
+                delegation.ignore("secretName")
 
     def permit(self, secret: ObjectName, namespace: str) -> bool:
-        granted = self._granted & {(secret.namespace, secret.name, each) for each in (namespace, "*")}
+        granted = self._granted & {(secret.namespace, secret.name, target) for target in (namespace, "*")}
         return secret.namespace == namespace or bool(granted)
 
 
@@ -85,27 +85,27 @@ def secret_name(text: str, namespace: str) -> ObjectName:
 
 class ContourConfig(msgspec.Struct, frozen=True):
     client: ObjectName | None = None
-    """Shown to every backend with TLS."""
+    """The client certificate for every backend with TLS."""
     options: TLSOptions = TLSOptions()
 
 
 def read_config(inputs: Inputs, settings: ImportSettings) -> ContourConfig:
-    """Returns the configuration: of the file that is given, of the ConfigMap `contour`, or of a ContourConfiguration."""
+    """Reads the configuration from the file of --contour-config, the ConfigMap `contour` or a ContourConfiguration."""
     content, source = _config_file(inputs, settings)
     parsed = parse(content) if content else None
-    found = ContourConfig()
+    config = ContourConfig()
     if parsed and len(parsed.documents) == 1 and isinstance(parsed.documents[0], dict) and not parsed.mistakes:
-        found = _of_file(inputs, parsed.documents[0], source)
+        config = _of_file(inputs, parsed.documents[0], source)
     elif parsed:
         text = "contour.yaml cannot be read; it may restrict access to all routes"
         inputs.notes.append(Note(Category.ACCESS_CONTROL, "configuration-unreadable", text, source, everywhere=True))
     for document in inputs.of(CONFIGURATION):
-        found = _of_object(inputs.open(document).child("spec"), found)
-    return found
+        config = _of_object(inputs.open(document).child("spec"), config)
+    return config
 
 
 def _config_file(inputs: Inputs, settings: ImportSettings) -> tuple[bytes, SourceRef | None]:
-    """Returns contour.yaml, and where it is if it is in the input."""
+    """Returns contour.yaml, and its source if it is in the input."""
     content = settings.flags.get("contour-config")
     if isinstance(content, bytes) and content:
         return content, None
@@ -125,8 +125,8 @@ def _of_object(spec: FieldReader, before: ContourConfig) -> ContourConfig:
     tls.cannot("ecdhCurves", "curves are the new gateway's own")
     for key in CHECKS:
         spec.access_control(key, "checked every request; there is no equivalent")
-    for reader, known in ((envoy, _ENVOY), (spec, _SPEC)):
-        for key in known:
+    for reader, keys in ((envoy, _ENVOY), (spec, _SPEC)):
+        for key in keys:
             reader.cannot(key, "a setting of the whole controller that has no equivalent")
     return ContourConfig(ObjectName(namespace, name) if name else before.client, options)
 
@@ -138,11 +138,11 @@ def _of_file(inputs: Inputs, values: dict[str, Any], source: SourceRef | None) -
         if values.get(key):
             text = f"{key} of contour.yaml checked every request; there is no equivalent"
             inputs.notes.append(Note(Category.ACCESS_CONTROL, key, text, source))
-    others = sorted({*map(str, values)} - {"tls", "cluster", *CHECKS})
-    if others:
-        text = f"settings of the whole controller are not carried over: {', '.join(others)[:200]}"
+    dropped = sorted({*map(str, values)} - {"tls", "cluster", *CHECKS})
+    if dropped:
+        text = f"settings of the whole controller are not carried over: {', '.join(dropped)[:200]}"
         inputs.notes.append(Note(Category.CANNOT, "controller-settings", text, source, severity=NoteSeverity.INFO))
-    for key in sorted({*others} - _FILE):
+    for key in sorted({*dropped} - _FILE):
         category = Category.ACCESS_CONTROL if may_restrict(key) else Category.UNKNOWN
         text = f"this importer does not know {key[:60]} of contour.yaml"
         inputs.notes.append(Note(category, UNREAD, text, source, severity=NoteSeverity.HIGH, everywhere=True))
@@ -153,8 +153,8 @@ def _of_file(inputs: Inputs, values: dict[str, Any], source: SourceRef | None) -
 
 
 def _options(lowest: str, highest: str, ciphers: list[str] | tuple[str, ...]) -> TLSOptions:
-    """Returns the settings for all backends; groups of ciphers (`[A|B]`) are taken apart."""
-    names = [name for each in ciphers for name in each.strip("[]").split("|") if name in CIPHER_SUITES]
+    """Returns the settings for all backends. Splits groups of ciphers (`[A|B]`)."""
+    names = [name for group in ciphers for name in group.strip("[]").split("|") if name in CIPHER_SUITES]
     return TLSOptions(
         min_version=lowest if lowest in VERSIONS and lowest != "1.2" else None,
         max_version=highest if highest in VERSIONS else VERSIONS[-1],

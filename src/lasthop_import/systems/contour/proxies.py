@@ -1,4 +1,4 @@
-"""Turns HTTPProxies into listeners and rules. A root includes others, whose routes become routes in their own namespace."""
+"""Converts HTTPProxies into listeners and rules. A root includes others, whose routes become routes in their own namespace."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CANNOT: Final = {
     "slowStartPolicy": "new endpoints get requests at once",
 }
 UNUSED: Final = ("services", "pathRewritePolicy", "timeoutPolicy", "retryPolicy", "loadBalancerPolicy")
-"""Beside a redirect or a direct response."""
+"""Fields without effect beside a redirect or a direct response."""
 
 
 class Root(NamedTuple):
@@ -85,18 +85,18 @@ class ProxyReader:
         self.rules: list[ImportedRule] = []
 
     def read(self) -> None:
-        found = []
+        documents = []
         for document in self._inputs.of(HTTP_PROXY):
             if is_ours(document, self._settings):
-                found.append(document)
+                documents.append(document)
             else:
                 self._inputs.skip(document, "other-class", "its class is another one; see --ingress-class")
-        for document in found:
+        for document in documents:
             reader = self._inputs.open(document)
             reader.annotations().ignore(*CLASS_ANNOTATIONS)
             reader.child("spec").ignore("ingressClassName")
-        roots = [spec for each in found if "virtualhost" in (spec := self._inputs.open(each).child("spec"))]
-        owners = Counter(_fqdn(each) for each in roots)
+        roots = [spec for document in documents if "virtualhost" in (spec := self._inputs.open(document).child("spec"))]
+        owners = Counter(_fqdn(spec) for spec in roots)
         for spec in roots:
             if owners[_fqdn(spec)] == 1:
                 self._root(spec)
@@ -104,7 +104,7 @@ class ProxyReader:
                 text = f"another HTTPProxy has the fqdn {_fqdn(spec)[:100]}, too; Contour serves none of them"
                 spec.note(Category.CANNOT, "fqdn-conflict", text, severity=NoteSeverity.HIGH)
                 self._inputs.open(spec.document).ignore("spec")
-        for document in found:
+        for document in documents:
             spec = self._inputs.open(document).child("spec")
             if "virtualhost" not in spec and document not in self._included:
                 text = "no root HTTPProxy includes it, so that it was not used"
@@ -140,14 +140,14 @@ class ProxyReader:
         tls = host.child("tls")
         if "tls" not in host:
             return None
-        passed, named = tls.boolean("passthrough"), tls.text("secretName")
+        passthrough, named = tls.boolean("passthrough"), tls.text("secretName")
         for key in ("minimumProtocolVersion", "maximumProtocolVersion"):
             tls.cannot(key, "TLS versions for clients cannot be set by host")
         if tls.boolean("enableFallbackCertificate"):
             text = "clients without SNI got the fallback certificate; they reach no host now"
             tls.note(Category.CANNOT, "fallback-certificate", text, "enableFallbackCertificate")
         clients = self._clients(tls) if "clientValidation" in tls else None
-        if passed:
+        if passthrough:
             return ImportedListener(tls.source(), HTTPS, "TLS", fqdn, passthrough=True)
         certificate = self._certificate(tls, named)
         return ImportedListener(tls.source(), HTTPS, "TLS" if stream else "HTTPS", fqdn, (certificate,), clients=clients)
@@ -201,13 +201,13 @@ class ProxyReader:
             text = "the ExtensionService is not in the input, or names no Service; requests are not authorized now"
             reader.note(Category.ACCESS_CONTROL, "authorization", text, "extensionRef")
             return None
-        found = Auth(hop, grpc=grpc, body_bytes=max(0, min(size, 65535)))
-        return found if grpc else msgspec.structs.replace(found, path=path, headers=sent, response_headers=returned)
+        auth = Auth(hop, grpc=grpc, body_bytes=max(0, min(size, 65535)))
+        return auth if grpc else msgspec.structs.replace(auth, path=path, headers=sent, response_headers=returned)
 
     # --- routes ------------------------------------------------------------------------------------------------------
 
     def _proxy(self, spec: FieldReader, root: Root, outer: RouteConditions, above: Sequence[Document]) -> None:
-        """Adds the routes of an HTTPProxy and of all that it includes, which come first."""
+        """Adds the routes of an HTTPProxy after the routes of all HTTPProxies that it includes."""
         for include in spec.children("includes"):
             conditions = joined(outer, include.children("conditions"))
             namespace, name = include.text("namespace") or spec.namespace, include.text("name")
@@ -285,19 +285,19 @@ class ProxyReader:
         hops: list[ImportedHop] = []
         mirrors: list[ImportedMirror] = []
         entries = reader.children("services")
-        weighted = any(each.value.get("weight") for each in entries if not each.value.get("mirror"))
-        for each in entries:
-            weight, hop = max(0, each.integer("weight") or 0), self._service(each, host)
+        weighted = any(entry.value.get("weight") for entry in entries if not entry.value.get("mirror"))
+        for entry in entries:
+            weight, hop = max(0, entry.integer("weight") or 0), self._service(entry, host)
             if hop is None:
                 continue
-            if each.boolean("mirror"):
+            if entry.boolean("mirror"):
                 mirrors.append(ImportedMirror(msgspec.structs.replace(hop, filters=()), min(weight, 100) or 100))
             else:
                 hops.append(msgspec.structs.replace(hop, weight=weight if weighted else 1))
         return tuple(hops), tuple(mirrors)
 
     def _service(self, reader: FieldReader, host: str) -> ImportedHop | None:
-        """Returns the hop of an entry of `services`, with what is done to its requests."""
+        """Returns the hop of an entry of `services`, with its filters."""
         for key, text in CANNOT.items():
             reader.cannot(key, text)
         edits = filters.headers(reader)
@@ -307,7 +307,7 @@ class ProxyReader:
         return msgspec.structs.replace(hop, filters=(*edits.filters, *url_rewrite(edits.host)))
 
     def _stream(self, spec: FieldReader, root: Root) -> None:
-        """Adds the route of whole connections; its own include leads to another HTTPProxy."""
+        """Adds the route of a `tcpproxy`. Its include of another HTTPProxy is not carried over."""
         reader = spec.child("tcpproxy")
         for key in ("healthCheckPolicy", "loadBalancerPolicy"):
             reader.cannot(key, "has no equivalent")
@@ -337,7 +337,7 @@ class ProxyReader:
 
 
 def _header_names(http: FieldReader, key: str) -> tuple[str, ...]:
-    return tuple(each.text("exact") for each in http.children(key) if TOKEN.fullmatch(each.text("exact")))[:64]
+    return tuple(header.text("exact") for header in http.children(key) if TOKEN.fullmatch(header.text("exact")))[:64]
 
 
 def _answer(route: FieldReader, path: PathMatch, host: str) -> tuple[HTTPRouteFilter, ...]:

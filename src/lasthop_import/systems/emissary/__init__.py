@@ -2,14 +2,14 @@
 
 Read at emissary-ingress/emissary 3ebe0f46.
 
-    kinds.py         kinds, which instance an object is of, what is only listed
+    kinds.py         kinds, instances, and objects that are only listed
     services.py      `service: https://name.namespace:port` as a backend
-    backend_tls.py   TLSContexts, and what Envoy verifies of a backend
-    hosts.py         Hosts, and which Mappings they take
-    listeners.py     Listeners, and what each does for each Host
-    groups.py        what Mappings match, and which of them are one group
+    backend_tls.py   TLSContexts, and how Envoy verifies a backend
+    hosts.py         Hosts, and the Mappings that they take
+    listeners.py     Listeners, and their action for each Host
+    groups.py        matches of Mappings, and groups of Mappings
     mappings.py      groups of Mappings, and TCPMappings, as rules
-    filters.py       what is done to requests
+    filters.py       changes of requests and responses
 """
 
 from __future__ import annotations

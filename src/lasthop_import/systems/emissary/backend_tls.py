@@ -1,7 +1,8 @@
-"""Determines how Emissary verifies a backend: by the chain at most, and only where a TLSContext has a certificate of its own.
+"""Determines how Emissary verifies a backend: at most by the chain, and only if a TLSContext has a certificate of its own.
 
-Names are never checked. A TLSContext with a CA and without a certificate is refused ("cannot validate client certs
-without TLS termination"), and then Envoy uses none: what its author believes to be verified is not, or not even encrypted.
+Emissary never checks names. It refuses a TLSContext with a CA and without a certificate ("cannot validate client certs
+without TLS termination"). Envoy then uses no TLSContext: connections that its author believes to be verified are not, or not
+even encrypted.
 [ir/ircluster, ir/irtlscontext and envoy/v3/v3tls in its Python part]
 """
 
@@ -27,8 +28,6 @@ CLIENTS_LOST = "clients needed a certificate, which the new gateway does not req
 
 
 class TLSContext(msgspec.Struct, frozen=True):
-    """A TLSContext."""
-
     reader: FieldReader
     problem: str
     """Why Emissary does not use it."""
@@ -50,56 +49,56 @@ class Contexts:
         return self._contexts.get(name)
 
     def note_unused(self) -> None:
-        for name, each in self._contexts.items():
+        for name, context in self._contexts.items():
             if name not in self._used:
-                each.reader.note(Category.SKIPPED, "context-not-used", "no Mapping or Host names it", "spec")
+                context.reader.note(Category.SKIPPED, "context-not-used", "no Mapping or Host names it", "spec")
 
     # --- hops --------------------------------------------------------------------------------------------------------
 
     def hop_tls(self, reader: FieldReader, key: str, *, grpc: bool = False) -> tuple[HopTLS | None, bool]:
-        """Returns the TLS of a mapping whose service is under `key`, and whether its port is 443 by default."""
-        spoken, named = _scheme(reader, key), reader.raw("tls")
+        """Returns the TLS of a Mapping with its service in the field `key`, and whether its default port is 443."""
+        service_scheme, named = _scheme(reader, key), reader.raw("tls")
         if named is not None and not isinstance(named, str | bool):
             reader.note(Category.CANNOT, "wrong-type", "must be the name of a TLSContext", "tls", severity=NoteSeverity.HIGH)
         alpn = TLSOptions(alpn=("h2",)) if grpc else TLSOptions()
         if named is True:
             return HopTLS(OldLevel.UNVERIFIED, "tls is true, which is TLS without any settings", options=alpn), True
         if not isinstance(named, str) or not named:
-            return _without_context(spoken, alpn), spoken == "https"
+            return _without_context(service_scheme, alpn), service_scheme == "https"
         context = self.find(named)
         if context is None or context.problem:
-            return _unusable(spoken, named, context, alpn), spoken == "https"
-        if spoken == "http":
+            return _unusable(service_scheme, named, context, alpn), service_scheme == "https"
+        if service_scheme == "http":
             reader.note(Category.CHANGED, "tls-despite-http", "TLS is used all the same, because of tls", key)
         return _used(context, named, alpn if grpc else None), True
 
 
 def _scheme(reader: FieldReader, key: str) -> str:
-    spoken = scheme(reader.text(key))
-    if spoken not in ("", "http", "https"):
+    service_scheme = scheme(reader.text(key))
+    if service_scheme not in ("", "http", "https"):
         text = "has a scheme that Emissary does not know; it used plaintext, or TLS if there is a TLSContext"
         reader.note(Category.CHANGED, "unknown-scheme", text, key)
-    return spoken
+    return service_scheme
 
 
-def _without_context(spoken: str, options: TLSOptions) -> HopTLS | None:
-    if spoken != "https":
+def _without_context(service_scheme: str, options: TLSOptions) -> HopTLS | None:
+    if service_scheme != "https":
         return None
     why = "the service is https:// without a TLSContext: no SNI, and any certificate is accepted"
     return HopTLS(OldLevel.UNVERIFIED, why, OldLevel.CHAIN, "https-not-verified", options=options)
 
 
-def _unusable(spoken: str, named: str, context: TLSContext | None, alpn: TLSOptions) -> HopTLS:
-    """Returns what is left without the TLSContext: with https:// still TLS, else nothing."""
-    what = context.problem if context else "does not exist"
+def _unusable(service_scheme: str, named: str, context: TLSContext | None, alpn: TLSOptions) -> HopTLS:
+    """Returns the TLS without the TLSContext: unverified TLS with https://, else plaintext."""
+    problem = context.problem if context else "does not exist"
     reason = "ca-was-ignored" if context and context.trust else "unknown-tlscontext"
     trust = context.trust if context else ()
     sni = context.sni if context else ""
     names = (Name(sni),) if sni else ()
-    if spoken == "https":
-        why = f"TLSContext {named} {what}, so that it is not used, and nothing is verified"
+    if service_scheme == "https":
+        why = f"TLSContext {named} {problem}, so that it is not used, and nothing is verified"
         return HopTLS(OldLevel.UNVERIFIED, why, OldLevel.CHAIN, reason, names, trust=trust, options=alpn)
-    why = f"TLSContext {named} {what}, and the service is not https://, so that nothing was encrypted"
+    why = f"TLSContext {named} {problem}, and the service is not https://, so that nothing was encrypted"
     if reason == "unknown-tlscontext":
         reason = "unknown-tlscontext-plaintext"
     return HopTLS(OldLevel.BROKEN, why, OldLevel.CHAIN, reason, names, trust=trust, was_plaintext=True)
@@ -137,14 +136,14 @@ def _used(context: TLSContext, named: str, grpc: TLSOptions | None) -> HopTLS:
 
 def read_contexts(inputs: Inputs, objects: EmissaryObjects) -> Contexts:
     """Reads all TLSContexts; references to them have no namespace."""
-    found: dict[str, TLSContext] = {}
+    contexts: dict[str, TLSContext] = {}
     for reader in objects.of("TLSContext"):
         context = _context(inputs, reader)
-        first = found.setdefault(reader.document.bare_name, context)
+        first = contexts.setdefault(reader.document.bare_name, context)
         if first is not context:
             text = f"{first.reader.document.name} has the same name; of the two, Emissary uses one, and that is taken here"
             reader.note(Category.CHANGED, "same-name", text, "spec", severity=NoteSeverity.HIGH)
-    return Contexts(found)
+    return Contexts(contexts)
 
 
 def _context(inputs: Inputs, reader: FieldReader) -> TLSContext:
@@ -166,7 +165,7 @@ def _context(inputs: Inputs, reader: FieldReader) -> TLSContext:
 
 
 def _certificate_problem(inputs: Inputs, spec: FieldReader, secret: ObjectName | None, chain: str, key: str) -> str:
-    """Returns why the certificate that the context shows is unusable; a Secret that is not in the input is listed."""
+    """Returns the reason why the certificate of a context is unusable. Lists a Secret that is not in the input."""
     data = inputs.data("Secret", *secret) if secret else None
     if secret and data is None:
         text = f"Secret {secret} {inputs.absence('Secret', *secret)}; it is taken to have a certificate with its key"
@@ -180,7 +179,7 @@ def _certificate_problem(inputs: Inputs, spec: FieldReader, secret: ObjectName |
 
 
 def _trust(inputs: Inputs, ca: ObjectName | None, secret: ObjectName | None, file: str) -> tuple[tuple[Trust, ...], str]:
-    """Returns the CA of a context, and why it cannot be used."""
+    """Returns the CA of a context, with the reason if it cannot be used."""
     if ca:
         content = inputs.data("Secret", *ca)
         if content is not None and "tls.crt" not in content:
@@ -195,8 +194,8 @@ def _trust(inputs: Inputs, ca: ObjectName | None, secret: ObjectName | None, fil
 def _secret(text: str, namespace: str, crossing: bool) -> ObjectName | None:
     if not text:
         return None
-    name, dot, other = text.rpartition(".")
-    return ObjectName(other, name) if dot and crossing else ObjectName(namespace, text)
+    name, dot, owner = text.rpartition(".")
+    return ObjectName(owner, name) if dot and crossing else ObjectName(namespace, text)
 
 
 def _options(spec: FieldReader) -> TLSOptions:
@@ -216,7 +215,7 @@ def _options(spec: FieldReader) -> TLSOptions:
 
 
 def _versions(spec: FieldReader) -> tuple[str, str]:
-    """Returns the lowest and the highest version; empty where none can be written."""
+    """Returns the lowest and the highest version. An empty one cannot be written."""
     lowest, highest = (_version(spec, key) for key in ("min_tls_version", "max_tls_version"))
     if lowest and highest and lowest > highest:
         spec.note(Category.CANNOT, "contradiction", "is higher than max_tls_version, and is left out", "min_tls_version")
@@ -232,8 +231,8 @@ def _version(spec: FieldReader, key: str) -> str:
     return version
 
 
-def _choosable(spec: FieldReader, key: str, known: Sequence[str]) -> tuple[str, ...]:
-    wanted = spec.texts(key)
-    if not set(wanted) <= set(known):
+def _choosable(spec: FieldReader, key: str, supported: Sequence[str]) -> tuple[str, ...]:
+    names = spec.texts(key)
+    if not set(names) <= set(supported):
         spec.note(Category.CANNOT, "ciphers", "some of these cannot be chosen, and are left out", key)
-    return tuple(each for each in wanted if each in known)
+    return tuple(name for name in names if name in supported)

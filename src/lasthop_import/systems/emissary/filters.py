@@ -38,22 +38,22 @@ DEFAULT_TIMEOUT: Final = 3000
 
 def headers(spec: FieldReader) -> list[HTTPRouteFilter]:
     """Returns the header edits; a value with `append: false` replaces the header."""
-    found: list[HTTPRouteFilter] = []
+    edits: list[HTTPRouteFilter] = []
     for direction, kind in (("request", REQUEST_HEADERS), ("response", RESPONSE_HEADERS)):
         key = f"add_{direction}_headers"
-        added, replaced, odd = dict[str, str](), dict[str, str](), list[str]()
+        added, replaced, unreadable = dict[str, str](), dict[str, str](), list[str]()
         for name, value in sorted(spec.mapping(key).items()):
             match _header_value(value):
                 case None:
-                    odd.append(name)
+                    unreadable.append(name)
                 case text, True:
                     added[name] = text
                 case text, False:
                     replaced[name] = text
-        found += edited_headers(spec, key, kind, added, replaced, _texts(spec, f"remove_{direction}_headers"), odd)
+        edits += edited_headers(spec, key, kind, added, replaced, _texts(spec, f"remove_{direction}_headers"), unreadable)
         if any("%" in value for value in (*added.values(), *replaced.values())):
             spec.note(Category.CHANGED, "header-variables", "Envoy's variables are sent as they are written", key)
-    return found
+    return edits
 
 
 def _header_value(value: Any) -> tuple[str, bool] | None:
@@ -66,13 +66,13 @@ def _header_value(value: Any) -> tuple[str, bool] | None:
 
 
 def _texts(spec: FieldReader, key: str) -> tuple[str, ...]:
-    """Returns a list of texts that may be written as one."""
+    """Returns a list of texts. A single text counts as a list."""
     value = spec.value.get(key)
     return (spec.text(key),) if isinstance(value, str) else spec.texts(key)
 
 
 def rewrite(spec: FieldReader, path: PathMatch, hostname: str) -> tuple[PathMatch, tuple[HTTPRouteFilter, ...]]:
-    """Returns what is matched, and the rewrite of path and Host. Without `rewrite`, the prefix is replaced by a slash."""
+    """Returns the match of the path, and the rewrite of path and Host. Without `rewrite`, a slash replaces the prefix."""
     path, modifier = _path_rewrite(spec, path)
     host = spec.text("host_rewrite").lower() or hostname
     if host and not is_host(host):
@@ -100,8 +100,8 @@ def _path_rewrite(spec: FieldReader, path: PathMatch) -> tuple[PathMatch, HTTPPa
 
 
 def _replaced(spec: FieldReader, key: str, prefix: str, target: str) -> HTTPPathModifier:
-    """Returns that a prefix is replaced. Emissary puts what follows it behind the target, character by character; Gateway API
-    puts exactly one slash between them."""
+    """Returns the replacement of a prefix. Emissary appends the rest of the path to the target unchanged; Gateway API puts
+    exactly one slash between them."""
     if prefix.endswith("/") is not target.endswith("/"):
         after = f"{prefix}x" if prefix.endswith("/") else f"{prefix}/x"
         before, now = target + after.removeprefix(prefix), f"{target.rstrip('/')}/x"
@@ -110,8 +110,8 @@ def _replaced(spec: FieldReader, key: str, prefix: str, target: str) -> HTTPPath
 
 
 def redirect_filter(spec: FieldReader, path: PathMatch) -> HTTPRouteFilter:
-    """Returns the redirect of a Mapping with host_redirect, whose service is the new host. `path_redirect` counts before
-    `prefix_redirect`, and that before `regex_redirect`."""
+    """Returns the redirect of a Mapping with host_redirect, whose service is the new host. `path_redirect` has precedence over
+    `prefix_redirect`, which has precedence over `regex_redirect`."""
     code = spec.integer("redirect_response_code") or 301
     whole, prefix = spec.text("path_redirect"), spec.text("prefix_redirect")
     new_path = whole or prefix
@@ -139,23 +139,23 @@ def cors_filter(spec: FieldReader) -> tuple[HTTPRouteFilter, ...]:
     age = reader.raw("max_age")
     written = str(age) if isinstance(age, str | int) else ""
     seconds = int(written) if is_number(written) and len(written) < 12 else None
-    found = cors(origins or ("*",), methods, allowed, exposed, seconds, reader.boolean("credentials"))
-    return allowed_origins(reader, found)
+    edit = cors(origins or ("*",), methods, allowed, exposed, seconds, reader.boolean("credentials"))
+    return allowed_origins(reader, edit)
 
 
 def _split(reader: FieldReader, key: str) -> tuple[str, ...]:
-    """Returns a list, which older versions write as one text with commas."""
+    """Returns a list. Older API versions write it as one text with commas."""
     value: Any = reader.value.get(key)
     return tuple(reader.text(key).split(",")) if isinstance(value, str) else reader.texts(key)
 
 
 def timeouts(spec: FieldReader, usual: int | None) -> HTTPRouteTimeouts:
-    """Returns the timeout of a Mapping; `usual`: that of the Module."""
-    wanted = spec.integer("timeout_ms", usual)
-    if wanted is None:
+    """Returns the timeout of a Mapping; `usual`: the timeout of the Module."""
+    timeout = spec.integer("timeout_ms", usual)
+    if timeout is None:
         text = "a request may take 3 s, which is Emissary's default"
         spec.note(Category.CHANGED, "default-timeout", text, severity=NoteSeverity.INFO)
-    return HTTPRouteTimeouts(duration(max(0, min(DEFAULT_TIMEOUT if wanted is None else wanted, 99_999_000))))
+    return HTTPRouteTimeouts(duration(max(0, min(DEFAULT_TIMEOUT if timeout is None else timeout, 99_999_000))))
 
 
 def retry(spec: FieldReader) -> HTTPRouteRetry | None:
@@ -163,16 +163,16 @@ def retry(spec: FieldReader) -> HTTPRouteRetry | None:
         return None
     reader = spec.child("retry_policy")
     attempts = max(0, min(reader.integer("num_retries", 1) or 0, 100))
-    on = [each.strip() for each in reader.text("retry_on").split(",") if each.strip()]
-    tried = milliseconds(reader.text("per_try_timeout") or "x")
-    if tried is not None:
+    on = [condition.strip() for condition in reader.text("retry_on").split(",") if condition.strip()]
+    timeout = milliseconds(reader.text("per_try_timeout") or "x")
+    if timeout is not None:
         reader.note(Category.CANNOT, "per-try-timeout", "one try has no timeout of its own", "per_try_timeout")
     codes = retried_codes(reader, "retry_on", on)
     return HTTPRouteRetry(codes if attempts else (), attempts)
 
 
 def sessions(spec: FieldReader) -> SessionPersistence | None:
-    """Returns sessions by a cookie; other ways to balance are not carried over."""
+    """Returns sessions by a cookie. Other load balancing is not carried over."""
     if "load_balancer" not in spec:
         return None
     reader = spec.child("load_balancer")

@@ -1,7 +1,7 @@
-"""Reads what Mappings match, and puts those that match the same into groups [ir/irhttpmapping, ir/irhttpmappinggroup].
+"""Reads the matches of Mappings, and groups Mappings with equal matches [ir/irhttpmapping, ir/irhttpmappinggroup].
 
 A group shares its requests by weight. Mappings without a hostname are also grouped by the labels that Hosts select, so that
-those of different Hosts are never one group. A Mapping that contradicts the first of its group is not used by Emissary.
+Mappings of different Hosts are never one group. Emissary does not use a Mapping that contradicts the first of its group.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ CORE: Final = (
 )
 """Fields in which no Mapping of a group may differ from the first, if it has them."""
 ALWAYS: Final = ("circuit_breakers",)
-"""Those among them that count even if they are missing."""
+"""Fields of CORE that must be equal even if a Mapping does not have them."""
 
 
 class Matched(msgspec.Struct, frozen=True):
-    """A Mapping with what it matches."""
+    """A Mapping with its matches."""
 
     spec: FieldReader
     mapping_host: MappingHost
     path: PathMatch
     matches: tuple[ImportedMatch, ...]
     identity: tuple[object, ...]
-    """Equal for Mappings that Emissary takes for one, but for the labels that Hosts select by."""
+    """Equal for Mappings that Emissary puts into one group, apart from the labels that Hosts select."""
     rank: tuple[object, ...]
-    """Emissary tries the greatest first."""
+    """Emissary tries the highest rank first."""
 
     @property
     def labels(self) -> Mapping[str, Any]:
@@ -63,19 +63,19 @@ class MappingGroup(msgspec.Struct, frozen=True):
 
     @property
     def members(self) -> tuple[Matched, ...]:
-        return (*self.mappings, *(each for each in (self.redirect, self.shadow) if each))
+        return (*self.mappings, *(mapping for mapping in (self.redirect, self.shadow) if mapping))
 
     @property
     def labels(self) -> Mapping[str, Any]:
-        """Those of all Mappings; of a redirect none, so that no selector finds it."""
-        return {key: value for each in self.mappings for key, value in each.labels.items()}
+        """Labels of all Mappings. A redirect has none, so that no selector matches it."""
+        return {key: value for mapping in self.mappings for key, value in mapping.labels.items()}
 
 
-def grouped(found: Iterable[Matched], hosts: Sequence[EmissaryHost]) -> list[MappingGroup]:
+def grouped(mappings: Iterable[Matched], hosts: Sequence[EmissaryHost]) -> list[MappingGroup]:
     """Returns the groups of Mappings that Emissary uses, in the order in which it tries them."""
     by_key: dict[tuple[object, ...], list[Matched]] = {}
-    for each in found:
-        by_key.setdefault((each.identity, _selected_by(each, hosts)), []).append(each)
+    for mapping in mappings:
+        by_key.setdefault((mapping.identity, _selected_by(mapping, hosts)), []).append(mapping)
     groups = [group for members in by_key.values() if (group := _group(members))]
     return list(reversed(sorted(groups, key=lambda group: group.first.rank)))
 
@@ -92,27 +92,27 @@ def _group(members: Sequence[Matched]) -> MappingGroup | None:
     mappings: list[Matched] = []
     redirect: Matched | None = None
     shadow: Matched | None = None
-    for each in members:
-        written = each.spec.value
+    for mapping in members:
+        written = mapping.spec.value
         differing = [
             key for key in CORE if (key in ALWAYS or written.get(key) is not None) and written.get(key) != core.get(key)
         ]
         if differing:
-            _refuse(each, f"{', '.join(differing)} is not as in {members[0].spec.document.name}, which matches the same")
+            _refuse(mapping, f"{', '.join(differing)} is not as in {members[0].spec.document.name}, which matches the same")
         elif written.get("shadow"):
             if shadow:
-                _refuse(each, f"{shadow.spec.document.name} is the shadow of these requests already")
-            shadow = shadow or each
+                _refuse(mapping, f"{shadow.spec.document.name} is the shadow of these requests already")
+            shadow = shadow or mapping
         elif redirect or (written.get("host_redirect") and mappings):
             first = redirect or mappings[0]
-            _refuse(each, f"{first.spec.document.name} matches the same, and only one of the two redirects")
+            _refuse(mapping, f"{first.spec.document.name} matches the same, and only one of the two redirects")
         elif written.get("host_redirect"):
-            redirect = each
+            redirect = mapping
         else:
-            mappings.append(each)
+            mappings.append(mapping)
     if not mappings and not redirect:
-        for each in filter(None, (shadow,)):
-            _refuse(each, "it is a shadow, and no other Mapping matches the same")
+        for mapping in filter(None, (shadow,)):
+            _refuse(mapping, "it is a shadow, and no other Mapping matches the same")
         return None
     return MappingGroup(tuple(mappings), redirect, shadow)
 
@@ -127,7 +127,7 @@ def _refuse(matched: Matched, why: str) -> None:
 
 
 def read_match(spec: FieldReader) -> Matched | None:
-    """Returns what a Mapping matches; None if that cannot be written, because it would match more."""
+    """Returns a Mapping with its matches; None if they cannot be written, because the rule would match more."""
     problems: list[str] = []
     mapping_host, path = _mapping_host(spec, problems), _path(spec)
     prefix = spec.text("prefix")
@@ -156,16 +156,16 @@ def read_match(spec: FieldReader) -> Matched | None:
 
 
 Compared = list[tuple[str, str, bool]]
-"""Names, values (empty: any) and whether these are regular expressions."""
+"""Names, values (empty: any), and whether the values are regular expressions."""
 
 
 def _compared(spec: FieldReader, mapping_host: MappingHost, method: str, pattern: bool) -> Compared:
-    """Returns the headers that Emissary compares, in its order: Host and method are among them."""
-    found = [each for each in _items(spec, "headers", "regex_headers") if each[2] or each[0].lower() != AUTHORITY]
+    """Returns the headers that Emissary compares, in its order, including Host and method."""
+    headers = [item for item in _items(spec, "headers", "regex_headers") if item[2] or item[0].lower() != AUTHORITY]
     host = "*" if mapping_host.hostname == "" else mapping_host.pattern or mapping_host.hostname
     if host:
-        found.append((AUTHORITY, host, bool(mapping_host.pattern)))
-    return [*found, (":method", method, pattern)] if method else found
+        headers.append((AUTHORITY, host, bool(mapping_host.pattern)))
+    return [*headers, (":method", method, pattern)] if method else headers
 
 
 def _items(spec: FieldReader, exact: str, regex: str) -> Compared:
@@ -216,20 +216,20 @@ def _mapping_host(spec: FieldReader, problems: list[str]) -> MappingHost:
     return _glob(host.lower(), problems)
 
 
-def _glob(found: str, problems: list[str]) -> MappingHost:
-    if found != "*" and not is_host(found):
-        problems.append(f"the hostname {found[:100]}")
-    return MappingHost("" if found == "*" else found)
+def _glob(hostname: str, problems: list[str]) -> MappingHost:
+    if hostname != "*" and not is_host(hostname):
+        problems.append(f"the hostname {hostname[:100]}")
+    return MappingHost("" if hostname == "*" else hostname)
 
 
 def _authority(spec: FieldReader) -> str:
     headers = spec.value.get("headers")
-    found = headers.get(AUTHORITY) if isinstance(headers, dict) else None
-    return found if isinstance(found, str) else ""
+    host = headers.get(AUTHORITY) if isinstance(headers, dict) else None
+    return host if isinstance(host, str) else ""
 
 
 def _values(spec: FieldReader, exact: str, regex: str, problems: list[str]) -> tuple[ImportedValueMatch, ...]:
-    found: list[ImportedValueMatch] = []
+    matches: list[ImportedValueMatch] = []
     for key, kind in ((exact, "exact"), (regex, "regex")):
         values: dict[str, Any] = spec.mapping(key)
         for name, value in sorted(values.items()):
@@ -242,5 +242,5 @@ def _values(spec: FieldReader, exact: str, regex: str, problems: list[str]) -> t
             if match is None:
                 problems.append(f"{key}: {name[:60]}")
             else:
-                found.append(match)
-    return tuple(found)
+                matches.append(match)
+    return tuple(matches)

@@ -1,8 +1,10 @@
 """Reads Hosts, and decides which Mappings a Host takes [ir/irhost matches_httpgroup, ir/irutils].
 
-A Mapping with a hostname needs a Host whose hostname overlaps; a Host with a mappingSelector needs its labels; with both, both
-must fit. A Mapping without a hostname is taken only by Hosts that select it. Emissary 2.0 to 2.4, 3.0 and 3.1, and later ones
-with DISABLE_STRICT_LABEL_SELECTORS, took more: one label, or one of the two, was enough.
+A Mapping with a hostname needs a Host with an overlapping hostname. A Host with a mappingSelector takes only Mappings with its
+labels. If both are set, both must match. Only Hosts that select a Mapping without a hostname take it.
+
+Emissary 2.0 to 2.4, 3.0 and 3.1, and later versions with DISABLE_STRICT_LABEL_SELECTORS, took more: one label, or one of the
+two conditions, was enough.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class MappingHost(msgspec.Struct, frozen=True):
     hostname: str | None
     """None: it names no host; empty: any."""
     pattern: str = ""
-    """A regular expression, which fits every Host."""
+    """A regular expression, which matches every Host."""
 
     @property
     def named(self) -> bool:
@@ -48,13 +50,13 @@ class EmissaryHost(msgspec.Struct, frozen=True):
     hostname: str
     """Empty: any."""
     certificate: Certificate | None
-    """None: it does not end TLS."""
+    """None: the Host does not terminate TLS."""
     context: str
     """Identifies its TLS settings: Hosts of one hostname must share them."""
     action: str
-    """For requests without TLS."""
+    """The action for requests without TLS."""
     selector: Mapping[str, str] | None
-    """Labels of the Mappings that it takes; None: they are not compared."""
+    """Labels of the Mappings that it takes; None: labels are not compared."""
     labels: Mapping[str, Any]
 
     @property
@@ -72,12 +74,12 @@ class EmissaryHost(msgspec.Struct, frozen=True):
         return bool(mapping_host.pattern) or intersection(self.hostname, mapping_host.hostname or "") is not None
 
 
-def has_labels(labels: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
-    return all(labels.get(key) == value for key, value in wanted.items())
+def has_labels(labels: Mapping[str, Any], selector: Mapping[str, str]) -> bool:
+    return all(labels.get(key) == value for key, value in selector.items())
 
 
 def read_hosts(objects: EmissaryObjects, contexts: Contexts) -> list[EmissaryHost]:
-    return [host for each in objects.of("Host") if (host := _host(each, contexts))]
+    return [host for reader in objects.of("Host") if (host := _host(reader, contexts))]
 
 
 def _host(reader: FieldReader, contexts: Contexts) -> EmissaryHost | None:
@@ -114,11 +116,11 @@ def _host(reader: FieldReader, contexts: Contexts) -> EmissaryHost | None:
 
 
 def _note_context(spec: FieldReader, name: str, contexts: Contexts) -> None:
-    found = contexts.find(name)
-    if found is None:
+    context = contexts.find(name)
+    if context is None:
         text = f"TLSContext {name[:100]} is not in the input; whether clients need a certificate is unknown"
         spec.note(Category.ACCESS_CONTROL, "tls-context-missing", text, "tlsContext", remedy="Add it to the input.")
-    elif found.trust:
+    elif context.trust:
         spec.note(Category.ACCESS_CONTROL, "client-certificates", CLIENTS_LOST, "tlsContext")
     else:
         text = f"settings of TLSContext {name[:100]} for clients are not carried over"
@@ -126,7 +128,7 @@ def _note_context(spec: FieldReader, name: str, contexts: Contexts) -> None:
 
 
 def _certificate(spec: FieldReader) -> Certificate | None:
-    """Returns the certificate of a Host. Only with `tlsSecret` does it end TLS; a TLSContext adds settings to that."""
+    """Returns the certificate of a Host. A Host terminates TLS only with `tlsSecret`; a TLSContext adds settings to it."""
     secret, acme = spec.child("tlsSecret"), spec.child("acmeProvider")
     name, namespace = secret.text("name"), secret.text("namespace") or spec.namespace
     served = False
@@ -152,9 +154,9 @@ _CLIENTS: Final = ("ca_secret", "cacert_chain_file", "crl_secret", "cert_require
 
 
 def _selector(spec: FieldReader) -> Mapping[str, str] | None:
-    """Returns the labels of `mappingSelector`, or else of `selector`. One with matchExpressions only selects all
-    Mappings: Emissary does not look at these."""
-    found: Mapping[str, str] | None = None
+    """Returns the labels of `mappingSelector`, or else of `selector`. Emissary ignores matchExpressions, so a selector with
+    nothing else selects all Mappings."""
+    selector: Mapping[str, str] | None = None
     for key in ("mappingSelector", "selector"):
         written = spec.value.get(key)
         below = spec.child(key)
@@ -162,6 +164,6 @@ def _selector(spec: FieldReader) -> Mapping[str, str] | None:
         if "matchExpressions" in below:
             text = "Emissary does not evaluate it: only matchLabels were compared"
             below.note(Category.CHANGED, "match-expressions", text, "matchExpressions", severity=NoteSeverity.INFO)
-        if written and found is None:
-            found = labels
-    return found
+        if written and selector is None:
+            selector = labels
+    return selector

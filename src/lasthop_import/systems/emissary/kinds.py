@@ -1,4 +1,4 @@
-"""The kinds of Emissary, and which objects are of the instance that is imported."""
+"""Defines Emissary's kinds, and finds the objects of the imported instance."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SKIPPED: Final = {
 
 
 AUTOMATIC: Final = "_automatic_"
-"""The ambassador_id of objects that are of every instance."""
+"""The ambassador_id of objects that belong to every instance."""
 _INSTANCE: Final = ("ambassadorId", "ambassador_id")
 _READ: Final = ("use_ambassador_namespace_for_service_resolution", "cluster_request_timeout_ms")
 
@@ -76,9 +76,9 @@ class ModuleSettings(NamedTuple):
     """The settings of the Module for the whole instance."""
 
     own_namespace: bool = False
-    """Services without a namespace are in Emissary's own, not the Mapping's."""
+    """Services without a namespace are in Emissary's own namespace, not the Mapping's."""
     timeout: int | None = None
-    """Of requests, in milliseconds."""
+    """The request timeout in milliseconds."""
 
 
 class EmissaryObjects:
@@ -87,36 +87,36 @@ class EmissaryObjects:
         self._instance = instance
 
     def of(self, name: str) -> Iterator[FieldReader]:
-        """Yields the objects of a kind that are of this instance, in Emissary's order: by name, then namespace."""
+        """Yields this instance's objects of a kind, in Emissary's order: by name, then namespace."""
         kinds = [kind for kind in KINDS if kind.kind in (name, f"Ambassador{name}")]
-        for document in sorted((each for kind in kinds for each in self._inputs.of(kind)), key=_order):
-            wanted = _instances(document)
-            if self._instance in wanted or wanted == (AUTOMATIC,):
+        for document in sorted((document for kind in kinds for document in self._inputs.of(kind)), key=_order):
+            instances = _instances(document)
+            if self._instance in instances or instances == (AUTOMATIC,):
                 reader = self._inputs.open(document)
                 reader.child("spec").ignore(*_INSTANCE)
                 yield reader
             else:
-                self._inputs.skip(document, "other-instance", f"ambassador_id is {', '.join(wanted)}, not {self._instance}")
+                self._inputs.skip(document, "other-instance", f"ambassador_id is {', '.join(instances)}, not {self._instance}")
 
     def module(self) -> ModuleSettings:
-        found = ModuleSettings()
+        settings = ModuleSettings()
         for reader in self.of("Module"):
             config = reader.child("spec").child("config")
-            found = ModuleSettings(
-                config.boolean("use_ambassador_namespace_for_service_resolution") or found.own_namespace,
-                config.integer("cluster_request_timeout_ms") or found.timeout,
+            settings = ModuleSettings(
+                config.boolean("use_ambassador_namespace_for_service_resolution") or settings.own_namespace,
+                config.integer("cluster_request_timeout_ms") or settings.timeout,
             )
-            for each in sorted({*config.value} - {*_READ}):
-                if each in ("ip_allow", "ip_deny"):
-                    config.access_control(each, "addresses of clients were compared; all clients are let in now")
+            for key in sorted({*config.value} - {*_READ}):
+                if key in ("ip_allow", "ip_deny"):
+                    config.access_control(key, "addresses of clients were compared; all clients are let in now")
                     continue
                 text = "a setting of the whole instance that is not carried over"
-                if may_restrict(each) and each != "allow_chunked_length":
-                    config.access_control(each, text)
+                if may_restrict(key) and key != "allow_chunked_length":
+                    config.access_control(key, text)
                     continue
-                severity = None if each in _HARMLESS else NoteSeverity.HIGH
-                config.note(Category.CANNOT, "module", text, each, severity=severity)
-        return found
+                severity = None if key in _HARMLESS else NoteSeverity.HIGH
+                config.note(Category.CANNOT, "module", text, key, severity=severity)
+        return settings
 
     def list_others(self) -> None:
         for reader in self.of("RateLimitService"):
@@ -140,5 +140,5 @@ def _order(document: Document) -> str:
 
 
 def _instances(document: Document) -> tuple[str, ...]:
-    value = next((found for key in _INSTANCE if (found := document.spec.get(key)) is not None), None)
+    value = next((identifiers for key in _INSTANCE if (identifiers := document.spec.get(key)) is not None), None)
     return texts([value] if isinstance(value, str) else value) or ("default",)

@@ -1,8 +1,8 @@
 """Reads Listeners, and determines how each of them treats the requests of each Host [ir/irlistener, envoy/v3/v3listener].
 
-A Listener with TLS takes plaintext connections, too. The treatment of a request depends on the security model: SECURE routes
-all, INSECURE does with all what the Host says of requests without TLS, and XFP does so with those whose X-Forwarded-Proto is
-not https: of a Host without a certificate it routes only what a balancer in front has decrypted.
+A Listener with TLS accepts plaintext connections, too. The security model decides the treatment of a request. SECURE routes
+all requests. INSECURE applies the Host's action for requests without TLS to all requests. XFP applies it to requests whose
+X-Forwarded-Proto is not https: for a Host without a certificate, it routes only requests that a load balancer has decrypted.
 """
 
 from __future__ import annotations
@@ -23,22 +23,20 @@ from lasthop_import.values import https_redirect_rule, is_port
 
 HTTPS_PORT: Final = 443
 OFFLOADED: Final = "emissary-tls-offloaded"
-"""The option for a balancer that ends TLS."""
+"""The option for a load balancer that terminates TLS."""
 MODELS: Final = ("XFP", "SECURE", "INSECURE")
 
 
 class EmissaryListener(msgspec.Struct, frozen=True):
-    """A Listener."""
-
     source: SourceRef
     number: int
-    """The port of the Service in front of it, if that is known."""
+    """The port of the Service in front of the Listener, if it is known."""
     inner: int
     protocol: str
     """HTTP, HTTPS, TCP or TLS."""
     model: str
     namespace: str
-    """Of its Hosts; empty: all."""
+    """The namespace of its Hosts; empty: all."""
     selector: Mapping[str, str]
     """Labels of its Hosts."""
 
@@ -46,7 +44,7 @@ class EmissaryListener(msgspec.Struct, frozen=True):
         return self.namespace in ("", host.namespace) and has_labels(host.labels, self.selector)
 
     def action(self, host: EmissaryHost, *, secure: bool) -> str:
-        """Returns the action for requests; `secure` ones came over TLS."""
+        """Returns the action for requests; `secure`: they came over TLS."""
         if self.model == "SECURE" or (self.model == "XFP" and secure):
             return ROUTE
         return host.action
@@ -57,7 +55,7 @@ class EmissaryListener(msgspec.Struct, frozen=True):
 
 
 class ServedHost(NamedTuple):
-    """A listener to write for a Host, and what it does with requests."""
+    """A listener to write for a Host, with its action for requests."""
 
     listener: ImportedListener
     action: str
@@ -69,11 +67,11 @@ class HostListeners:
     def __init__(
         self, inputs: Inputs, objects: EmissaryObjects, hosts: Sequence[EmissaryHost], *, offloaded: bool, complete: bool
     ) -> None:
-        """`offloaded`: a balancer ends TLS for Hosts without a certificate; `complete`: a Host or Listener that is not in the
-        input does not exist."""
+        """`offloaded`: a load balancer terminates TLS for Hosts without a certificate; `complete`: a Host or Listener that is
+        not in the input does not exist."""
         self._notes = inputs.notes
         self._offloaded = offloaded
-        self._ports = [port for each in objects.of("Listener") if (port := _port(inputs, each))]
+        self._ports = [port for reader in objects.of("Listener") if (port := _port(inputs, reader))]
         self.complete = complete
         self.hosts = hosts
         self._assumed = not hosts
@@ -102,26 +100,26 @@ class HostListeners:
 
     @property
     def unknown(self) -> bool:
-        """Whether the Hosts are not in the input, and may exist all the same."""
+        """Whether Hosts that are not in the input may exist."""
         return self._assumed and not self.complete
 
     @property
     def listeners(self) -> list[ImportedListener]:
-        """Returns also those of Hosts without Mappings and of Hosts that reject: their names must not fall to a wider one."""
-        return [*(each.listener for host in self.hosts for each in self.served(host)), *self._streams]
+        """Includes Hosts without Mappings and Hosts that reject: a wider Host must not get requests for their names."""
+        return [*(entry.listener for host in self.hosts for entry in self.served(host)), *self._streams]
 
     def reaches(self, listener: ImportedListener, name: str) -> bool:
-        """Returns whether requests for a name get to a listener, and not to that of a Host with a more specific hostname."""
+        """Returns whether requests for a name reach a listener, and not a listener with a more specific hostname."""
         return not any(
-            covers(listener.hostname, other.hostname) and covers(other.hostname, name)
-            for other in self.listeners
-            if (other.port, other.protocol) == (listener.port, listener.protocol) and other.hostname != listener.hostname
+            covers(listener.hostname, rival.hostname) and covers(rival.hostname, name)
+            for rival in self.listeners
+            if (rival.port, rival.protocol) == (listener.port, listener.protocol) and rival.hostname != listener.hostname
         )
 
     def redirect(self, routed: Sequence[tuple[EmissaryHost, str]]) -> None:
-        """Makes the redirects to HTTPS. `routed`: names of Hosts for which something is routed without TLS."""
+        """Adds the redirects to HTTPS. `routed`: Hosts and names with routes for requests without TLS."""
         for host in self.hosts:
-            names = sorted({name for other, name in routed if other is host and name != host.hostname})
+            names = sorted({name for owner, name in routed if owner is host and name != host.hostname})
             for listener, action in self.served(host):
                 for hostnames in _rule_names(host.hostname, names) if action == REDIRECT else ():
                     rule = https_redirect_rule(host.source, host.namespace, host.name, (listener.key,), hostnames)
@@ -131,19 +129,19 @@ class HostListeners:
         return [host for host in self.hosts if host.takes(mapping_host, labels)]
 
     def stream(self, source: SourceRef, port: int, hostname: str) -> ImportedListener:
-        """Returns the listener of a TCPMapping: with a host, TLS ends there."""
-        number = next((each.number for each in self._ports if each.inner == port), port)
+        """Returns the listener of a TCPMapping. With a host, the listener terminates TLS."""
+        number = next((candidate.number for candidate in self._ports if candidate.inner == port), port)
         if not hostname:
             listener = ImportedListener(source, number, "TCP")
         else:
-            ending = sorted((each for each in self.hosts if each.certificate), key=lambda each: each.hostname)
-            fits = (each.certificate for each in ending if intersection(each.hostname, hostname) is not None)
+            ending = sorted((host for host in self.hosts if host.certificate), key=lambda host: host.hostname)
+            fits = (host.certificate for host in ending if intersection(host.hostname, hostname) is not None)
             certificate = next(fits, None) or ForeignCertificate("no Host has a certificate for it")
             listener = ImportedListener(source, number, "TLS", hostname, (certificate,))
         self._streams.append(listener)
         return listener
 
-    # --- what each Host is served on ---------------------------------------------------------------------------------
+    # --- listeners of each Host --------------------------------------------------------------------------------------
 
     def served(self, host: EmissaryHost) -> list[ServedHost]:
         key = (host.namespace, host.name)
@@ -156,80 +154,84 @@ class HostListeners:
         ports = [port for port in self._ports if port.http and port.takes(host)]
         with_tls = [port for port in ports if port.protocol == "HTTPS"]
         if host.certificate is not None and with_tls:
-            own = [port for port in with_tls if self._owner(port, host, secure=True) is host]
-            found = [ServedHost(_listener(host, port, host.certificate), port.action(host, secure=True)) for port in own]
+            owned = [port for port in with_tls if self._owner(port, host, secure=True) is host]
+            served_hosts = [
+                ServedHost(_listener(host, port, host.certificate), port.action(host, secure=True)) for port in owned
+            ]
         else:
-            found = list(self._decrypted_before(host, ports, with_tls))
+            served_hosts = list(self._decrypted_before(host, ports, with_tls))
         for port in ports:
             if port.model == "INSECURE" and host.action == REJECT:
                 continue
             if port.protocol == "HTTP" and self._owner(port, host, secure=False) is host:
                 routed = self._offloaded and port.model == "XFP" and not (host.certificate and with_tls)
-                found.append(ServedHost(_listener(host, port), ROUTE if routed else port.action(host, secure=False)))
-        return found
+                served_hosts.append(ServedHost(_listener(host, port), ROUTE if routed else port.action(host, secure=False)))
+        return served_hosts
 
     def _decrypted_before(
         self, host: EmissaryHost, ports: Sequence[EmissaryListener], with_tls: Sequence[EmissaryListener]
     ) -> Iterable[ServedHost]:
-        """Yields where a Host that does not end TLS was served besides plaintext Listeners: behind a balancer that ends TLS,
-        and on Listeners with TLS, which take plaintext as well."""
+        """Yields the listeners of a Host that does not terminate TLS, except plaintext Listeners: behind a load balancer that
+        terminates TLS, and on Listeners with TLS, which accept plaintext, too."""
         ports = [port for port in ports if self._owner(port, host, secure=False) is host]
         waiting = [port for port in ports if port.model == "XFP" and host.action != ROUTE]
-        wider = [each for each in self.hosts if each.certificate and covers(each.hostname, host.hostname)]
-        if any(port.takes(each) for port in with_tls for each in wider):
-            return  # TLS ends there for its names, too
+        wider = [candidate for candidate in self.hosts if candidate.certificate and covers(candidate.hostname, host.hostname)]
+        if any(port.takes(candidate) for port in with_tls for candidate in wider):
+            return  # a wider Host terminates TLS for its names, too
         if waiting and not self._offloaded:
             number = next((port.number for port in with_tls), HTTPS_PORT)
             if host.certificate is not None:
                 text = f"no Listener with TLS takes the Host, so TLS ended in front of Emissary; it ends at port {number} now"
                 self._notes.append(Note(Category.CHANGED, "tls-ends-here", text, host.source))
-            what = f"its Host names none, so TLS ended in front of Emissary; if it still will, pass --{OFFLOADED}"
-            certificates = (host.certificate or ForeignCertificate(what),)
+            reason = f"its Host names none, so TLS ended in front of Emissary; if it still will, pass --{OFFLOADED}"
+            certificates = (host.certificate or ForeignCertificate(reason),)
             yield ServedHost(ImportedListener(host.source, number, "HTTPS", host.hostname, certificates), ROUTE)
         elif all(port.protocol == "HTTPS" for port in ports):
             for port in ports:
-                if any(each.certificate and port.takes(each) for each in self.hosts):
-                    what = "its Host names none and was served in plaintext, on a port where other Hosts have TLS"
-                    yield ServedHost(_listener(host, port, ForeignCertificate(what)), ROUTE)
+                if any(candidate.certificate and port.takes(candidate) for candidate in self.hosts):
+                    reason = "its Host names none and was served in plaintext, on a port where other Hosts have TLS"
+                    yield ServedHost(_listener(host, port, ForeignCertificate(reason)), ROUTE)
                 else:
                     routed = self._offloaded and port.model == "XFP"
                     yield ServedHost(_listener(host, port), ROUTE if routed else port.action(host, secure=False))
 
     def _owner(self, port: EmissaryListener, host: EmissaryHost, *, secure: bool) -> EmissaryHost:
-        """Returns which of the Hosts with one hostname a Listener uses: with TLS the last with the settings of the first,
-        in plaintext the last."""
-        same = [each for each in self.hosts if each.hostname == host.hostname and port.takes(each)]
+        """Returns the Host that a Listener uses, of several with one hostname: with TLS the last one with the settings of the
+        first, in plaintext the last one."""
+        namesakes = [candidate for candidate in self.hosts if candidate.hostname == host.hostname and port.takes(candidate)]
         if secure:
-            ending = [each for each in same if each.certificate is not None]
-            same = [each for each in ending if each.context == ending[0].context]
-        return same[-1]
+            ending = [candidate for candidate in namesakes if candidate.certificate is not None]
+            namesakes = [candidate for candidate in ending if candidate.context == ending[0].context]
+        return namesakes[-1]
 
-    # --- in words ----------------------------------------------------------------------------------------------------
+    # --- notes -------------------------------------------------------------------------------------------------------
 
     def _explain(self, host: EmissaryHost, served: Sequence[ServedHost]) -> None:
         def say(category: Category, reason: str, text: str, severity: NoteSeverity | None = None) -> None:
             self._notes.append(Note(category, reason, text, host.source, severity=severity))
 
         if not served:
-            others = [each for each in self.hosts if each.hostname == host.hostname and each is not host]
-            if others:
-                text = f"Emissary uses {others[-1].source.object} for this hostname, and never used this one"
+            namesakes = [
+                candidate for candidate in self.hosts if candidate.hostname == host.hostname and candidate is not host
+            ]
+            if namesakes:
+                text = f"Emissary uses {namesakes[-1].source.object} for this hostname, and never used this one"
                 say(Category.SKIPPED, "host-taken", text, NoteSeverity.WARNING)
             else:
                 say(Category.SKIPPED, "no-listener", "no Listener takes the Host, so that it was not served")
             return
-        actions = {each.action for each in served if each.listener.protocol == "HTTP"}
+        actions = {entry.action for entry in served if entry.listener.protocol == "HTTP"}
         if REDIRECT in actions:
             text = "all paths are redirected to HTTPS; those without a Mapping got 404"
             say(Category.CHANGED, "redirect-widened", text, NoteSeverity.INFO)
-        secure = [each for each in served if each.listener.protocol == "HTTPS"]
+        secure = [entry for entry in served if entry.listener.protocol == "HTTPS"]
         if self._offloaded and not secure and host.action == REDIRECT:
             text = "requests without TLS are routed, not redirected: the balancer in front must redirect them"
             say(Category.CHANGED, "redirect-dropped", text)
 
 
 def _rule_names(hostname: str, names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Returns the hostnames of a rule, in one route or two: a route for all names cannot name some besides."""
+    """Returns the hostnames of a rule, in one route or two: a route for all names cannot list single names, too."""
     if hostname:
         return [(hostname, *names)]
     return [(), tuple(names)] if names else [()]
@@ -265,17 +267,17 @@ def _left_out(spec: FieldReader, text: str, key: str) -> None:
 
 
 def _protocol(spec: FieldReader) -> str:
-    """Returns HTTP, HTTPS, TCP or TLS; `protocolStack` counts before `protocol`."""
-    stack, found = spec.texts("protocolStack"), spec.text("protocol").upper()
+    """Returns HTTP, HTTPS, TCP or TLS; `protocolStack` has precedence over `protocol`."""
+    stack, protocol = spec.texts("protocolStack"), spec.text("protocol").upper()
     if stack:
         kinds = ("HTTPS" if "TLS" in stack else "HTTP") if "HTTP" in stack else "TLS" if "TLS" in stack else stack[0]
-        found = f"{kinds}PROXY" if "PROXY" in stack else kinds
+        protocol = f"{kinds}PROXY" if "PROXY" in stack else kinds
     if "UDP" in stack:
         spec.note(Category.CANNOT, "http3", "HTTP/3 is not served by this Listener's own port", "protocolStack")
-    if found in ("HTTPPROXY", "HTTPSPROXY"):
+    if protocol in ("HTTPPROXY", "HTTPSPROXY"):
         text = "the PROXY protocol is not expected from clients"
         spec.note(Category.CANNOT, "proxy-protocol", text, "protocol", severity=NoteSeverity.HIGH)
-    return found.removesuffix("PROXY")
+    return protocol.removesuffix("PROXY")
 
 
 def _binding(spec: FieldReader) -> tuple[str, Mapping[str, str], bool]:
@@ -290,7 +292,7 @@ def _binding(spec: FieldReader) -> tuple[str, Mapping[str, str], bool]:
 
 
 def _service_port(inputs: Inputs, namespace: str, number: int) -> int:
-    """Returns the port of a Service in the Listener's namespace that leads to it."""
+    """Returns the port of a Service in the Listener's namespace whose target is the Listener."""
     for document in inputs.documents:
         named = "emissary" in document.bare_name or "ambassador" in document.bare_name
         if document.kind == "Service" and document.namespace == namespace and named:

@@ -1,4 +1,4 @@
-"""Turns Mappings and TCPMappings into rules. Mappings that match the same are one rule, and share its requests by weight."""
+"""Converts Mappings and TCPMappings into rules. Mappings with equal matches are one rule and share its requests by weight."""
 
 from __future__ import annotations
 
@@ -78,24 +78,24 @@ class MappingReader:
 
     def read(self) -> None:
         auth = self._auth()
-        found = [matched for each in self._objects.of("Mapping") if (matched := read_match(each.child("spec")))]
-        if found:
-            self._front.assume(found[0].spec.source())
-        by_group = list(filter(None, map(self._place, grouped(found, self._front.hosts))))
+        mappings = [matched for reader in self._objects.of("Mapping") if (matched := read_match(reader.child("spec")))]
+        if mappings:
+            self._front.assume(mappings[0].spec.source())
+        by_group = list(filter(None, map(self._place, grouped(mappings, self._front.hosts))))
         placed = [*chain.from_iterable(by_group)]
-        for at in by_group:
-            self._rule(at, placed, auth)
+        for places in by_group:
+            self._rule(places, placed, auth)
         self._inputs.notes += _order_changed(placed)
-        self._front.redirect([(each.host, each.name) for each in placed if each.group.first.for_acme])
+        self._front.redirect([(place.host, place.name) for place in placed if place.group.first.for_acme])
         for reader in self._objects.of("TCPMapping"):
             self._stream(reader.child("spec"))
 
-    # --- where a group is served -------------------------------------------------------------------------------------
+    # --- Hosts and listeners of a group ------------------------------------------------------------------------------
 
     def _place(self, group: MappingGroup) -> list[GroupAtHost]:
         mapping_host = group.first.mapping_host
         takers = self._front.takers(mapping_host, group.labels)
-        found = []
+        places = []
         for host in takers:
             name = mapping_host.name_at(host)
             listeners = tuple(
@@ -105,11 +105,11 @@ class MappingReader:
                 if self._front.reaches(listener, name)
             )
             if listeners:
-                found.append(GroupAtHost(group, host, name, listeners))
-        if not found:
-            for each in group.members:
-                self._not_served(each, takers)
-        return found
+                places.append(GroupAtHost(group, host, name, listeners))
+        if not places:
+            for matched in group.members:
+                self._not_served(matched, takers)
+        return places
 
     def _not_served(self, matched: Matched, takers: Sequence[EmissaryHost]) -> None:
         """Lists a Mapping that no Host served, if the Hosts are in the input."""
@@ -133,8 +133,8 @@ class MappingReader:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def _rule(self, at: Sequence[GroupAtHost], placed: Sequence[GroupAtHost], auth: Auth | None) -> None:
-        group = at[0].group
+    def _rule(self, places: Sequence[GroupAtHost], placed: Sequence[GroupAtHost], auth: Auth | None) -> None:
+        group = places[0].group
         first, spec = group.first, group.first.spec
         bypassed, grpc = spec.boolean("bypass_auth"), spec.boolean("grpc")
         steps = (*filters.headers(spec), *filters.cors_filter(spec))
@@ -149,7 +149,7 @@ class MappingReader:
             rule = msgspec.structs.replace(
                 base,
                 kind=RouteKind.GRPC if grpc else RouteKind.HTTP,
-                matches=tuple(msgspec.structs.replace(each, path=path) for each in first.matches),
+                matches=tuple(msgspec.structs.replace(match, path=path) for match in first.matches),
                 filters=(*steps, *rewrite),
                 hops=hops,
                 mirrors=mirrors,
@@ -159,16 +159,16 @@ class MappingReader:
                 persistence=sessions,
             )
             spec.ignore("redirect_response_code", "path_redirect", "prefix_redirect", "regex_redirect")
-        for other in group.members:
-            _settle(other.spec, spec)
-        for hostnames, listeners in _attachments(at, placed).items():
-            keys = tuple(dict.fromkeys(each.key for each in listeners))
+        for member in group.members:
+            _settle(member.spec, spec)
+        for hostnames, listeners in _attachments(places, placed).items():
+            keys = tuple(dict.fromkeys(listener.key for listener in listeners))
             placed_rule = msgspec.structs.replace(rule, listeners=keys, hostnames=hostnames)
             self.rules += _one_prefix_each(placed_rule)
 
     def _hops(self, group: MappingGroup) -> tuple[tuple[ImportedHop, ...], tuple[ImportedMirror, ...]]:
-        """Returns the hops of all Mappings of a rule; those without a weight share what the others leave of 100."""
-        specs = [each.spec for each in group.mappings]
+        """Returns the hops of all Mappings of a rule. Mappings without a weight share the remainder of 100."""
+        specs = [mapping.spec for mapping in group.mappings]
         shares = _shares(specs)
         hops: list[ImportedHop] = []
         for spec, share in zip(specs, shares, strict=True):
@@ -184,14 +184,14 @@ class MappingReader:
     def _hop(self, spec: FieldReader, key: str) -> ImportedHop | None:
         grpc = spec.boolean("grpc") or spec.value.get("proto") == "grpc"
         tls, secure = self._contexts.hop_tls(spec, key, grpc=grpc)
-        place = self._services.find(spec, key, secure)
-        if place is None:
+        target = self._services.find(spec, key, secure)
+        if target is None:
             return None
         if spec.text("resolver") not in ("", "kubernetes-service", "kubernetes-endpoint", "endpoint"):
             text = "another resolver than those of Kubernetes; the service is taken to be one of Kubernetes"
             spec.note(Category.TODO, "resolver", text, "resolver")
-        hop = ImportedHop(spec.source(key), place.backend, tls, h2c=grpc and (tls is None or tls.level is OldLevel.PLAINTEXT))
-        return _outside(hop, place.backend, grpc) if isinstance(place.backend, HostBackend) else hop
+        hop = ImportedHop(spec.source(key), target.backend, tls, h2c=grpc and (tls is None or tls.level is OldLevel.PLAINTEXT))
+        return _outside(hop, target.backend, grpc) if isinstance(target.backend, HostBackend) else hop
 
     def _auto_host(self, spec: FieldReader, hops: Sequence[ImportedHop]) -> str:
         if not spec.boolean("auto_host_rewrite"):
@@ -206,16 +206,16 @@ class MappingReader:
 
     def _auth(self) -> Auth | None:
         """Returns the server that authorizes every request, the first of several."""
-        found: Auth | None = None
+        server: Auth | None = None
         for reader in self._objects.of("AuthService"):
             spec = reader.child("spec")
             auth = self._auth_server(spec)
-            if found is not None or auth is None:
+            if server is not None or auth is None:
                 text = "only one server can authorize a request; this one is not used any more"
                 spec.note(Category.ACCESS_CONTROL, "auth-service", text, "auth_service")
             else:
-                found = auth
-        return found
+                server = auth
+        return server
 
     def _auth_server(self, spec: FieldReader) -> Auth | None:
         hop, body = self._hop(spec, "auth_service"), spec.child("include_body")
@@ -255,7 +255,7 @@ class MappingReader:
 
 
 def _outside(hop: ImportedHop, host: HostBackend, grpc: bool) -> ImportedHop:
-    """Returns a hop to a host outside as an XBackend, which has no setting for ALPN."""
+    """Returns a hop to an external host as an XBackend, which has no setting for ALPN."""
     tls = hop.tls
     if tls is None:
         return msgspec.structs.replace(hop, backend=msgspec.structs.replace(host, protocol="H2C")) if grpc else hop
@@ -269,7 +269,7 @@ def _header_names(spec: FieldReader, key: str) -> tuple[str, ...]:
 
 
 def _settle(spec: FieldReader, first: FieldReader) -> None:
-    """Lists what a Mapping has without an equivalent, and what only the first of several decides."""
+    """Lists settings of a Mapping without an equivalent, and settings that only the first Mapping of a group decides."""
     for key, text in CANNOT.items():
         spec.cannot(key, text)
     for key, text in HIGH.items():
@@ -295,9 +295,14 @@ _OF_FIRST: Final = (
 
 
 def _one_prefix_each(rule: ImportedRule) -> list[ImportedRule]:
-    """Returns a rule for each match, if a prefix is replaced: Gateway API allows that beside a single match only."""
-    modifiers = [part.path for each in rule.filters for part in (each.url_rewrite, each.request_redirect) if part]
-    if not any(each and each.replace_prefix_match for each in modifiers):
+    """Splits a rule that replaces a prefix into one rule for each match: Gateway API permits only one match with it."""
+    modifiers = [
+        part.path
+        for route_filter in rule.filters
+        for part in (route_filter.url_rewrite, route_filter.request_redirect)
+        if part
+    ]
+    if not any(modifier and modifier.replace_prefix_match for modifier in modifiers):
         return [rule]
     return [msgspec.structs.replace(rule, matches=(match,)) for match in rule.matches]
 
@@ -305,69 +310,72 @@ def _one_prefix_each(rule: ImportedRule) -> list[ImportedRule]:
 # --- several Mappings ------------------------------------------------------------------------------------------------
 
 
-def _attachments(at: Iterable[GroupAtHost], placed: Iterable[GroupAtHost]) -> dict[tuple[str, ...], list[ImportedListener]]:
+def _attachments(
+    places: Iterable[GroupAtHost], placed: Iterable[GroupAtHost]
+) -> dict[tuple[str, ...], list[ImportedListener]]:
     """Returns the listeners of a group by the hostnames of its route.
 
     Emissary compares the Host's name first, then paths, and a Mapping's name last. Gateway API compares a route's hostnames
-    before paths, and a request for a name that some route has never gets to a route with a wider one. So a rule names every
-    hostname that another Mapping of its Host has and that is among its own.
+    before paths, and a request for a name of one route never reaches a route with a wider name. So a rule also lists every
+    hostname of the Host's other Mappings that its own hostname covers.
     """
     names: dict[tuple[str, str], set[str]] = {}
-    for each in placed:
-        names.setdefault((each.host.namespace, each.host.name), set()).add(each.name)
-    found: dict[tuple[str, ...], list[ImportedListener]] = {}
+    for place in placed:
+        names.setdefault((place.host.namespace, place.host.name), set()).add(place.name)
+    attachments: dict[tuple[str, ...], list[ImportedListener]] = {}
     exact: dict[str, None] = {}
-    at_exact: list[ImportedListener] = []
-    for each in at:
-        others = names[each.host.namespace, each.host.name] - {each.name}
-        inside = sorted(other for other in others if covers(each.name, other))
-        if each.host.is_exact:
-            exact |= dict.fromkeys((each.name, *inside))
-            at_exact += each.listeners
-        elif each.name:
-            found.setdefault((each.name, *inside), []).extend(each.listeners)
+    exact_listeners: list[ImportedListener] = []
+    for place in places:
+        other_names = names[place.host.namespace, place.host.name] - {place.name}
+        inside = sorted(name for name in other_names if covers(place.name, name))
+        if place.host.is_exact:
+            exact |= dict.fromkeys((place.name, *inside))
+            exact_listeners += place.listeners
+        elif place.name:
+            attachments.setdefault((place.name, *inside), []).extend(place.listeners)
         else:
-            found.setdefault((), []).extend(each.listeners)
+            attachments.setdefault((), []).extend(place.listeners)
             if inside:
-                found.setdefault(tuple(inside), []).extend(each.listeners)
+                attachments.setdefault(tuple(inside), []).extend(place.listeners)
     if exact:
-        found.setdefault(tuple(exact), []).extend(at_exact)
-    return found
+        attachments.setdefault(tuple(exact), []).extend(exact_listeners)
+    return attachments
 
 
 def _order_changed(placed: Sequence[GroupAtHost]) -> list[Note]:
-    """Returns a note for each Mapping that another one overtakes, in the order of any Host and name."""
+    """Returns a note for each Mapping that another Mapping of its Host and name overtakes."""
     by_name: dict[tuple[str, str, str], list[ImportedRule]] = {}
-    for host, wanted in dict.fromkeys(((each.host.namespace, each.host.name), each.name) for each in placed):
-        here = [each for each in placed if (each.host.namespace, each.host.name) == host and covers(each.name, wanted)]
-        by_name[(*host, wanted)] = [
-            ImportedRule(first.spec.source(), "", "", (), (wanted,), matches=first.matches)
-            for first in (each.group.first for each in here)
+    for host, name in dict.fromkeys(((place.host.namespace, place.host.name), place.name) for place in placed):
+        overlapping = [
+            place for place in placed if (place.host.namespace, place.host.name) == host and covers(place.name, name)
+        ]
+        by_name[(*host, name)] = [
+            ImportedRule(first.spec.source(), "", "", (), (name,), matches=first.matches)
+            for first in (place.group.first for place in overlapping)
         ]
     return list(dict.fromkeys(note for rules in by_name.values() for note in order_notes(rules)))
 
 
 def _shares(specs: Sequence[FieldReader]) -> list[int]:
-    """Returns the weights, in percent; those that are not given share what the others leave of 100."""
+    """Returns the weights in percent. Missing weights share the remainder of 100."""
     weights = [spec.integer("weight") for spec in specs]
     if len(weights) == 1:
         return [1]
-    given = [max(0, each) for each in weights if each is not None]
-    left, missing = 100 - sum(given), weights.count(None)
+    explicit = [max(0, weight) for weight in weights if weight is not None]
+    total, missing = sum(explicit), weights.count(None)
+    left = 100 - total
     if left < 0:
-        text = (
-            f"the weights of these requests add up to {sum(given)}, and Emissary takes no more than 100: it used none of them"
-        )
+        text = f"the weights of these requests add up to {total}, and Emissary takes no more than 100: it used none of them"
         specs[0].note(Category.CANNOT, "weights", text, "weight", severity=NoteSeverity.HIGH)
     if left > 0 and not missing:
         text = f"{left} % of the requests went to the next Mapping that fits; now these Mappings share them by weight"
         specs[0].note(Category.CHANGED, "weights-scaled", text, "weight", severity=NoteSeverity.HIGH)
     shares = _divided(max(0, left), missing)
-    return [next(shares) if each is None else max(0, each) for each in weights]
+    return [next(shares) if weight is None else max(0, weight) for weight in weights]
 
 
 def _divided(whole: int, parts: int) -> Iterator[int]:
-    """Divides a number into equal parts; the last one takes the remainder."""
+    """Divides a number into equal parts. The last part includes the remainder."""
     share = round(whole / parts)
     yield from [share] * (parts - 1)
     yield whole - share * (parts - 1)

@@ -19,7 +19,7 @@ _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
 class ServiceTarget(NamedTuple):
     backend: Backend
     hostname: str
-    """As it is written, without namespace or port added."""
+    """The hostname as written, without namespace or port."""
 
 
 class EmissaryServices:
@@ -28,10 +28,10 @@ class EmissaryServices:
         self.timeout = module.timeout
 
     def find(self, reader: FieldReader, key: str, tls: bool) -> ServiceTarget | None:
-        """Returns where a service leads; the port is 443 with TLS, else 80, if it is not written."""
+        """Returns the target of a service. The default port is 443 with TLS, else 80."""
         text = _SCHEME.sub("", reader.text(key).strip(), count=1)
-        rest, extra, _ = text.partition("/")
-        host, _, number = rest.rpartition(":") if re.fullmatch(r".*:[0-9]{1,5}", rest) else (rest, "", "")
+        authority, extra, _ = text.partition("/")
+        host, _, number = authority.rpartition(":") if re.fullmatch(r".*:[0-9]{1,5}", authority) else (authority, "", "")
         port = int(number) if number else 443 if tls else 80
         host = host.strip("[]").lower()
         if extra:
@@ -63,6 +63,6 @@ class EmissaryServices:
 
 
 def scheme(text: str) -> str:
-    """Returns http, https, another scheme as it is written, or nothing."""
-    found = _SCHEME.match(text.strip())
-    return found["scheme"].lower() if found else ""
+    """Returns the scheme in lower case; empty without one."""
+    match = _SCHEME.match(text.strip())
+    return match["scheme"].lower() if match else ""

@@ -1,10 +1,10 @@
-"""Imports OpenShift's Routes, and the Ingresses that OpenShift makes Routes of.
+"""Imports OpenShift's Routes, and the Ingresses that OpenShift converts to Routes.
 
 Read at openshift/router 4b401a86d.
 
-    routes.py         Routes, and Ingresses, as one kind of value
-    backend_tls.py    what HAProxy verifies of a backend
-    annotations.py    what is done to requests, and what has no equivalent
+    routes.py         Routes and Ingresses as one type
+    backend_tls.py    how HAProxy verifies a backend
+    annotations.py    annotations as filters, and settings without an equivalent
     routing.py        listeners and rules
 """
 

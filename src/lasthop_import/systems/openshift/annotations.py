@@ -1,4 +1,4 @@
-"""Translates annotations and header actions, and lists what has no equivalent."""
+"""Translates annotations and header actions, and lists settings without an equivalent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lasthop_import.filters import joined
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
 from lasthop_import.systems.openshift.backend_tls import PASSTHROUGH
-from lasthop_import.systems.openshift.routes import RouteOf
+from lasthop_import.systems.openshift.routes import OpenShiftRoute
 from lasthop_import.values import TOKEN, cookie_sessions, duration, header_edits, milliseconds, prefix_path, url_rewrite
 
 PREFIX: Final = "haproxy.router.openshift.io/"
@@ -44,7 +44,7 @@ _HSTS: Final = re.compile(
 )
 
 
-class Done(NamedTuple):
+class AnnotationSettings(NamedTuple):
     """The settings of a Route's annotations."""
 
     filters: tuple[HTTPRouteFilter, ...] = ()
@@ -52,7 +52,7 @@ class Done(NamedTuple):
     persistence: SessionPersistence | None = None
 
 
-def read_annotations(route: RouteOf) -> Done:
+def read_annotations(route: OpenShiftRoute) -> AnnotationSettings:
     annotations = route.annotations
     for key, text in ACCESS_CONTROL.items():
         annotations.access_control(key, text)
@@ -60,10 +60,10 @@ def read_annotations(route: RouteOf) -> Done:
         annotations.cannot(key, text)
     annotations.ignore("openshift.io/host.generated")
     filters = [*_headers(route), *_hsts(route), *_rewrite(route)]
-    return Done(joined(filters), _timeouts(annotations), _sessions(route))
+    return AnnotationSettings(joined(filters), _timeouts(annotations), _sessions(route))
 
 
-def _hsts(route: RouteOf) -> list[HTTPRouteFilter]:
+def _hsts(route: OpenShiftRoute) -> list[HTTPRouteFilter]:
     value = route.annotations.text(f"{PREFIX}hsts_header").strip()
     if not value or not route.tls:
         return []
@@ -75,7 +75,7 @@ def _hsts(route: RouteOf) -> list[HTTPRouteFilter]:
     return [HTTPRouteFilter("ResponseHeaderModifier", response_header_modifier=edit)]
 
 
-def _rewrite(route: RouteOf) -> list[HTTPRouteFilter]:
+def _rewrite(route: OpenShiftRoute) -> list[HTTPRouteFilter]:
     key = f"{PREFIX}rewrite-target"
     target = route.annotations.text(key).strip()
     if not target:
@@ -100,17 +100,17 @@ def _timeouts(annotations: FieldReader) -> HTTPRouteTimeouts:
     if not value:
         return HTTPRouteTimeouts()
     days = re.fullmatch(r"([0-9]{1,5})d", value)
-    found = int(days[1]) * 86_400_000 if days else milliseconds(f"{value}ms" if value.isdigit() else value)
-    if not found:
+    timeout = int(days[1]) * 86_400_000 if days else milliseconds(f"{value}ms" if value.isdigit() else value)
+    if not timeout:
         annotations.note(Category.CANNOT, "timeout", "is not a time that can be written", key)
         return HTTPRouteTimeouts()
     text = f"{value} was the longest wait for the backend between two reads; it is for the whole request now"
     annotations.note(Category.CHANGED, "timeout-of-the-whole-request", text, key)
-    return HTTPRouteTimeouts(request=duration(found))
+    return HTTPRouteTimeouts(request=duration(timeout))
 
 
-def _sessions(route: RouteOf) -> SessionPersistence | None:
-    """Returns the sessions by cookie, which a router has unless they are disabled; only one with a name of its own is kept."""
+def _sessions(route: OpenShiftRoute) -> SessionPersistence | None:
+    """Returns the cookie-based sessions. A router has them unless they are disabled; the import keeps only named cookies."""
     annotations = route.annotations
     disabled, name = annotations.text(f"{PREFIX}disable_cookies").strip(), annotations.text(f"{OWN}cookie_name").strip()
     if disabled in _TRUE or route.termination == PASSTHROUGH:
@@ -129,26 +129,26 @@ def _sessions(route: RouteOf) -> SessionPersistence | None:
     return None
 
 
-def _headers(route: RouteOf) -> list[HTTPRouteFilter]:
+def _headers(route: OpenShiftRoute) -> list[HTTPRouteFilter]:
     if route.document.kind != "Route":
         return []
     actions = route.reader.child("spec").child("httpHeaders").child("actions")
-    found: list[HTTPRouteFilter] = []
+    filters: list[HTTPRouteFilter] = []
     for key, kind in (("request", "RequestHeaderModifier"), ("response", "ResponseHeaderModifier")):
-        wanted: dict[str, str] = {}
+        replaced: dict[str, str] = {}
         removed: list[str] = []
-        for each in actions.children(key):
-            name, action = each.text("name"), each.child("action")
+        for header in actions.children(key):
+            name, action = header.text("name"), header.child("action")
             value = action.child("set").text("value")
             if action.text("type") == "Delete":
                 removed.append(name)
             elif "%[" in value or "%{" in value:
                 text = f"{name} is made by an expression of HAProxy, and is left out"
-                each.note(Category.CANNOT, "header-expression", text, "action")
+                header.note(Category.CANNOT, "header-expression", text, "action")
             else:
-                wanted[name] = value.replace("%%", "%")
-        edits = header_edits(kind, {}, wanted, removed)
+                replaced[name] = value.replace("%%", "%")
+        edits = header_edits(kind, {}, replaced, removed)
         if edits.refused:
             actions.note(Category.CANNOT, "headers", f"{', '.join(edits.refused)} cannot be written", None)
-        found += edits.filters
-    return found
+        filters += edits.filters
+    return filters

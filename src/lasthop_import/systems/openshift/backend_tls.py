@@ -1,6 +1,6 @@
 """Determines how HAProxy really verifies a backend.
 
-It checks the name only if the Route has no destinationCACertificate: one that names a CA of its own is verified less.
+HAProxy checks the name only if the Route has no destinationCACertificate: a Route with a CA of its own is verified less.
 [images/router/haproxy/conf/haproxy-config.template, pkg/router/template/router.go]
 """
 
@@ -15,7 +15,7 @@ EDGE, REENCRYPT, PASSTHROUGH = "edge", "reencrypt", "passthrough"
 def hop_tls(
     termination: str, ca: InlineTrust | MissingTrust | None, default_ca: bool, backend: ServiceBackend
 ) -> HopTLS | None:
-    """Returns the TLS of a hop. `ca`: destinationCACertificate; `default_ca`: the router has one for Routes without."""
+    """Returns the TLS of a hop. `ca`: destinationCACertificate; `default_ca`: the router has a CA for Routes without one."""
     if termination in ("", EDGE):
         return None
     if termination == PASSTHROUGH:

@@ -1,4 +1,4 @@
-"""Reads Routes, and Ingresses as OpenShift makes Routes of them."""
+"""Reads Routes, and converts Ingresses to Routes as OpenShift does."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class RouteBackend(msgspec.Struct, frozen=True):
     source: SourceRef
 
 
-class RouteOf(msgspec.Struct, frozen=True):
-    """A Route, whether it was written or made of an Ingress."""
+class OpenShiftRoute(msgspec.Struct, frozen=True):
+    """A Route from the input, or from an Ingress."""
 
     document: Document
     reader: FieldReader
@@ -66,8 +66,8 @@ class RouteOf(msgspec.Struct, frozen=True):
         return self.termination in (EDGE, REENCRYPT)
 
 
-def read_routes(inputs: Inputs, settings: ImportSettings) -> Iterator[RouteOf]:
-    """Yields all Routes that a router has admitted, or may have, oldest first."""
+def read_routes(inputs: Inputs, settings: ImportSettings) -> Iterator[OpenShiftRoute]:
+    """Yields all Routes that a router has admitted, or may have admitted, oldest first."""
     for document in inputs.of(ROUTE):
         if refusal := _not_admitted(document):
             inputs.skip(document, "not-admitted", f"no router admitted it: {refusal}")
@@ -88,7 +88,7 @@ def _ingresses(inputs: Inputs, settings: ImportSettings) -> Iterator[Document]:
 
 
 def _note_routers(inputs: Inputs) -> None:
-    """Lists routers that verify clients. Their objects are read from files only: not everybody may list them in a cluster."""
+    """Lists routers that verify clients. Reads their objects only from files, because few users may list them in a cluster."""
     for document in inputs.documents:
         if (document.group, document.kind) == ("operator.openshift.io", "IngressController") and "clientTLS" in document.spec:
             text = "the router verified certificates of clients; no client needs one any more"
@@ -97,16 +97,16 @@ def _note_routers(inputs: Inputs) -> None:
 
 
 def _not_admitted(document: Document) -> str:
-    """Returns why no router serves a Route; empty if one does, or the status is missing."""
+    """Returns the reason why no router serves a Route; empty if a router serves it, or the status is missing."""
     admissions = [
         condition
         for router in _routers(document)
         for condition in mappings(router.get("conditions"))
         if condition.get("type") == "Admitted"
     ]
-    if any(each.get("status") == "True" for each in admissions):
+    if any(condition.get("status") == "True" for condition in admissions):
         return ""
-    return ", ".join(str(each.get("reason") or "without a reason") for each in admissions)
+    return ", ".join(str(condition.get("reason") or "without a reason") for condition in admissions)
 
 
 def _routers(document: Document) -> list[Json]:
@@ -120,13 +120,13 @@ class _RouteReader:
 
     # --- Routes ------------------------------------------------------------------------------------------------------
 
-    def route(self, document: Document) -> RouteOf:
+    def route(self, document: Document) -> OpenShiftRoute:
         reader = self._inputs.open(document)
         spec = reader.child("spec")
         host, refused = self._host(spec, document)
         target = spec.child("port").port("targetPort")
         termination, insecure, certificate, ca = self._tls(spec, document)
-        return RouteOf(
+        return OpenShiftRoute(
             document=document,
             reader=reader,
             annotations=reader.annotations(),
@@ -144,7 +144,7 @@ class _RouteReader:
 
     def _host(self, spec: FieldReader, document: Document) -> tuple[str, str]:
         host, subdomain = spec.text("host").lower(), spec.text("subdomain").lower()
-        reported = texts([each.get("host") for each in _routers(document)])
+        reported = texts([router.get("host") for router in _routers(document)])
         host = host or next(filter(None, reported), "").lower()
         if not host and self._settings.domain:
             host = f"{subdomain or f'{document.bare_name}-{document.namespace}'}.{self._settings.domain.lower()}"
@@ -169,24 +169,24 @@ class _RouteReader:
             )
 
     def _port(self, reader: FieldReader, namespace: str, name: str, target: int | str | None) -> int | str | None:
-        """Returns the Service's port: a Route names that of the Pods."""
+        """Returns the port of the Service, because a Route names the port of the Pods."""
         ports = self._inputs.ports(namespace, name)
         if target is None or (ports is None and isinstance(target, str)):
             return target
         if ports is None:
             return f"for {target}"
-        found = [each for each in ports if target in (each.name, each.target)]
-        names = self._named(namespace, name, target) if not found and isinstance(target, int) else set()
-        found = found or [each for each in ports if each.name in names]
-        if len(found) > 1:
-            text = f"several ports of Service {namespace}/{name} lead to {target}; {found[0].number} is used"
+        matching = [port for port in ports if target in (port.name, port.target)]
+        names = self._named(namespace, name, target) if not matching and isinstance(target, int) else set()
+        matching = matching or [port for port in ports if port.name in names]
+        if len(matching) > 1:
+            text = f"several ports of Service {namespace}/{name} lead to {target}; {matching[0].number} is used"
             reader.note(Category.CHANGED, "target-port", text, None)
-        return found[0].number if found else f"for {target}"
+        return matching[0].number if matching else f"for {target}"
 
     def _named(self, namespace: str, name: str, number: int) -> set[str]:
-        """Returns the names of a Service's ports that its endpoints have under a number."""
+        """Returns the names of a Service's ports with this number in its endpoints."""
         slices = self._inputs.slices(namespace, name)
-        ports = (port for each in slices for port in mappings(each.value.get("ports")))
+        ports = (port for endpoints in slices for port in mappings(endpoints.value.get("ports")))
         return {str(port.get("name") or "") for port in ports if port.get("port") == number}
 
     def _tls(self, spec: FieldReader, document: Document) -> tuple[str, str, Certificate, InlineTrust | MissingTrust | None]:
@@ -210,43 +210,47 @@ class _RouteReader:
 
     # --- Ingresses ---------------------------------------------------------------------------------------------------
 
-    def ingress(self, document: Document) -> Iterator[RouteOf]:
-        """Yields a Route for each path, as the ingress-to-route controller makes them."""
-        found = read_ingress(self._inputs, document)
-        annotations = found.annotation_reader
+    def ingress(self, document: Document) -> Iterator[OpenShiftRoute]:
+        """Yields a Route for each path, as the ingress-to-route controller does."""
+        ingress = read_ingress(self._inputs, document)
+        annotations = ingress.annotation_reader
         termination, named = annotations.text(TERMINATION).lower(), annotations.text(DESTINATION_CA)
         ca = self._destination_ca(document.namespace, named) if named else None
-        for at in found.paths:
-            if not at.host:
-                self._inputs.notes.append(Note(Category.SKIPPED, "no-host", "a path without a host makes no Route", at.source))
+        for path in ingress.paths:
+            if not path.host:
+                self._inputs.notes.append(
+                    Note(Category.SKIPPED, "no-host", "a path without a host makes no Route", path.source)
+                )
                 continue
-            secret = next((name for hosts, name, _ in found.tls if at.host in hosts and name), "")
-            wanted = (termination or EDGE) if _secures(found, at.host) else termination
-            yield RouteOf(
+            secret = next((name for hosts, name, _ in ingress.tls if path.host in hosts and name), "")
+            effective = (termination or EDGE) if _secures(ingress, path.host) else termination
+            yield OpenShiftRoute(
                 document=document,
-                reader=found.reader,
+                reader=ingress.reader,
                 annotations=annotations,
-                source=at.source,
-                host=at.host,
-                path="" if wanted == PASSTHROUGH else at.path,
-                exact=at.path_type == "Exact",
-                backends=(RouteBackend(at.backend, 100, at.source),) if at.backend else (),
-                termination=wanted,
-                insecure="Redirect" if wanted else "Allow",
+                source=path.source,
+                host=path.host,
+                path="" if effective == PASSTHROUGH else path.path,
+                exact=path.path_type == "Exact",
+                backends=(RouteBackend(path.backend, 100, path.source),) if path.backend else (),
+                termination=effective,
+                insecure="Redirect" if effective else "Allow",
                 certificate=SecretCertificate(document.namespace, secret) if secret else ForeignCertificate(DEFAULT),
-                ca=ca if wanted == REENCRYPT else None,
+                ca=ca if effective == REENCRYPT else None,
             )
 
     def _destination_ca(self, namespace: str, name: str) -> InlineTrust | MissingTrust:
         pem = (self._inputs.data("Secret", namespace, name) or {}).get("tls.crt", b"").decode(errors="replace")
-        what = f"Secret {namespace}/{name}"
+        secret = f"Secret {namespace}/{name}"
         return (
-            InlineTrust(pem, f"{what}, key tls.crt") if pem else MissingTrust(f"{what} has no tls.crt, or is not in the input")
+            InlineTrust(pem, f"{secret}, key tls.crt")
+            if pem
+            else MissingTrust(f"{secret} has no tls.crt, or is not in the input")
         )
 
 
 def _secures(ingress: IngressObject, host: str) -> bool:
-    """Returns whether an Ingress has TLS for a host; an entry without hosts is for all."""
+    """Returns whether an Ingress has TLS for a host. A TLS entry without hosts applies to all."""
     return any(host in hosts or not hosts for hosts, _, _ in ingress.tls)
 
 

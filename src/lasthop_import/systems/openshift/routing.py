@@ -1,4 +1,4 @@
-"""Turns Routes into listeners and rules."""
+"""Converts Routes into listeners and rules."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from lasthop_import.model import (
 )
 from lasthop_import.notes import Category, Note, NoteSeverity
 from lasthop_import.settings import ImportSettings
-from lasthop_import.systems.openshift.annotations import Done, read_annotations
+from lasthop_import.systems.openshift.annotations import AnnotationSettings, read_annotations
 from lasthop_import.systems.openshift.backend_tls import PASSTHROUGH, REENCRYPT, hop_tls
-from lasthop_import.systems.openshift.routes import RouteOf, read_routes
+from lasthop_import.systems.openshift.routes import OpenShiftRoute, read_routes
 from lasthop_import.values import ROOT, https_redirect_rule
 
 NO_DEFAULT_CA: Final = "openshift-no-service-ca"
@@ -48,7 +48,7 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     return Imported(tuple(importer.listeners), tuple(importer.rules))
 
 
-def _age(route: RouteOf) -> tuple[str, str, str, str]:
+def _age(route: OpenShiftRoute) -> tuple[str, str, str, str]:
     return (*route.document.age, route.document.kind, route.source.field)
 
 
@@ -59,12 +59,12 @@ class _RouteImporter:
         self._owners: dict[str, Document] = {}
         self._paths: dict[tuple[str, str], Document] = {}
         self._terminated: dict[str, tuple[bool, Document]] = {}
-        """Whether TLS of a host ends here or is passed through, by the oldest Route; a Gateway cannot do both."""
+        """Whether the oldest Route of a host terminates TLS or passes it through; a Gateway cannot do both."""
         self.listeners: list[ImportedListener] = []
         self.rules: list[ImportedRule] = []
 
-    def route(self, route: RouteOf) -> None:
-        done = read_annotations(route)
+    def route(self, route: OpenShiftRoute) -> None:
+        settings = read_annotations(route)
         if not self._owns(route):
             return
         route = self._without_mixed_tls(route)
@@ -82,18 +82,19 @@ class _RouteImporter:
         self._note_plaintext(route)
         matches = (ImportedMatch(_path(route)),)
         refused = route.refused or ("no router served it" if not listeners else "")
-        self.rules.append(self._rule(route, done, keys_of(listeners), matches, refused))
+        self.rules.append(self._rule(route, settings, keys_of(listeners), matches, refused))
         if route.insecure == "Redirect" and not refused:
             self._redirect(route, plain, matches)
 
-    def _note_plaintext(self, route: RouteOf) -> None:
+    def _note_plaintext(self, route: OpenShiftRoute) -> None:
         if route.termination == REENCRYPT and route.insecure == "Allow":
             text = "plaintext from clients is accepted although the backend is reached by TLS, as before"
             note = Note(Category.CHANGED, "plaintext-clients", text, route.source, severity=NoteSeverity.INFO)
             self._inputs.notes.append(note)
 
-    def _without_mixed_tls(self, route: RouteOf) -> RouteOf:
-        """Returns the Route; refused where an older one of its host terminates TLS that it passes through, or vice versa."""
+    def _without_mixed_tls(self, route: OpenShiftRoute) -> OpenShiftRoute:
+        """Returns the Route. Refuses it if an older Route of its host terminates TLS and this one passes it through, or vice
+        versa."""
         if not route.tls and route.termination != PASSTHROUGH:
             return route
         ends, first = self._terminated.setdefault(route.host, (route.tls, route.document))
@@ -103,7 +104,12 @@ class _RouteImporter:
         return msgspec.structs.replace(route, refused=why)
 
     def _rule(
-        self, route: RouteOf, done: Done, listeners: tuple[ListenerKey, ...], matches: tuple[ImportedMatch, ...], refused: str
+        self,
+        route: OpenShiftRoute,
+        settings: AnnotationSettings,
+        listeners: tuple[ListenerKey, ...],
+        matches: tuple[ImportedMatch, ...],
+        refused: str,
     ) -> ImportedRule:
         return ImportedRule(
             source=route.source,
@@ -112,15 +118,15 @@ class _RouteImporter:
             listeners=listeners,
             hostnames=(route.host,) if route.host else (),
             matches=matches,
-            filters=done.filters,
+            filters=settings.filters,
             hops=self._hops(route),
-            timeouts=done.timeouts,
-            persistence=done.persistence if route.backends else None,
+            timeouts=settings.timeouts,
+            persistence=settings.persistence if route.backends else None,
             refused=refused,
         )
 
-    def _owns(self, route: RouteOf) -> bool:
-        """Returns whether the host is the namespace's, and the path the Route's: the oldest has both."""
+    def _owns(self, route: OpenShiftRoute) -> bool:
+        """Returns whether the namespace owns the host and the Route owns the path. The oldest Route owns both."""
         owner = self._owners.setdefault(route.host, route.document)
         if route.host and owner.namespace != route.document.namespace:
             text = f"{route.host} is claimed by the older {owner.name}, of another namespace"
@@ -133,17 +139,17 @@ class _RouteImporter:
             return False
         return True
 
-    def _hops(self, route: RouteOf) -> tuple[ImportedHop, ...]:
-        found = []
-        for each in route.backends:
-            tls = hop_tls(route.termination, route.ca, self._default_ca, each.service)
-            port = self._inputs.port(each.service.namespace, each.service.name, each.service.port)
+    def _hops(self, route: OpenShiftRoute) -> tuple[ImportedHop, ...]:
+        hops = []
+        for backend in route.backends:
+            tls = hop_tls(route.termination, route.ca, self._default_ca, backend.service)
+            port = self._inputs.port(backend.service.namespace, backend.service.name, backend.service.port)
             h2c = tls is None and port is not None and port.app_protocol in H2C
-            found.append(ImportedHop(each.source, each.service, tls, weight=each.weight, h2c=h2c))
-        alone = len(found) == 1 and found[0].weight
-        return (ImportedHop(found[0].source, found[0].backend, found[0].tls, h2c=found[0].h2c),) if alone else tuple(found)
+            hops.append(ImportedHop(backend.source, backend.service, tls, weight=backend.weight, h2c=h2c))
+        alone = len(hops) == 1 and hops[0].weight
+        return (ImportedHop(hops[0].source, hops[0].backend, hops[0].tls, h2c=hops[0].h2c),) if alone else tuple(hops)
 
-    def _passthrough(self, route: RouteOf) -> None:
+    def _passthrough(self, route: OpenShiftRoute) -> None:
         if route.path:
             text = "a path has no meaning where TLS is passed through; the API refuses it"
             self._inputs.notes.append(Note(Category.CHANGED, "path-ignored", text, route.source))
@@ -165,15 +171,15 @@ class _RouteImporter:
         if route.insecure == "Redirect" and not route.refused:
             self._redirect(route, ImportedListener(route.source, 80, "HTTP"), (ROOT,))
 
-    def _redirect(self, route: RouteOf, plain: ImportedListener, matches: tuple[ImportedMatch, ...]) -> None:
+    def _redirect(self, route: OpenShiftRoute, plain: ImportedListener, matches: tuple[ImportedMatch, ...]) -> None:
         self.listeners.append(plain)
         owner = (route.document.namespace, route.document.bare_name)
         self.rules.append(https_redirect_rule(route.source, *owner, (plain.key,), (route.host,), matches, 302))
 
 
-def _path(route: RouteOf) -> PathMatch:
+def _path(route: OpenShiftRoute) -> PathMatch:
     path = route.path or "/"
     if route.exact:
         return PathMatch(PathKind.EXACT, path)
-    # A path that ends in a slash needs it: only for those is there a difference to report.
+    # HAProxy requires the slash at the end of a path; only such paths match differently now.
     return PathMatch(PathKind.STRING if path.endswith("/") else PathKind.SEGMENT, path)

@@ -37,7 +37,7 @@ class World:
             self.api,
             SITE,
             authority=lambda: self.authority,
-            changed=lambda key, found: self.heard.append((key, found)),
+            changed=lambda key, provided: self.heard.append((key, provided)),
             may_write=lambda: self.leads,
             clock=lambda: self.now,
             retry=0.0,
@@ -48,7 +48,7 @@ class World:
         self.deployments.want({gateway.key: gateway for gateway in gateways})
 
     async def settled(self) -> list[str]:
-        """What was written once nothing more is: the server is in memory, so all of it takes turns of the loop and no time."""
+        """Returns all writes once there are no more: the server is in memory, so they need turns of the loop and no time."""
         for _ in range(300):
             await asyncio.sleep(0)
         written, self.api.writes = self.api.writes, []

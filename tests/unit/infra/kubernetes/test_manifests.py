@@ -253,24 +253,24 @@ def balanced(*ingress: dict[str, str]) -> dict[str, Any]:
 
 
 def test_addresses_are_read_back_from_the_load_balancer() -> None:
-    found = read_back(gateway(), {"lasthop-web": balanced({"ip": "192.0.2.1"}, {"hostname": "lb.example.com"})})
-    assert found.addresses == (("IPAddress", "192.0.2.1"), ("Hostname", "lb.example.com"))
+    provided = read_back(gateway(), {"lasthop-web": balanced({"ip": "192.0.2.1"}, {"hostname": "lb.example.com"})})
+    assert provided.addresses == (("IPAddress", "192.0.2.1"), ("Hostname", "lb.example.com"))
     assert read_back(gateway(), {"lasthop-web": balanced()}).addresses == ()
     assert read_back(gateway(), {}).addresses == ()
 
 
 def test_addresses_of_a_cluster_ip_service_are_its_own() -> None:
     of = gateway(settings=ProxySettings(service=ServiceSettings("ClusterIP")))
-    found = read_back(of, {"lasthop-web": {"spec": {"type": "ClusterIP", "clusterIPs": ["10.96.0.9", "fd00::9"]}}})
-    assert found.addresses == (("IPAddress", "10.96.0.9"), ("IPAddress", "fd00::9"))
+    provided = read_back(of, {"lasthop-web": {"spec": {"type": "ClusterIP", "clusterIPs": ["10.96.0.9", "fd00::9"]}}})
+    assert provided.addresses == (("IPAddress", "10.96.0.9"), ("IPAddress", "fd00::9"))
 
 
 def test_an_address_that_was_requested_and_not_assigned_is_missing() -> None:
     of = gateway(addresses=("203.0.113.1", "192.0.2.7"))
     refused, given = (d["metadata"]["name"] for d in manifests(of, SITE) if d["kind"] == "Service")
-    found = read_back(of, {refused: balanced({"ip": "192.0.2.99"}), given: balanced({"ip": "192.0.2.7"})})
-    assert found.addresses == (("IPAddress", "192.0.2.7"),)
-    assert found.missing == ("203.0.113.1",)
+    provided = read_back(of, {refused: balanced({"ip": "192.0.2.99"}), given: balanced({"ip": "192.0.2.7"})})
+    assert provided.addresses == (("IPAddress", "192.0.2.7"),)
+    assert provided.missing == ("203.0.113.1",)
 
 
 def listener(port: int, protocol: str, served: bool = True) -> plan.ListenerPlan:
@@ -287,10 +287,10 @@ def test_what_is_wanted_follows_from_the_gateway_and_its_plan() -> None:
     listeners = (listener(443, "HTTPS", served=False), listener(80, "HTTP"), listener(80, "HTTPS"), listener(1111, "INVALID"))
     requested = RequestedAddresses(outside=("2001:db8::1", ""))
     planned = plan.GatewayPlan(Key("Gateway", "shop", "web"), (), listeners, true(ACCEPTED), requested)
-    found = desired_gateway(obj, planned, ProxySettings())
-    assert found.ports == ((80, "TCP"), (443, "TCP")), "also that of a listener which is not served just now"
-    assert found.addresses == ("2001:db8::1",)
-    assert (found.uid, found.labels, found.hold) == ("uid-1", StringMap.of({"a": "b"}), False)
+    desired = desired_gateway(obj, planned, ProxySettings())
+    assert desired.ports == ((80, "TCP"), (443, "TCP")), "also that of a listener which is not served just now"
+    assert desired.addresses == ("2001:db8::1",)
+    assert (desired.uid, desired.labels, desired.hold) == ("uid-1", StringMap.of({"a": "b"}), False)
 
 
 @pytest.mark.parametrize(
@@ -306,8 +306,8 @@ def test_what_is_wanted_for_the_cluster_alone_needs_no_other_service(
     requested: RequestedAddresses, wanted: tuple[tuple[str, ...], bool]
 ) -> None:
     planned = plan.GatewayPlan(Key("Gateway", "shop", "web"), (), (listener(80, "HTTP"),), true(ACCEPTED), requested)
-    found = desired_gateway(api.Gateway(ObjectMeta("web", "shop", "uid-1")), planned, ProxySettings())
-    assert (found.inside, found.outside) == wanted
+    desired = desired_gateway(api.Gateway(ObjectMeta("web", "shop", "uid-1")), planned, ProxySettings())
+    assert (desired.inside, desired.outside) == wanted
 
 
 def test_addresses_for_the_cluster_are_those_of_services_of_their_own() -> None:
@@ -322,9 +322,9 @@ def test_addresses_for_the_cluster_are_those_of_services_of_their_own() -> None:
         anyone: {"spec": {"type": "ClusterIP", "clusterIPs": ["10.96.0.9"]}},
         exact: {"spec": {"type": "ClusterIP", "clusterIPs": ["10.96.0.8"]}},
     }
-    found = read_back(of, given)
-    assert found.addresses == (("IPAddress", "192.0.2.1"), ("IPAddress", "10.96.0.9"))
-    assert (found.inside, found.missing) == (("10.96.0.9",), ("10.96.0.7",))
+    provided = read_back(of, given)
+    assert provided.addresses == (("IPAddress", "192.0.2.1"), ("IPAddress", "10.96.0.9"))
+    assert (provided.inside, provided.missing) == (("10.96.0.9",), ("10.96.0.7",))
 
 
 def test_a_gateway_for_the_cluster_alone_has_no_load_balancer() -> None:
@@ -332,8 +332,8 @@ def test_a_gateway_for_the_cluster_alone_has_no_load_balancer() -> None:
     specs = [d["spec"] for d in manifests(of, SITE) if d["kind"] == "Service"]
     assert [spec["type"] for spec in specs] == ["ClusterIP"]
     assert not {"externalTrafficPolicy", "loadBalancerClass", "loadBalancerIP"} & specs[0].keys()
-    found = read_back(of, {"lasthop-web": balanced({"ip": "192.0.2.1"})})
-    assert found.addresses == () and found.inside == ()
+    provided = read_back(of, {"lasthop-web": balanced({"ip": "192.0.2.1"})})
+    assert provided.addresses == () and provided.inside == ()
 
 
 def test_a_gateway_that_is_not_accepted_is_held_as_it_is() -> None:

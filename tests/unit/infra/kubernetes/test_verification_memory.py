@@ -30,8 +30,8 @@ GATEWAY = Key("Gateway", "a", "g")
 VERIFIED = HopVerification(Strength.VERIFIED, Key("BackendTLSPolicy", "a", "p"), "CA", ("api.example",))
 
 
-def mk_port(found: HopVerification) -> PortMemory:
-    return PortMemory((HopsMemory(found, (GATEWAY,)),), (found,))
+def mk_port(verification: HopVerification) -> PortMemory:
+    return PortMemory((HopsMemory(verification, (GATEWAY,)),), (verification,))
 
 
 def ports(count: int, namespace: str = "a") -> dict[Port, PortMemory]:
@@ -63,13 +63,13 @@ class Replica(VerificationConfigMap):
 
 
 async def stored(api: FakeApi) -> Memory:
-    """Returns what a new process would find, without the number of writes."""
-    found = await Replica(api, Memory()).load()
-    return msgspec.structs.replace(found, record=msgspec.structs.replace(found.record, revision=0))
+    """Returns the memory that a new process would load, without the number of writes."""
+    memory = await Replica(api, Memory()).load()
+    return msgspec.structs.replace(memory, record=msgspec.structs.replace(memory.record, revision=0))
 
 
 async def times(api: FakeApi) -> list[float]:
-    return [each.at for each in (await stored(api)).record.changes]
+    return [entry.at for entry in (await stored(api)).record.changes]
 
 
 async def test_the_next_process_knows_what_the_last_one_wrote() -> None:
@@ -224,9 +224,9 @@ async def test_a_record_from_which_a_line_was_removed_is_noticed_and_loses_nothi
 
 
 async def test_replicas_take_turns_and_keep_one_chain() -> None:
-    """Each adopts what it has written, so that the next write continues it."""
+    """Each adopts its own write, so that the next write continues it."""
     api = FakeApi()
-    replicas = [Replica(api, known({}, since=float(each))) for each in (1, 2)]
+    replicas = [Replica(api, known({}, since=float(number))) for number in (1, 2)]
     recorded = list[float]()
     for number in range(6):
         replica = replicas[number % 2]
@@ -237,9 +237,9 @@ async def test_replicas_take_turns_and_keep_one_chain() -> None:
         await replica.refresh()
         assert not replica.adopted[-1].faults()
     assert await times(api) == recorded
-    found = (await stored(api)).record
-    assert found.since == 1.0 and not found.faults()
-    assert all(not each.losses for each in replicas)
+    record = (await stored(api)).record
+    assert record.since == 1.0 and not record.faults()
+    assert all(not replica.losses for replica in replicas)
 
 
 async def test_a_write_by_another_leader_is_not_a_loss() -> None:
@@ -286,8 +286,8 @@ async def test_a_replica_that_could_not_read_the_record_at_its_start_does_not_co
     assert await late.load() == Memory()
     api.faults.clear()
     await late.refresh()
-    found = (await stored(api)).record
-    assert (found.since, len(found.changes)) == (5000.0, 1)
+    record = (await stored(api)).record
+    assert (record.since, len(record.changes)) == (5000.0, 1)
 
 
 async def test_a_replica_that_follows_does_not_look_after_the_record() -> None:
@@ -346,36 +346,38 @@ def test_it_fits_into_an_object_and_each_namespace_keeps_its_share() -> None:
     )
     packed = codec.pack(known(many, *(change(1000.0 * n) for n in range(MAX_ENTRIES - 1))), 5000, codec.Encoder())
     assert len(packed) < 700_000
-    found = codec.unpack(packed)
-    assert isinstance(found, Memory)
-    assert len(found.ports) <= 5000 and set(ports(3, "small")) <= set(found.ports)
-    assert len(found.record.changes) == MAX_ENTRIES - 1
+    unpacked = codec.unpack(packed)
+    assert isinstance(unpacked, Memory)
+    assert len(unpacked.ports) <= 5000 and set(ports(3, "small")) <= set(unpacked.ports)
+    assert len(unpacked.record.changes) == MAX_ENTRIES - 1
 
 
-def with_cas(namespace: str, count: int, each: int) -> dict[Port, PortMemory]:
+def with_cas(namespace: str, count: int, per_port: int) -> dict[Port, PortMemory]:
     """Returns ports with CAs of their own, whose hashes cannot be compressed."""
-    found = {}
+    memories = {}
     for port in range(count):
-        cas = tuple(TrustedCA(f"CA {n}", hashlib.sha256(f"{namespace}{port}{n}".encode()).hexdigest()) for n in range(each))
+        cas = tuple(
+            TrustedCA(f"CA {n}", hashlib.sha256(f"{namespace}{port}{n}".encode()).hexdigest()) for n in range(per_port)
+        )
         value = msgspec.structs.replace(VERIFIED, digest=f"{namespace}{port}", basis=Basis(cas))
-        found[Port(Key("Service", namespace, f"s{port}"), 443)] = mk_port(value)
-    return found
+        memories[Port(Key("Service", namespace, f"s{port}"), 443)] = mk_port(value)
+    return memories
 
 
 def test_cas_of_a_loud_namespace_are_left_out_so_that_the_record_can_be_stored() -> None:
     quiet, loud = with_cas("quiet", 10, 2), with_cas("loud", 1000, 50)
     packed = codec.pack(known(quiet | loud), 5000, codec.Encoder())
-    found = codec.unpack(packed)
-    assert isinstance(found, Memory) and len(packed) < 700_000
-    assert {port: found.ports[port] for port in quiet} == quiet
-    assert all(each.now.basis is None and each.now.digest for port in loud for each in found.ports[port].hops)
+    unpacked = codec.unpack(packed)
+    assert isinstance(unpacked, Memory) and len(packed) < 700_000
+    assert {port: unpacked.ports[port] for port in quiet} == quiet
+    assert all(hop.now.basis is None and hop.now.digest for port in loud for hop in unpacked.ports[port].hops)
 
 
-@pytest.mark.parametrize("each", [1, 50])
+@pytest.mark.parametrize("per_port", [1, 50])
 def test_only_ports_that_have_changed_are_encoded_again_whether_or_not_their_cas_are_kept(
-    each: int, monkeypatch: pytest.MonkeyPatch
+    per_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, encoder, encoded = with_cas("shop", 100, each), codec.Encoder(), list[Port]()
+    before, encoder, encoded = with_cas("shop", 100, per_port), codec.Encoder(), list[Port]()
     codec.pack(known(before), 5000, encoder)
     real = codec._encoded
 

@@ -26,7 +26,7 @@ async def recording(api: FakeApi, **options: Any) -> AsyncIterator[tuple[EventRe
         task.cancel()
 
 
-async def test_an_event_says_what_happened_to_whom(api: FakeApi) -> None:
+async def test_an_event_names_its_object_and_reason(api: FakeApi) -> None:
     async with recording(api) as (recorder, _):
         recorder.emit(ROUTE, "uid-a", "BackendNotFound", "Service shop/erp does not exist", warning=True)
         recorder.emit(CLASS, "uid-c", "Accepted", "ours")
@@ -89,7 +89,7 @@ async def test_a_long_note_is_cut_at_1024_bytes(api: FakeApi) -> None:
         assert len(api.events[0]["note"].encode()) == 1024
 
 
-async def test_what_is_queued_is_dropped_when_the_lead_is_lost(api: FakeApi) -> None:
+async def test_queued_events_are_dropped_when_the_lead_is_lost(api: FakeApi) -> None:
     leads = True
     async with recording(api, may_write=lambda: leads) as (recorder, _):
         recorder.emit(ROUTE, "u", "Bad", "one")

@@ -57,7 +57,7 @@ def test_a_new_entry_is_added_after_foreign_ones() -> None:
     assert ours["conditions"][0]["lastTransitionTime"] == NOW
 
 
-def test_writing_what_stands_already_changes_nothing() -> None:
+def test_writing_an_unchanged_status_changes_nothing() -> None:
     status = RouteStatus((mk_parent("a"), mk_parent("a", section="https")))
     current = merge({"parents": [foreign("parentRef", "theirs")]}, status)
     assert merge(current, status, now="2030-01-01T00:00:00Z") == current
@@ -100,7 +100,7 @@ def test_nothing_of_ours_any_more_removes_only_ours() -> None:
     assert merge(policy, None, "BackendTLSPolicy") == {"ancestors": [foreign("ancestorRef", "x")]}
 
 
-def test_a_gateway_that_is_no_longer_ours_is_not_cleared() -> None:
+def test_a_gateway_of_another_controller_is_not_cleared() -> None:
     current = {"conditions": [stored("Accepted")], "listeners": []}
     assert merge(current, None, "Gateway") == current and merge(current, None, "GatewayClass") == current
 

@@ -34,8 +34,8 @@ def mk_status(programmed: str, reason: str) -> GatewayStatus:
 
 def standing(api: FakeApi, gateway: Key = GATEWAY) -> str:
     conditions = api.get("gateways", gateway.name, "shop")["status"]["conditions"]
-    found: str = next(c["status"] for c in conditions if c["type"] == "Programmed")
-    return found
+    status: str = next(c["status"] for c in conditions if c["type"] == "Programmed")
+    return status
 
 
 @asynccontextmanager
@@ -146,7 +146,7 @@ async def test_a_finding_that_lasts_becomes_an_event_and_so_does_its_end(api: Fa
         assert {event["reason"] for event in api.events} == {"InvalidCACertificateRef", "Resolved"}
 
 
-async def test_a_finding_that_is_over_at_once_is_no_event(api: FakeApi) -> None:
+async def test_a_momentary_finding_causes_no_event(api: FakeApi) -> None:
     async with writing(api) as (updater, _):
         updater.findings_changed(FindingChanges((FINDING,), ()))
         updater.findings_changed(FindingChanges((), (FINDING,)))
@@ -165,7 +165,7 @@ async def test_a_condition_is_not_repeated_as_a_finding(api: FakeApi) -> None:
         assert {event["reason"] for event in api.events} == {"InvalidCACertificateRef", "Resolved", LATER.reason}
 
 
-async def test_only_the_leader_tells(api: FakeApi) -> None:
+async def test_only_the_leader_writes_events(api: FakeApi) -> None:
     async with client_of(api) as client:
         updater = StatusUpdater(
             client, ObservedStatuses(), identity="b", namespace="system", uid_of=lambda key: "uid", patience=0.02

@@ -31,7 +31,7 @@ REFUSED = RouteStatus((mk_parent("gw", mk_condition(status="False")),))
 
 
 def observe(observed: ObservedStatuses, api: FakeApi, *names: str) -> None:
-    """What the watch would show now."""
+    """Returns the object as the watch would show it now."""
     for name in names:
         obj = api.get("httproutes", name, "shop")
         status = msgspec.json.encode(obj["status"]) if obj.get("status") else b""
@@ -40,13 +40,13 @@ def observe(observed: ObservedStatuses, api: FakeApi, *names: str) -> None:
 
 
 def touch(api: FakeApi, name: str, **changes: Any) -> None:
-    """Somebody else writes."""
+    """Writes as another client."""
     obj = copy.deepcopy(api.get("httproutes", name, "shop"))
     api.put("httproutes", {**obj, **changes})
 
 
 class WatchedClient(Client):
-    """Says when a write begins, and when it is done but not yet answered."""
+    """Signals when a write begins, and when it is done but not yet answered."""
 
     before_put: Callable[[], None] = staticmethod(lambda: None)
     after_put: Callable[[], None] = staticmethod(lambda: None)
@@ -76,8 +76,8 @@ async def writing(
     observed = ObservedStatuses()
     observed.versions["HTTPRoute"] = "v1"
     async with client or client_of(api) as used:
-        found = WriteLimits(**{"dispute": 0.05, **limits})
-        writer = StatusWriter(used, observed, guard=guard, limits=found, clock=clock, sleep=sleep)
+        write_limits = WriteLimits(**{"dispute": 0.05, **limits})
+        writer = StatusWriter(used, observed, guard=guard, limits=write_limits, clock=clock, sleep=sleep)
         observe(observed, api, *names)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(writer.run())
@@ -101,7 +101,7 @@ async def test_a_status_is_written_with_one_request(api: FakeApi) -> None:
 
 
 async def test_a_new_status_wakes_one_writer(api: FakeApi) -> None:
-    """The others do not wait for the same calm: most of what a write cost was their waking up."""
+    """The others do not wait for the same calm: waking them was most of the cost of a write."""
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -111,7 +111,7 @@ async def test_a_new_status_wakes_one_writer(api: FakeApi) -> None:
     async with writing(api, "a", sleep=sleep, calm=0.01) as (writer, _):
         writer.want({A: ACCEPTED})
         await until(lambda: count(writer.counts, "writes") == 1 and not writer.pending)
-    assert len([each for each in slept if each > 0]) == 1
+    assert len([pause for pause in slept if pause > 0]) == 1
 
 
 async def test_no_write_when_nothing_changed(api: FakeApi) -> None:
@@ -227,7 +227,7 @@ async def test_at_most_n_writes_in_flight_and_a_rate(api: FakeApi) -> None:
 async def test_nothing_is_written_without_the_lead_and_everything_with_it(api: FakeApi) -> None:
     async with writing(api, "a", "b", lead=False) as (writer, _), client_of(api) as other:
         writer.want({A: ACCEPTED, Key("HTTPRoute", "shop", "b"): ACCEPTED})
-        await other.get("/api/v1/namespaces")  # asked after it, and answered
+        await other.get("/api/v1/namespaces")  # requested after it, and answered
         assert [verb for verb, _, _ in api.requests] == ["list"]
         writer.lead(True)
         await until(lambda: count(writer.counts, "writes") == 2)
@@ -258,7 +258,7 @@ async def test_the_first_status_waits_until_edits_pause_and_not_for_long_if_they
         assert waited == [0.05, 0.01]
 
 
-async def test_losing_the_lead_stops_what_is_queued_at_once(api: FakeApi) -> None:
+async def test_losing_the_lead_drops_queued_writes_at_once(api: FakeApi) -> None:
     names = [f"r{n}" for n in range(20)]
     led: list[bool] = []
     woken: list[float] = []

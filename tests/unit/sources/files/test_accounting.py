@@ -158,7 +158,7 @@ def is_guarded(batch: Batch) -> bool:
     """Whether Service `b` of namespace `shop` cannot become plaintext."""
     refused = [obj for obj in batch.changes.values() if isinstance(obj, RejectedPolicy) and obj.metadata.namespace == "shop"]
     named = any(target.name == "b" for policy in refused for target in policy.targets)
-    return named or any(each.namespace in ("", "shop") for each in batch.unknown)
+    return named or any(unknown_part.namespace in ("", "shop") for unknown_part in batch.unknown)
 
 
 @pytest.mark.parametrize("text", HIDDEN.values(), ids=HIDDEN.keys())

@@ -52,22 +52,22 @@ def test_an_unmodified_file_has_the_author_of_its_last_commit(repository: Path) 
     (repository / "a.yaml").write_text("# other\n")
     git(repository, "commit", "-qam", "second")
     first, second = git(repository, "log", "--format=%h").split()[::-1]
-    found = Authors()
-    assert found.of(repository / "team/b.yaml").startswith(f"{ANN}{first} of 20")
-    assert found.of(repository / "a.yaml").startswith(f"{ANN}{second} of 20")
-    assert found.of(repository / "[x]*.yaml").startswith(f"{ANN}{first} of 20"), "a name is no pattern"
+    names = Authors()
+    assert names.of(repository / "team/b.yaml").startswith(f"{ANN}{first} of 20")
+    assert names.of(repository / "a.yaml").startswith(f"{ANN}{second} of 20")
+    assert names.of(repository / "[x]*.yaml").startswith(f"{ANN}{first} of 20"), "a name is no pattern"
 
 
 @needs_git
 def test_uncommitted_changes_have_the_owner_of_the_file(repository: Path) -> None:
-    found = Authors()
-    assert found.of(repository / "a.yaml").startswith(ANN)
+    names = Authors()
+    assert names.of(repository / "a.yaml").startswith(ANN)
     (repository / "a.yaml").write_text("# modified, and not committed\n")
-    assert found.of(repository / "a.yaml") == f"{OWNER}, not committed"
+    assert names.of(repository / "a.yaml") == f"{OWNER}, not committed"
     git(repository, "add", "a.yaml")
     assert Authors().of(repository / "a.yaml") == f"{OWNER}, not committed", "nor is what is only staged"
     (repository / "new.yaml").write_text("")
-    assert found.of(repository / "new.yaml") == OWNER
+    assert names.of(repository / "new.yaml") == OWNER
 
 
 @needs_git
@@ -152,8 +152,8 @@ def test_a_name_with_control_characters_is_printed_without_them(repository: Path
     git(repository, "config", "user.name", "x")
     (repository / "a.yaml").write_text("# other\n")
     git(repository, "commit", "-qam", "x", "--author", "Eve\x1b[2J\u202e <eve@example.com>")
-    found = Authors().of(repository / "a.yaml")
-    assert found.startswith("Eve") and found.isprintable()
+    author = Authors().of(repository / "a.yaml")
+    assert author.startswith("Eve") and author.isprintable()
 
 
 def test_a_git_that_hangs_is_left_alone_for_a_while(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,13 +161,13 @@ def test_a_git_that_hangs_is_left_alone_for_a_while(repository: Path, tmp_path: 
     slow.write_text(f"#!/bin/sh\necho x >> {runs}\nexec sleep 60\n")
     slow.chmod(0o755)
     monkeypatch.setattr(authors, "TIMEOUT", 0.2)
-    found = Authors(git=str(slow), clock=lambda: now[0])
+    names = Authors(git=str(slow), clock=lambda: now[0])
     for name in ("a.yaml", "team/b.yaml"):
-        assert found.of(repository / name) == OWNER
+        assert names.of(repository / name) == OWNER
     assert runs.read_text().count("x") == 1
     now[0] = authors.SILENCE + 1
     (repository / "a.yaml").write_text("# other\n")
-    found.of(repository / "a.yaml")
+    names.of(repository / "a.yaml")
     assert runs.read_text().count("x") == 2
 
 
@@ -180,15 +180,15 @@ def test_thousands_of_files_do_not_hold_up_everything_else(repository: Path) -> 
         now[0] += 0.01
         return now[0]
 
-    found = Authors(clock=clock)
+    names = Authors(clock=clock)
     for number in range(300):
         (repository / "a.yaml").write_text(f"# {number}\n")
         os.utime(repository / "a.yaml", ns=(number, number))
-        last = found.of(repository / "a.yaml")
+        last = names.of(repository / "a.yaml")
     assert last == OWNER and now[0] - 1000.0 < 10.0
     now[0] += authors.SILENCE
     os.utime(repository / "a.yaml", ns=(5000, 5000))
-    assert found.of(repository / "a.yaml") == f"{OWNER}, not committed"
+    assert names.of(repository / "a.yaml") == f"{OWNER}, not committed"
 
 
 SERVICE = """

@@ -99,6 +99,6 @@ def test_an_item_of_a_list_is_found_at_its_line() -> None:
     ],
 )
 def test_mistakes_that_everybody_makes_once_have_advice(text: str, advice: str) -> None:
-    found, _ = examine("x.yaml", text.encode())
-    assert isinstance(found, BrokenFile)
-    assert advice in found.findings[0].remedy
+    content, _ = examine("x.yaml", text.encode())
+    assert isinstance(content, BrokenFile)
+    assert advice in content.findings[0].remedy

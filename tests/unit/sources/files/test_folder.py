@@ -33,9 +33,9 @@ def test_folders_are_listed_down_to_a_limit_that_is_named(tmp_path: Path) -> Non
     last = tmp_path.joinpath(*["down"] * MAX_FOLDER_DEPTH)
     write(last, b=service())
     write(last / "down", c=service())
-    found = scan(tmp_path)
-    assert set(found.files) == {"a.yaml", str((last / "b.yaml").relative_to(tmp_path))}
-    assert list(found.closed.values()) == [f"it is more than {MAX_FOLDER_DEPTH} folders deep"]
+    scanned = scan(tmp_path)
+    assert set(scanned.files) == {"a.yaml", str((last / "b.yaml").relative_to(tmp_path))}
+    assert list(scanned.closed.values()) == [f"it is more than {MAX_FOLDER_DEPTH} folders deep"]
 
 
 def test_a_name_that_is_not_utf_8_is_reported_and_may_hide_a_policy(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_link_to_the_whole_machine_ends_at_a_limit_and_leaves_what_is_in_force
     assert len(files.folders) <= 51
 
 
-def test_a_team_with_many_folders_uses_up_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_team_with_many_folders_uses_only_its_own_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder, "MAX_FOLDERS", 30)
     for number in range(100):
         (tmp_path / "a-noisy" / str(number)).mkdir(parents=True)

@@ -20,11 +20,11 @@ from tests.file_texts import SERVICE, policy, reload, route, service, write
 
 
 def broken(text: str | bytes, name: str = "a.yaml") -> BrokenFile:
-    found, _ = examine(name, text if isinstance(text, bytes) else text.encode())
-    assert isinstance(found, BrokenFile)
-    assert len(found.findings) <= limits.MAX_FINDINGS + 1
-    assert sum(len(str(finding)) for finding in found.findings) < 300_000
-    return found
+    file, _ = examine(name, text if isinstance(text, bytes) else text.encode())
+    assert isinstance(file, BrokenFile)
+    assert len(file.findings) <= limits.MAX_FINDINGS + 1
+    assert sum(len(str(finding)) for finding in file.findings) < 300_000
+    return file
 
 
 def test_aliases_count_by_the_length_of_what_they_repeat() -> None:
@@ -84,16 +84,16 @@ def test_a_file_with_too_many_values_is_not_parsed_to_its_end(monkeypatch: pytes
 
 def test_unknown_fields_are_listed_up_to_a_limit_and_looked_up_no_further() -> None:
     text = route() + "".join(f"  f{i:05}: 1\n" for i in range(20_000))
-    found = broken(text).findings
-    assert len(found) == limits.MAX_PROBLEMS + 1
-    assert found[-1].message == f"more than {limits.MAX_PROBLEMS} problems; the rest is not listed"
-    assert [finding.line for finding in found[:3]] == [8, 9, 10]
+    findings = broken(text).findings
+    assert len(findings) == limits.MAX_PROBLEMS + 1
+    assert findings[-1].message == f"more than {limits.MAX_PROBLEMS} problems; the rest is not listed"
+    assert [finding.line for finding in findings[:3]] == [8, 9, 10]
 
 
 def test_all_that_is_wrong_with_a_file_is_listed_up_to_a_limit() -> None:
-    found = broken("---\n".join(service(f"s{i}", 0) for i in range(300))).findings
-    assert len(found) == limits.MAX_FINDINGS + 1
-    assert found[-1].message.startswith(f"this file has more than {limits.MAX_FINDINGS} problems")
+    findings = broken("---\n".join(service(f"s{i}", 0) for i in range(300))).findings
+    assert len(findings) == limits.MAX_FINDINGS + 1
+    assert findings[-1].message.startswith(f"this file has more than {limits.MAX_FINDINGS} problems")
 
 
 def test_an_object_larger_than_an_api_server_takes_is_refused() -> None:
@@ -105,10 +105,10 @@ def test_an_object_larger_than_an_api_server_takes_is_refused() -> None:
 
 def test_a_list_that_is_too_long_is_cut_before_defaults_multiply_it() -> None:
     tracemalloc.start()
-    found = broken(route("  - {}\n" * 5_000)).findings
+    findings = broken(route("  - {}\n" * 5_000)).findings
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert [(f.field, f.message, f.reason) for f in found] == [("spec.rules", "has more than 16 items", "TooLarge")]
+    assert [(f.field, f.message, f.reason) for f in findings] == [("spec.rules", "has more than 16 items", "TooLarge")]
     assert peak < 15_000_000
 
 
@@ -117,10 +117,10 @@ def test_a_file_with_too_many_objects_is_refused_and_its_policies_still_guard_th
 ) -> None:
     monkeypatch.setattr(content, "MAX_OBJECTS", 5)
     texts = [policy("web", "pay"), *(service(f"s{i}") for i in range(5))]
-    found = broken("---\n".join(texts))
-    assert [finding.message for finding in found.findings] == ["the file has more than 5 objects."]
-    assert [target.name for each in found.policies for target in each.targets] == ["pay"]
-    assert found.opaque  # more may follow
+    file = broken("---\n".join(texts))
+    assert [finding.message for finding in file.findings] == ["the file has more than 5 objects."]
+    assert [target.name for policy_targets in file.policies for target in policy_targets.targets] == ["pay"]
+    assert file.opaque  # more may follow
     listed = {"apiVersion": "v1", "kind": "ServiceList", "items": [{"metadata": {"name": f"s{i}"}} for i in range(6)]}
     assert broken(json.dumps(listed), "a.json").findings[0].message == "the file has more than 5 objects."
 
@@ -140,17 +140,17 @@ def test_long_names_and_many_targets_do_not_get_into_findings_and_refused_polici
     broken(service(long).replace("ports:", f"{long}: 1\n  ports:"))
     broken(f"{long}: 1\n{long}: 2\n")
     broken(f"a: *{long}\n")
-    found = broken(policy(long, *(f"s{i}" for i in range(1000)), more="  oops: 1\n"))
-    (rejected,) = found.policies
+    file = broken(policy(long, *(f"s{i}" for i in range(1000)), more="  oops: 1\n"))
+    (rejected,) = file.policies
     assert len(rejected.metadata.name) < 300
     assert len(rejected.targets) == limits.MAX_TARGETS
-    assert found.opaque
+    assert file.opaque
 
 
 def test_a_kind_of_any_length_is_compared_in_no_time() -> None:
-    found = broken(f"apiVersion: v1\nkind: {'backendtspolicy' * 50_000}\nmetadata: {{name: a}}\n")
-    assert found.findings[0].reason == "UnknownKind"
-    assert not found.opaque
+    file = broken(f"apiVersion: v1\nkind: {'backendtspolicy' * 50_000}\nmetadata: {{name: a}}\n")
+    assert file.findings[0].reason == "UnknownKind"
+    assert not file.opaque
 
 
 def test_a_file_larger_than_the_limit_is_refused_by_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,19 +163,19 @@ def test_a_file_larger_than_the_limit_is_refused_by_its_size(tmp_path: Path, mon
 
 def test_places_in_a_file_of_many_documents_are_found_by_reading_only_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "---\n".join(service(f"s{i}") for i in range(50)).encode()
-    found, _ = examine("a.yaml", text)
-    assert isinstance(found, FileContent)
-    lines = [found.line(entry, "spec.ports[0].port") for entry in found.entries]
+    file_content, _ = examine("a.yaml", text)
+    assert isinstance(file_content, FileContent)
+    lines = [file_content.line(entry, "spec.ports[0].port") for entry in file_content.entries]
     assert lines == [6 + 7 * i for i in range(50)]
     read: list[int] = []
     reader = yaml._Reader
     monkeypatch.setattr(yaml, "_Reader", lambda text, limit, record: read.append(len(text)) or reader(text, limit, record))  # type: ignore[func-returns-value]
-    assert found.line(found.entries[7]) == 50
-    assert found.line(found.entries[7], "spec.type") == 53
+    assert file_content.line(file_content.entries[7]) == 50
+    assert file_content.line(file_content.entries[7], "spec.type") == 53
     assert len(read) == 1 and read[0] < 200
 
 
-# -- nobody waits for another's file
+# -- no team waits for another's file
 
 
 async def test_an_edit_takes_effect_while_another_file_is_still_being_read(
@@ -198,7 +198,7 @@ async def test_an_edit_takes_effect_while_another_file_is_still_being_read(
         write(tmp_path, large=padding + service("large", 1))
         edit = asyncio.ensure_future(anext(batches))
         assert await asyncio.to_thread(examined.wait, 10)
-        for number in (81, 82):  # also the second time, and whatever becomes of the large file meanwhile
+        for number in (81, 82):  # also the second time, independent of the large file's state meanwhile
             write(tmp_path, small=service("web", number))
             while not (changes := (await asyncio.wait_for(edit, 10)).changes):
                 edit = asyncio.ensure_future(anext(batches))
@@ -211,9 +211,9 @@ async def test_an_edit_takes_effect_while_another_file_is_still_being_read(
             if not batch.changes:
                 edit = asyncio.ensure_future(anext(batches))
                 continue
-            (found,) = batch.changes.values()
-            assert found.metadata.name == "large"  # type: ignore[union-attr]
-            if found.spec.ports[0].port == 82:  # type: ignore[union-attr]
+            (service_object,) = batch.changes.values()
+            assert service_object.metadata.name == "large"  # type: ignore[union-attr]
+            if service_object.spec.ports[0].port == 82:  # type: ignore[union-attr]
                 break
             edit = asyncio.ensure_future(anext(batches))
     finally:

@@ -20,22 +20,22 @@ BROKEN = "a: [\n"
 
 
 def rejected(batch: Batch, key: Key = POLICY) -> list[str]:
-    found = batch.changes[key]
-    assert isinstance(found, RejectedPolicy)
-    return [target.name for target in found.targets]
+    obj = batch.changes[key]
+    assert isinstance(obj, RejectedPolicy)
+    return [target.name for target in obj.targets]
 
 
 def last_good(batch: Batch) -> list[str]:
-    found = batch.changes[POLICY]
-    assert isinstance(found, RejectedPolicy)
-    return [target.name for target in found.last_good.spec.target_refs] if found.last_good else []
+    obj = batch.changes[POLICY]
+    assert isinstance(obj, RejectedPolicy)
+    return [target.name for target in obj.last_good.spec.target_refs] if obj.last_good else []
 
 
-# -- what is read
+# -- read files
 
 
 def test_yaml_json_lists_and_sub_folders_are_read_and_hidden_files_are_not(tmp_path: Path) -> None:
-    (tmp_path / "sub.yaml").mkdir()  # a folder, whatever its name
+    (tmp_path / "sub.yaml").mkdir()  # a folder of any name
     (tmp_path / ".git").mkdir()
     write(tmp_path, a=service("a") + "---\n" + service("b"), **{".hidden": service("h"), ".git/x": service("g")})
     (tmp_path / "sub.yaml" / "c.yml").write_text(service("c"))
@@ -94,7 +94,7 @@ def test_an_object_and_its_fields_are_located(tmp_path: Path) -> None:
     assert loader.locate(Key("Service", "shop", "nowhere")) is None
 
 
-# -- what is broken
+# -- broken files
 
 
 def test_every_problem_has_file_line_object_and_field(tmp_path: Path) -> None:
@@ -146,10 +146,10 @@ def test_a_refused_text_is_reported_with_its_place_and_the_time_of_the_older_one
     assert reload(loader).not_applied == (never,)
     write(files, a=service("web", 0))
     older = NotApplied(f"{files}/a.yaml", 6, "0 is less than 1", "1970-01-02T00:00:00Z", (SERVICE,))
-    for told in (reload(loader), reload(Loader(files, StateDirectory(state)))):
-        assert told.not_applied == (older, never)
-        assert [older.reason, never.reason] == [r for r in reasons(told) if r != "Invalid"]
-        assert "its last good content, of 1970-01-02T00:00:00Z, stays in force" in told.findings[1].message
+    for batch in (reload(loader), reload(Loader(files, StateDirectory(state)))):
+        assert batch.not_applied == (older, never)
+        assert [older.reason, never.reason] == [r for r in reasons(batch) if r != "Invalid"]
+        assert "its last good content, of 1970-01-02T00:00:00Z, stays in force" in batch.findings[1].message
     write(files, a=service("web", 81), b=service("b"))
     assert reload(loader).not_applied == ()
 
@@ -170,7 +170,7 @@ def test_a_broken_file_that_is_deleted_takes_its_last_good_content_along(tmp_pat
     assert not batch.policies_known
 
 
-def test_a_file_deleted_while_nobody_looked_is_forgotten_at_the_next_start(tmp_path: Path) -> None:
+def test_a_file_deleted_while_stopped_is_forgotten_at_the_next_start(tmp_path: Path) -> None:
     files, state = tmp_path / "files", tmp_path / "state"
     files.mkdir()
     write(files, a=service(), b=service("b"))
@@ -197,8 +197,8 @@ def test_edits_while_nothing_ran_are_known_at_the_next_start(tmp_path: Path) -> 
     write(files, changed=service("changed", 81), new=service("new") + "---\n" + service("moved"), both=service("kept"))
     (files / "ca.pem").write_text("two")
     again = Loader(files, StateDirectory(state))
-    found = {each.name: existed for each, existed in reload(again).edited.items()}
-    assert found == {"changed": True, "gone": True, "dropped": True, "new": False, "ca": True}
+    existed_before = {key.name: existed for key, existed in reload(again).edited.items()}
+    assert existed_before == {"changed": True, "gone": True, "dropped": True, "new": False, "ca": True}
     edited_in = {name: again.edited_in(Key("Service", "shop", name)) for name in ("changed", "gone", "new", "same", "moved")}
     expected = {name: files / f"{name}.yaml" for name in ("changed", "gone", "new")}
     assert edited_in == {**expected, "same": None, "moved": None}

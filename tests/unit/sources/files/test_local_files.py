@@ -18,9 +18,9 @@ from tests.file_texts import CONFIG_MAP, config_map, reasons, refused, reload, w
 
 
 def data(batch: Batch) -> dict[str, str]:
-    found = batch.changes[CONFIG_MAP]
-    assert isinstance(found, ConfigMap)
-    return dict(found.data)
+    obj = batch.changes[CONFIG_MAP]
+    assert isinstance(obj, ConfigMap)
+    return dict(obj.data)
 
 
 def test_the_annotation_puts_a_file_beside_the_yaml_into_the_object(tmp_path: Path) -> None:
@@ -39,9 +39,9 @@ def test_an_absolute_path_works_where_it_is_allowed_and_a_secret_takes_any_bytes
         a=f"apiVersion: v1\nkind: Secret\nmetadata:\n  name: tls\n  annotations:\n"
         f"    lasthop.dev/file.tls.crt: {tmp_path}/key\n    lasthop.dev/file.tls.key: ../key\ntype: kubernetes.io/tls\n",
     )
-    found = reload(Loader(files, None, [tmp_path / "key"])).changes[Key("Secret", "default", "tls")]
-    assert isinstance(found, Secret)
-    assert dict(found.data) == {"tls.crt": b"\xff\x00", "tls.key": b"\xff\x00"}
+    obj = reload(Loader(files, None, [tmp_path / "key"])).changes[Key("Secret", "default", "tls")]
+    assert isinstance(obj, Secret)
+    assert dict(obj.data) == {"tls.crt": b"\xff\x00", "tls.key": b"\xff\x00"}
 
 
 def test_a_changed_file_changes_the_object_and_its_generation(tmp_path: Path) -> None:
@@ -53,8 +53,8 @@ def test_a_changed_file_changes_the_object_and_its_generation(tmp_path: Path) ->
     (tmp_path / "new").rename(tmp_path / "ca.pem")
     batch = reload(loader)
     assert data(batch) == {"ca.crt": "two"}
-    found = batch.changes[CONFIG_MAP]
-    assert found is not None and found.metadata.generation == 2
+    obj = batch.changes[CONFIG_MAP]
+    assert obj is not None and obj.metadata.generation == 2
 
 
 def test_a_missing_file_is_a_finding_at_the_annotation_and_the_key_is_left_out(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_file_that_goes_or_is_emptied_keeps_its_last_content_also_after_a_rest
     assert data(reload(Loader(files, StateDirectory(state), [tmp_path]))) == {"ca.crt": "PEM"}
 
 
-def test_a_file_that_nobody_names_any_more_is_forgotten(tmp_path: Path) -> None:
+def test_a_file_without_references_is_forgotten(tmp_path: Path) -> None:
     files, state = tmp_path / "files", tmp_path / "state"
     files.mkdir()
     (tmp_path / "ca.pem").write_text("PEM")
@@ -179,11 +179,11 @@ def test_a_file_outside_the_folder_is_not_read_unless_it_is_allowed(tmp_path: Pa
 def test_the_existence_of_an_outside_file_stays_hidden(tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "there").write_text("x")
-    said = []
+    messages = []
     for name in ("there", "gone!"):
         write(tmp_path / "files", a=config_map(f"../{name}"))
-        said.append(reload(Loader(tmp_path / "files")).findings[0].message.replace(name, ""))
-    assert said[0] == said[1]
+        messages.append(reload(Loader(tmp_path / "files")).findings[0].message.replace(name, ""))
+    assert messages[0] == messages[1]
 
 
 def test_a_link_in_an_allowed_folder_says_where_it_leads_and_one_outside_does_not(tmp_path: Path) -> None:
@@ -194,9 +194,9 @@ def test_a_link_in_an_allowed_folder_says_where_it_leads_and_one_outside_does_no
     (archive / "cert1.pem").write_text("PEM")
     (live / "cert.pem").symlink_to("../archive/cert1.pem")
     write(files, a=config_map(f"{live}/cert.pem"))
-    (told,) = reload(Loader(files, None, [live])).findings
-    assert f"{live}/cert.pem leads to {archive}/cert1.pem, which is not below" in told.message
-    assert told.remedy.endswith(f" --allow-files {archive}")
+    (finding,) = reload(Loader(files, None, [live])).findings
+    assert f"{live}/cert.pem leads to {archive}/cert1.pem, which is not below" in finding.message
+    assert finding.remedy.endswith(f" --allow-files {archive}")
     assert data(reload(Loader(files, None, [live, archive]))) == {"ca.crt": "PEM"}
     (untold,) = reload(Loader(files)).findings
     assert "archive" not in untold.message + untold.remedy
@@ -253,9 +253,9 @@ OLD, NEW = (Certificate("www.example", sans=dns("www.example")) for _ in range(2
 
 
 def pair(batch: Batch) -> tuple[bytes | None, bytes | None]:
-    found = batch.changes[SECRET]
-    assert isinstance(found, Secret)
-    return found.data.get("tls.crt"), found.data.get("tls.key")
+    obj = batch.changes[SECRET]
+    assert isinstance(obj, Secret)
+    return obj.data.get("tls.crt"), obj.data.get("tls.key")
 
 
 def put(folder: Path, certificate: Certificate | None = None, key: Certificate | None = None) -> None:
@@ -286,8 +286,8 @@ def test_a_half_renewed_pair_leaves_the_old_one_in_force_until_the_other_half_co
     (finding,) = batch.findings
     assert (finding.reason, finding.object, finding.line) == ("OlderPairInForce", SECRET, 8)
     assert finding.message == "tls.key does not belong to tls.crt; the pair of 1970-01-02T00:00:00Z stays in force."
-    (told,) = batch.not_applied
-    assert (told.since, told.objects) == ("1970-01-02T00:00:00Z", (SECRET,))
+    (older,) = batch.not_applied
+    assert (older.since, older.objects) == ("1970-01-02T00:00:00Z", (SECRET,))
     again = reload(Loader(files, StateDirectory(state)))
     assert (pair(again), reasons(again)) == (whole(OLD), ["OlderPairInForce"])
     put(files, NEW, NEW)

@@ -21,7 +21,7 @@ def targets(salvaged: SalvageResult) -> tuple[PolicyTargetReference, ...]:
     return salvaged.policy.targets
 
 
-def test_a_policy_is_known_by_its_targets_whatever_else_is_wrong() -> None:
+def test_a_policy_is_known_by_its_targets_despite_any_other_error() -> None:
     salvaged = read({"targetRefs": [{"group": "", "kind": "Service", "name": "web"}], "validation": 5})
     assert targets(salvaged) == (WEB,)
     assert salvaged.opaque is None

@@ -31,8 +31,8 @@ class Watched:
         self._next: asyncio.Future[Batch] | None = None
 
     async def start(self) -> Batch:
-        """The first batch comes before anything is watched. What the second of two edits changes was seen as an event: between
-        them the folder and what it names outside are watched."""
+        """The first batch comes before any watch exists. Between the two edits the watch of the folder and of its outside
+        files begins, so the second edit is seen as an event."""
         first = await self.batch()
         await self.nothing_but_a_marker()
         await self.nothing_but_a_marker()
@@ -47,7 +47,7 @@ class Watched:
         return batch
 
     async def nothing_but_a_marker(self) -> None:
-        """Makes an edit of its own, and finds that and nothing else in the next batch."""
+        """Makes an edit, and expects only that edit in the next batch."""
         self._markers += 1
         write(self._files, marker=service("marker", self._markers))
         assert list((await self.batch()).changes) == [Key("Service", "shop", "marker")]
@@ -78,9 +78,9 @@ def files(tmp_path: Path) -> Path:
 
 
 def port(batch: Batch) -> int:
-    found = batch.changes[SERVICE]
-    assert isinstance(found, Service)
-    return found.spec.ports[0].port
+    obj = batch.changes[SERVICE]
+    assert isinstance(obj, Service)
+    return obj.spec.ports[0].port
 
 
 async def test_a_missing_folder_is_a_readable_error(tmp_path: Path) -> None:
@@ -192,9 +192,9 @@ async def test_a_certificate_outside_the_folder_is_picked_up_however_it_is_repla
     first = await watched.start()
 
     def content(batch: Batch) -> str:
-        found = batch.changes[CONFIG_MAP]
-        assert isinstance(found, ConfigMap)
-        return found.data.get("ca.crt")
+        obj = batch.changes[CONFIG_MAP]
+        assert isinstance(obj, ConfigMap)
+        return obj.data.get("ca.crt")
 
     assert content(first) == "one"
     (tmp_path / "certs" / "..tmp").symlink_to("..v2")

@@ -67,9 +67,7 @@ def test_documents_that_are_not_as_they_were_written_are_admitted_again(tmp_path
 
 @pytest.mark.parametrize("value", [b'{"metadata": 7}', b"[]"])
 @pytest.mark.parametrize("kind", ["Service", "Deployment"])
-def test_documents_that_nobody_can_have_admitted_are_admitted_again(
-    tmp_path: Path, files: Path, kind: str, value: bytes
-) -> None:
+def test_documents_without_a_valid_admission_are_admitted_again(tmp_path: Path, files: Path, kind: str, value: bytes) -> None:
     first = reload(Loader(files, StateDirectory(tmp_path / "state")))
     state, path = StateDirectory(tmp_path / "state"), str(files / "a.yaml")
     saved = state.last_good(path)
@@ -98,7 +96,7 @@ def test_a_database_behind_a_link_is_not_used(tmp_path: Path, files: Path) -> No
 
 
 def test_a_database_of_another_user_is_replaced(tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = StateDirectory(tmp_path / "state")  # while it is open, what was saved is in its journal
+    first = StateDirectory(tmp_path / "state")  # while it is open, saved data is in its journal
     reload(Loader(files, first))
     asked = iter([os.geteuid() + 1])
     monkeypatch.setattr(os, "geteuid", lambda: next(asked, os.getuid()))

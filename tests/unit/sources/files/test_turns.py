@@ -15,7 +15,7 @@ from tests.file_texts import reload, service, write
 
 
 def _pieces(files: Loader) -> Iterator[Batch]:
-    """As the source applies them: what is left for later may hold a policy."""
+    """Applies files like the source: files left for later may contain a policy."""
     later: frozenset[str] | None = None
     while later is None or later:
         readings = files.look(later, leave_large=True)
@@ -35,10 +35,10 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loader:
         (tmp_path / team).mkdir()
     write(tmp_path / "other", a=service("theirs"))
     write(tmp_path / "many", a=service("moves"), b=service("stays") + "---\n" + service("moves-too"))
-    found = Loader(tmp_path)
-    reload(found)
+    loaded = Loader(tmp_path)
+    reload(loaded)
     monkeypatch.setattr(loader, "AT_ONCE", 10)
-    return found
+    return loaded
 
 
 def test_a_flood_is_read_in_pieces_and_the_edit_of_another_team_is_in_the_first(files: Loader) -> None:

@@ -62,8 +62,8 @@ def test_a_symlink_loop_of_files_is_a_finding_and_the_rest_is_read(tmp_path: Pat
     write(tmp_path, c=service())
     batch = reload(Loader(tmp_path))
     assert port(batch) == 80
-    said = [f.message for f in batch.findings if f.reason == "Unreadable"]
-    assert said == [
+    messages = [f.message for f in batch.findings if f.reason == "Unreadable"]
+    assert messages == [
         "cannot be read: its links form a loop.",
         "cannot be read: its links form a loop.",
         "cannot be read: it is a dangling link.",

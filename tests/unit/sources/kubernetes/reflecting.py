@@ -19,7 +19,7 @@ FAST = WatchTiming(idle=2.0, first_pause=0.001, longest_pause=0.02)
 
 
 class Memory:
-    """A sink that keeps what it is told."""
+    """A sink that keeps its calls."""
 
     def __init__(self) -> None:
         self.objects: dict[Key, Object] = {}
@@ -59,10 +59,10 @@ class Memory:
 
 @asynccontextmanager
 async def reflecting(api: FakeApi, kind: str, timing: WatchTiming = FAST) -> AsyncIterator[tuple[Reflector, Memory]]:
-    memory, found = Memory(), KINDS[kind]
+    memory, kind_info = Memory(), KINDS[kind]
     async with client_of(api) as client, asyncio.TaskGroup() as tasks:
-        path = path_of(found.group, found.versions[0], found.plural)
-        reflector = Reflector(found, client, path, memory, timing, ended=lambda reason: memory.ended.update([reason]))
+        path = path_of(kind_info.group, kind_info.versions[0], kind_info.plural)
+        reflector = Reflector(kind_info, client, path, memory, timing, ended=lambda reason: memory.ended.update([reason]))
         task = tasks.create_task(reflector.run())
         yield reflector, memory
         task.cancel()

@@ -61,9 +61,9 @@ def served_by(bundle: dict[str, tuple[str, ...]]) -> Served:
 
 @pytest.mark.parametrize("bundle", BUNDLES)
 def test_every_kind_of_a_bundle_is_read_in_the_newest_version_that_it_serves(bundle: str) -> None:
-    found = choose(KINDS.values(), served_by(BUNDLES[bundle]))
+    versions = choose(KINDS.values(), served_by(BUNDLES[bundle]))
     names = {kind.plural: kind.kind for kind in KINDS.values() if kind.group == GATEWAY}
-    assert found == {names[plural]: OLDER.get(bundle, {}).get(names[plural], "v1") for plural in BUNDLES[bundle]}
+    assert versions == {names[plural]: OLDER.get(bundle, {}).get(names[plural], "v1") for plural in BUNDLES[bundle]}
 
 
 class Reader:

@@ -25,9 +25,9 @@ async def test_streaming_list_reads_everything_in_one_request(api: FakeApi) -> N
         api.put("httproutes", mk_route("d"))
         await until(lambda: "d" in memory.names)
     assert not api.asked("list", "httproutes")
-    [asked] = api.asked("watch", "httproutes")
-    assert asked["sendInitialEvents"] == "true" and asked["resourceVersionMatch"] == "NotOlderThan"
-    assert asked["allowWatchBookmarks"] == "true"
+    [query] = api.asked("watch", "httproutes")
+    assert query["sendInitialEvents"] == "true" and query["resourceVersionMatch"] == "NotOlderThan"
+    assert query["allowWatchBookmarks"] == "true"
     assert not memory.ended
 
 
@@ -107,7 +107,7 @@ async def test_410_relists_and_reports_deletions_during_the_gap(api: FakeApi, as
         api.put("httproutes", mk_route("new"))
         api.compact()
         await until(lambda: memory.wholes == 2)
-        assert sorted(memory.log) == ["+changes", "+new", "-goes"]  # what is as it was is not told again
+        assert sorted(memory.log) == ["+changes", "+new", "-goes"]  # unchanged objects are not passed on again
         assert memory.names == ["changes", "new", "stays"]
         await until(lambda: memory.error is None)
     assert memory.ended["410"] == 1
@@ -134,10 +134,10 @@ async def test_reset_resumes_and_loses_nothing(api: FakeApi) -> None:
 
 
 async def test_silence_is_noticed(api: FakeApi) -> None:
-    """A connection that is dead without anybody having said so: no bytes, not even the bookmark that is due."""
+    """A dead connection that was never closed: no bytes, not even the bookmark that is due."""
     async with reflecting(api, "HTTPRoute", msgspec.structs.replace(FAST, idle=0.15)) as (_, memory):
         await until(lambda: memory.wholes)
-        api.streams["httproutes"].clear()  # whatever happens now, this stream says nothing
+        api.streams["httproutes"].clear()  # this stream sends nothing from now on
         api.put("httproutes", mk_route("a"))
         await until(lambda: memory.names == ["a"])
         assert memory.ended["silent"] >= 1 and memory.wholes == 1

@@ -65,7 +65,7 @@ async def reading(api: FakeApi, **options: Any) -> AsyncIterator[Reader]:
 
 
 def tried_again(api: FakeApi) -> bool:
-    """Everything else is being watched, and policies have been asked for several times."""
+    """All other kinds are being watched, and policies have been requested several times."""
     return bool(api.watching("httproutes")) and len(api.asked("watch", "backendtlspolicies")) > 3
 
 
@@ -152,7 +152,7 @@ async def test_silence_on_backendtlspolicies_means_no_first_batch(api: FakeApi) 
         api.fail(verb, "backendtlspolicies", "*", "silence")
     async with reading(api, settle=0.0) as reader:
         await until(lambda: api.watching("httproutes"))
-        for name in ("a", "b"):  # what is read of other kinds is not passed on
+        for name in ("a", "b"):  # objects of other kinds are not passed on
             api.put("httproutes", mk_route(name))
             await until(lambda name=name: reader.source.observed.get(Key("HTTPRoute", "shop", name)))
         assert not reader.batches and not reader.source.complete
@@ -323,7 +323,7 @@ async def test_a_policy_whose_targets_cannot_be_read_makes_policies_unknown(
         [unknown] = reader.batches[0].unknown
         assert (unknown.namespace, unknown.provable) == ("shop", False)
         api.delete("backendtlspolicies", "p", "shop")
-        await until(lambda: [each.namespace for each in reader.batches[-1].unknown] == [""])
+        await until(lambda: [unknown_part.namespace for unknown_part in reader.batches[-1].unknown] == [""])
 
 
 async def test_unused_objects_are_not_kept(api: FakeApi) -> None:
@@ -408,7 +408,7 @@ async def test_our_own_entries_in_the_status_of_a_policy_are_no_news_and_those_o
         await until(lambda: reader.objects[key] != bare)
         policy = reader.objects[key]
         assert isinstance(policy, BackendTLSPolicy)
-        assert [each.controller_name for each in policy.status.ancestors] == ["other/x"]
+        assert [ancestor.controller_name for ancestor in policy.status.ancestors] == ["other/x"]
 
 
 async def test_pods_that_may_not_be_read_are_a_warning(api: FakeApi) -> None:
@@ -455,7 +455,7 @@ async def test_an_absent_api_server_keeps_everything_and_is_reported() -> None:
     async with serving(api, port):
         await until(lambda: not reader.findings)
         changes = [batch.changes for batch in reader.batches[said:]]
-        assert not any(changes)  # nothing is new, so nothing is told again
+        assert not any(changes)  # nothing is new, so nothing is passed on again
         await stack.__aexit__(None, None, None)
 
 

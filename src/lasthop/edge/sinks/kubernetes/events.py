@@ -50,7 +50,7 @@ class _Job(NamedTuple):
     event: _EventKey
     uid: str
     warning: bool
-    again: _RecordedEvent | None
+    repeats: _RecordedEvent | None
 
 
 class EventRecorder:
@@ -78,17 +78,17 @@ class EventRecorder:
     def emit(self, key: Key, uid: str, reason: str, note: str, *, warning: bool = False) -> None:
         """Records an Event unless it was recorded recently. Never blocks, never fails."""
         event = _EventKey(key, reason[:128], limited(note, NOTE).encode()[:NOTE_BYTES].decode(errors="ignore"))
-        known, now = self._recorded.get(event), self._clock()
-        if known is not None:
-            known.count += 1
-            if now - known.at < self._every:
+        record, now = self._recorded.get(event), self._clock()
+        if record is not None:
+            record.count += 1
+            if now - record.at < self._every:
                 self.counts.labels("suppressed").inc()
                 return
         if not self._bucket.try_take() or self._queue.full():
             self.counts.labels("dropped").inc()
             return
         self._remember(event, now)
-        self._queue.put_nowait(_Job(event, uid, warning, known))
+        self._queue.put_nowait(_Job(event, uid, warning, record))
 
     async def run(self) -> None:
         while True:
@@ -102,31 +102,31 @@ class EventRecorder:
                 self.counts.labels("errors").inc()
 
     def _remember(self, event: _EventKey, now: float) -> None:
-        known = self._recorded.get(event)
-        if known is None:
+        record = self._recorded.get(event)
+        if record is None:
             digest = hashlib.blake2b(repr((event, time.time_ns())).encode(), digest_size=8).hexdigest()
-            known = self._recorded[event] = _RecordedEvent(f"{event.key.name[:230]}.{digest}", now)
-        known.at = now
+            record = self._recorded[event] = _RecordedEvent(f"{event.key.name[:230]}.{digest}", now)
+        record.at = now
         self._recorded.move_to_end(event)
         while len(self._recorded) > REMEMBERED:
             self._recorded.popitem(last=False)
 
     async def _write(self, job: _Job) -> None:
-        known = job.again or self._recorded.get(job.event)
-        if known is None:
+        record = job.repeats or self._recorded.get(job.event)
+        if record is None:
             return
         namespace = job.event.key.namespace or "default"
         now = micro_now()
-        if job.again is not None:
-            series = {"series": {"count": max(2, known.count), "lastObservedTime": now}}
+        if job.repeats is not None:
+            series = {"series": {"count": max(2, record.count), "lastObservedTime": now}}
             try:
-                await self._client.merge(path_of(GROUP, "v1", "events", namespace, known.name), series)
+                await self._client.merge(path_of(GROUP, "v1", "events", namespace, record.name), series)
                 self.counts.labels("repeated").inc()
                 return
             except ApiError as error:
                 if not error.not_found:  # Events expire after an hour
                     raise
-        await self._client.create(path_of(GROUP, "v1", "events", namespace), self._event(job, known.name, namespace, now))
+        await self._client.create(path_of(GROUP, "v1", "events", namespace), self._event(job, record.name, namespace, now))
         self.counts.labels("recorded").inc()
 
     def _event(self, job: _Job, name: str, namespace: str, now: str) -> Json:

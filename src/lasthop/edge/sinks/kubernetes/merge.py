@@ -22,7 +22,7 @@ from lasthop.engine.plan.reasons import CONDITION_TYPES
 MAX_CONDITIONS: Final = 8
 ENTRIES: Final = {"parents": ("parentRef", 32), "ancestors": ("ancestorRef", 16)}
 """The lists that controllers share: the field that identifies an entry, and the CRDs' limit unless `Kind` has another."""
-OBSERVED: Final = frozenset(type for type, known in CONDITION_TYPES.items() if known.observed)
+OBSERVED: Final = frozenset(type for type, definition in CONDITION_TYPES.items() if definition.observed)
 _STATED: Final = ("status", "reason", "message", "observedGeneration")
 
 
@@ -33,8 +33,8 @@ class Outdated(Exception):
 def rendered(status: Status | None, kind: str) -> Json:
     """Returns our part as JSON. None removes our entries.
 
-    On a Gateway or GatewayClass nothing is removed then, because it may belong to another controller now, and the guide
-    forbids clearing.
+    On a Gateway or GatewayClass, None removes nothing. The object may belong to another controller now, and the Gateway API's
+    guide forbids clearing.
     """
     if status is None:
         return _without_entries(kind)
@@ -112,10 +112,10 @@ def generation(ours: Json) -> int:
 
 
 def _conditions(existing: list[Json], stated: list[Json], now: str) -> list[Json]:
-    wanted = {condition["type"]: condition for condition in stated}
+    remaining = {condition["type"]: condition for condition in stated}
     result = []
     for condition in existing:
-        new = wanted.pop(condition.get("type", ""), None)
+        new = remaining.pop(condition.get("type", ""), None)
         if new is not None:
             result.append(_condition(condition, new, now))
         elif condition.get("type") not in CONDITION_TYPES:
@@ -123,7 +123,7 @@ def _conditions(existing: list[Json], stated: list[Json], now: str) -> list[Json
         elif condition.get("observedGeneration", 0) > max((c["observedGeneration"] for c in stated), default=0):
             raise Outdated
     room = MAX_CONDITIONS - len(result)
-    return result + [_condition({}, new, now) for new in list(wanted.values())[: max(0, room)]]
+    return result + [_condition({}, new, now) for new in list(remaining.values())[: max(0, room)]]
 
 
 def _condition(existing: Json, stated: Json, now: str) -> Json:
@@ -152,18 +152,18 @@ def _listener(existing: Json, stated: Json, now: str) -> Json:
 def _entries(field: str, existing: list[Json], stated: list[Json], now: str, namespace: str, kind: str) -> list[Json]:
     ref, limit = ENTRIES[field]
     limit = (kind in KINDS and KINDS[kind].ancestors) or limit
-    wanted = {_identity(entry[ref], namespace): entry for entry in stated}
+    remaining = {_identity(entry[ref], namespace): entry for entry in stated}
     result = []
     for entry in existing:
         if entry.get("controllerName") != CONTROLLER_NAME:
             result.append(entry)
             continue
-        new = wanted.pop(_identity(entry.get(ref) or {}, namespace), None)
+        new = remaining.pop(_identity(entry.get(ref) or {}, namespace), None)
         if new is not None:
             result.append({**entry, "conditions": _conditions(entry.get("conditions") or [], new["conditions"], now)})
     # Entries of other controllers may fill the list. The engine knows, and fails closed if necessary.
     room = max(0, limit - len(result))
-    return result + [{**new, "conditions": _conditions([], new["conditions"], now)} for new in list(wanted.values())[:room]]
+    return result + [{**new, "conditions": _conditions([], new["conditions"], now)} for new in list(remaining.values())[:room]]
 
 
 def _identity(ref: Json, namespace: str) -> tuple[Any, ...]:
@@ -180,5 +180,5 @@ def _identity(ref: Json, namespace: str) -> tuple[Any, ...]:
 
 
 def _empty_like(value: Any) -> Any:
-    """Returns the meaning of an absent field: an empty list or a count of zero is no change."""
+    """Returns the value that an absent field is equal to: an empty list or a count of zero."""
     return [] if isinstance(value, list) else 0 if isinstance(value, int) else None

@@ -26,10 +26,10 @@ from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, FindingChanges
 from lasthop.engine.plan.reasons import CONDITION_TYPES
 
-EVENTS: Final = frozenset(type for type, known in CONDITION_TYPES.items() if known.event)
-"""Condition types with an Event when they become true, and when they no longer are."""
+EVENTS: Final = frozenset(type for type, definition in CONDITION_TYPES.items() if definition.event)
+"""Condition types with an Event when they become true, and when they stop being true."""
 WEAKENED: Final = frozenset(type for type in EVENTS if CONDITION_TYPES[type].weakened or CONDITION_TYPES[type].negative)
-"""The types that report a weakness when true, with an Event for each Gateway."""
+"""Condition types that report a weakness when true. They have an Event for each Gateway."""
 
 
 class Transition(NamedTuple):
@@ -52,8 +52,8 @@ def transitions(before: Json, after: Json) -> list[Transition]:
     old, new = dict(_conditions(before)), dict(_conditions(after))
     result: list[Transition] = []
     for (place, type), condition in new.items():
-        was, now = old.get((place, type), {}).get("status"), condition["status"]
-        if was != now and "True" in (was, now):
+        previous, current = old.get((place, type), {}).get("status"), condition["status"]
+        if previous != current and "True" in (previous, current):
             result.append(_transition(place, type, condition))
     gone = ((place, type) for (place, type), c in old.items() if c["status"] == "True" and (place, type) not in new)
     return result + [Transition(f"{type}Over", f"{place}no longer the case") for place, type in gone if type in WEAKENED]
@@ -86,8 +86,8 @@ def _of_types(entry: Json, types: Container[str], place: str) -> Iterator[tuple[
 LEASE: Final = "lasthop"
 """The name of the Lease, which RBAC refers to."""
 SETTLING: Final = 15.0
-"""Seconds after the start of leading for proxies to connect and replicas to report theirs. Until then "no proxy" may only mean
-that none was reported yet."""
+"""Seconds after the start of leading in which proxies connect and replicas report theirs. Until then "no proxy" may only mean
+"none reported yet"."""
 PATIENCE: Final = 3.0
 """Seconds that a finding must last to become an Event, because related objects seldom arrive at once."""
 WITHOUT_PROXY_REPORT: Final = frozenset((reasons.PENDING, reasons.ADDRESS_NOT_ASSIGNED, reasons.PARENT_NOT_PROGRAMMED))
@@ -131,7 +131,9 @@ class StatusUpdater(Sink, Leadership, WriteGuard):
     def findings_changed(self, changes: FindingChanges) -> None:
         """Records Events for new and resolved findings. Findings at the start are in the statuses, short-lived ones are
         skipped, and findings with a condition have that condition's Event."""
-        new, gone = ([finding for finding in some if finding.reason not in WEAKENED] for some in (changes.new, changes.gone))
+        new, gone = (
+            [finding for finding in findings if finding.reason not in WEAKENED] for findings in (changes.new, changes.gone)
+        )
         for finding in new:
             self._recent[finding] = asyncio.get_running_loop().call_later(self._patience, self._lasts, finding)
         for finding in gone:
@@ -178,11 +180,11 @@ class StatusUpdater(Sink, Leadership, WriteGuard):
 def _only_observations_lost(before: Json, after: Json) -> bool:
     """Returns whether the only change is that observations became unknown. Routes have such a condition only during
     failures."""
-    seen = [about for about, status in observations(before).items() if status != "Unknown"]
-    if not seen:
+    observed = [condition for condition, status in observations(before).items() if status != "Unknown"]
+    if not observed:
         return False
-    now = observations(after)
-    lost = any(now.get(about, "Unknown") == "Unknown" for about in seen)
+    remaining = observations(after)
+    lost = any(remaining.get(condition, "Unknown") == "Unknown" for condition in observed)
     return lost and without_observations(before) == without_observations(after)
 
 

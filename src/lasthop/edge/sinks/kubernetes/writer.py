@@ -47,13 +47,13 @@ class WriteLimits(msgspec.Struct, frozen=True):
     """Writes per second while the server responds quickly."""
     burst: int = 100
     few: int = 50
-    """Size of a batch that goes first: a user waits for the effect of an edit. Larger batches come from a start or a shared
-    object."""
+    """Maximum size of a batch that goes first, because a user waits for the effect of an edit. Larger batches come from a
+    start or a shared object."""
     calm: float = 0.05
-    """Seconds without a new status before the first is written: a user who makes many edits at once shares the server with us,
-    and waits for their effect ..."""
+    """Seconds without a new status before the first is written, because a user who makes many edits at once shares the server
+    with us."""
     longest_calm: float = 0.5
-    """... but no longer than this after the first status."""
+    """Maximum seconds from the first status to its write, because the user waits for the effect of the edits."""
     dispute: float = 1.0
     """Seconds between two writes to an object that another controller keeps rewriting."""
     observations: float = 30.0
@@ -65,7 +65,7 @@ LIMITS: Final = WriteLimits()
 
 
 class WriteGuard:
-    """Permits each write and is notified of it. Permits everything; a subclass overrides the methods it needs."""
+    """Permits each write and is notified of it. This class permits all writes; a subclass overrides the methods it needs."""
 
     def may_write(self) -> bool:
         """Returns whether we still lead; called right before each write."""
@@ -99,17 +99,17 @@ class StatusWriter:
         self._clock, self._sleep = clock, sleep
         self._wanted: dict[Key, Status | None] = {}
         self._queue: OrderedDict[Key, None] = OrderedDict()
-        """Keys to process, in order, each once. Not a dict, which takes time proportional to earlier keys to find its first
-        one."""
+        """Keys to process, in order, each once. A dict would need time proportional to the removed keys to find its first
+        key."""
         self._first: OrderedDict[Key, None] = OrderedDict()
-        """The keys that go first."""
+        """Keys to process before those that are only in `_queue`."""
         self._turn = 0
         self._busy: set[Key] = set()
         self._later: dict[Key, asyncio.TimerHandle] = {}
         self._backoffs: dict[Key, Backoff] = {}
         self._written: dict[Key, float] = {}
         self._since = self._calm = 0.0
-        """When the oldest waiting status arrived, and until when all of them wait."""
+        """The arrival time of the oldest waiting status, and the time until which all of them wait."""
         self._work, self._leading = asyncio.Event(), asyncio.Event()
         self._choosing = asyncio.Lock()
         """Held by the writer that waits for work, so that a new status wakes one of them."""
@@ -151,7 +151,7 @@ class StatusWriter:
 
     @property
     def waiting(self) -> set[Key]:
-        """Returns the objects whose status is written later, unless a newer one arrives before."""
+        """Returns the objects whose status is written later, unless a newer status arrives before."""
         return set(self._later)
 
     @property
@@ -183,7 +183,7 @@ class StatusWriter:
             timer.cancel()
 
     def _seen(self, key: Key) -> None:
-        """Handles a write by another client. A changed part of ours is restored, but not in a race."""
+        """Handles a write by another client. If it changed our part, that part is restored after the dispute interval."""
         if key not in self._wanted:
             return
         wait = self._limits.dispute - (self._clock() - self._written.get(key, -self._limits.dispute))
@@ -197,7 +197,7 @@ class StatusWriter:
     async def _next(self) -> Key:
         while True:
             await self._leading.wait()
-            # Every few turns another object, however many edits there are.
+            # Every few turns an object outside of `_first` has its turn, however many edits there are.
             self._turn += 1
             queues = (self._queue,) if self._turn % FIRST_IN_A_ROW == 0 else (self._first, self._queue)
             key = next((key for queue in queues for key in queue if key not in self._busy), None)
@@ -250,7 +250,7 @@ class StatusWriter:
             self._wanted.pop(key)
             return False
         ours = rendered(self._wanted[key], key.kind)
-        if generation(ours) > seen.generation:  # another object of the same name since then
+        if generation(ours) > seen.generation:  # the object was replaced by one of the same name
             raise Outdated
         current: Json = msgspec.json.decode(seen.status) if seen.status else {}
         status = merged(current, ours, rfc3339(time.time()), key.namespace, key.kind)
@@ -266,14 +266,14 @@ class StatusWriter:
             "metadata": {"name": key.name, "namespace": key.namespace, "resourceVersion": seen.version},
             "status": status,
         }
-        answer = await self._put(f"{path}/status", body)
-        if answer is None:
+        response = await self._put(f"{path}/status", body)
+        if response is None:
             return True
         self._writes.inc()
         self._written[key] = self._clock()
         self._backoffs.pop(key, None)
-        version = self._observe(key, answer)
-        if (newest := self._observed.get(key)) and newest.version == version:  # the watch has only shown our own write
+        version = self._observe(key, response)
+        if (newest := self._observed.get(key)) and newest.version == version:  # the watch has delivered only our own write
             self._cancel_later(key)
         self._guard.written(key, current, status)
         return False
@@ -295,9 +295,9 @@ class StatusWriter:
 
     async def _put(self, path: str, body: Json) -> bytes | None:
         """Returns the object as written; None if another writer was first."""
-        begun = self._clock()
+        started = self._clock()
         try:
-            answer = await self._client.request("PUT", path, body=body)
+            response = await self._client.request("PUT", path, body=body)
         except ApiError as error:
             if error.transient:
                 self._pace.refused()
@@ -305,20 +305,20 @@ class StatusWriter:
                 raise
             self._conflicts.inc()
             return None
-        self._pace.answered(self._clock() - begun)
-        return answer
+        self._pace.answered(self._clock() - started)
+        return response
 
     def _observations_wait(self, key: Key, current: Json, status: Json) -> float:
         """Returns the seconds to wait before a write that contains only observations."""
         wait = self._limits.observations - (self._clock() - self._written.get(key, -self._limits.observations))
         return wait if wait > 0 and without_observations(current) == without_observations(status) else 0.0
 
-    def _observe(self, key: Key, answer: bytes) -> str:
+    def _observe(self, key: Key, response: bytes) -> str:
         """Records the object in the server's response, and returns its version."""
         try:
-            status = observed_status(answer)
+            status = observed_status(response)
         except msgspec.DecodeError as error:
-            raise ApiError(0, RESET, f"not an object: {answer[:100]!r}") from error
+            raise ApiError(0, RESET, f"not an object: {response[:100]!r}") from error
         self._observed.put(key, status)
         return status.version
 

@@ -1,4 +1,4 @@
-"""Finds a file's last author: the author of its last commit if it is tracked by git and unmodified, otherwise its owner.
+"""Finds a file's last author: the author of its last commit if git tracks it and it is unmodified, otherwise its owner.
 
 A repository may be hostile, because its configuration can name programs. So git runs without hooks, filters, helpers,
 transports and the user's configuration, for two commands that need none of them, and never in another user's repository.
@@ -21,11 +21,11 @@ from lasthop.edge.sources.files.folder import UnreadableFile, read
 TIMEOUT: Final = 0.5
 """Seconds for one command. It blocks the source, but the edit has already taken effect."""
 SILENCE: Final = 60.0
-"""Seconds for which git is not run after a command exceeded that time, or all commands exceeded the next two limits."""
+"""Seconds for which git is not run after one command exceeded `TIMEOUT`, or all commands together exceeded `BUDGET`."""
 BUDGET: Final = 1.0
-"""Seconds for many commands, for example after an edit of a thousand files ..."""
+"""Seconds that many commands may accumulate, for example after an edit of a thousand files."""
 SHARE: Final = 0.1
-"""... and the share of the time since then."""
+"""Share of the elapsed time by which the accumulated seconds decrease."""
 REMEMBERED: Final = 1000
 OPTIONS: Final = (
     *("--no-optional-locks", "--no-pager", "--literal-pathspecs"),
@@ -66,8 +66,8 @@ class Authors:
             stamp = path.lstat().st_mtime_ns
         except OSError:
             stamp = 0
-        if stamp and (known := self._known.get((path, stamp))) is not None:
-            return known
+        if stamp and (cached := self._known.get((path, stamp))) is not None:
+            return cached
         author = self._find(path)
         if len(self._known) >= REMEMBERED:
             self._known.clear()
@@ -89,16 +89,16 @@ class Authors:
         parts = commit.strip("\n").split("\0")
         if len(parts) != 4:
             return owner
-        short, name, mail, date = ("".join(filter(str.isprintable, part)) for part in parts)
-        return f"{name} <{mail}>, commit {short} of {date}"
+        commit_id, name, mail, date = ("".join(filter(str.isprintable, part)) for part in parts)
+        return f"{name} <{mail}>, commit {commit_id} of {date}"
 
     def _run(self, root: Path, *arguments: str) -> str | None:
         """Returns git's output; None if git fails or takes too long."""
         command = (self._git or "git", *OPTIONS, "-C", str(root), *arguments)
         environment = {**ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
-        begun = self._clock()
+        started = self._clock()
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT, check=False
             )
         except subprocess.TimeoutExpired:
@@ -106,12 +106,12 @@ class Authors:
             return None
         except OSError:
             return None
-        self._spend(begun)
-        return done.stdout.decode(errors="replace") if done.returncode == 0 else None
+        self._spend(started)
+        return process.stdout.decode(errors="replace") if process.returncode == 0 else None
 
-    def _spend(self, begun: float) -> None:
+    def _spend(self, started: float) -> None:
         now = self._clock()
-        self._spent = max(0.0, self._spent - SHARE * (begun - self._last)) + now - begun
+        self._spent = max(0.0, self._spent - SHARE * (started - self._last)) + now - started
         self._last = now
         if self._spent > BUDGET:
             self._silent_until = now + SILENCE
@@ -131,20 +131,20 @@ def _repository(folder: Path) -> Path | None:
 
 def _owner(path: Path) -> str:
     try:
-        uid, what = path.stat().st_uid, "file owner"
+        uid, owner_kind = path.stat().st_uid, "file owner"
     except OSError:
         try:
-            uid, what = path.parent.stat().st_uid, "folder owner"
+            uid, owner_kind = path.parent.stat().st_uid, "folder owner"
         except OSError:
             return ""
     try:
-        return f"{what} {pwd.getpwuid(uid).pw_name}"
+        return f"{owner_kind} {pwd.getpwuid(uid).pw_name}"
     except KeyError:
-        return f"{what} {uid}"
+        return f"{owner_kind} {uid}"
 
 
 def _blob(path: Path, length: int) -> str:
-    """Returns git's object name of the file's content, with a hash of that length; empty: the file does not exist."""
+    """Returns git's object name of the file's content, with a hash of that length; empty if the file does not exist."""
     try:
         content, _ = read(path)  # neither waits for a pipe nor reads a device without end
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Parses one file's text: returns all of its objects, or its problems, never a part of the objects."""
+"""Parses one file's text: returns all its objects, or its problems, never a part of the objects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVERYWHERE: Final = ("",)
 _Object = tuple[Span, Path, Any]
 """The document that contains an object, the path in it, and the object's value."""
 _ObjectProblem = tuple[Span, Path, Any, FieldProblem]
-"""The same with one of its problems."""
+"""An `_Object` with one of its problems."""
 
 
 class ObjectEntry(NamedTuple):
@@ -38,7 +38,7 @@ class ObjectEntry(NamedTuple):
 
 
 class FileContent(msgspec.Struct, frozen=True):
-    """The objects of a valid file."""
+    """Holds the objects of a valid file."""
 
     digest: bytes
     text: bytes
@@ -68,7 +68,7 @@ class FileContent(msgspec.Struct, frozen=True):
 
 
 class BrokenFile(msgspec.Struct, frozen=True):
-    """A file that cannot be applied as a whole."""
+    """Describes an invalid file, which is not applied, not even in part."""
 
     digest: bytes
     findings: tuple[Finding, ...]
@@ -79,7 +79,7 @@ class BrokenFile(msgspec.Struct, frozen=True):
 
 
 class StoredDocument(msgspec.Struct, frozen=True, array_like=True):
-    """An admitted object on disk, so that an unchanged file need not be admitted again at the next start."""
+    """Stores an admitted object on disk, so that an unchanged file need not be admitted again at the next start."""
 
     span: Span
     base: Path
@@ -121,26 +121,28 @@ class _Admission:
         self._keys: set[Key] = set()
 
     def take(self, span: Span, base: Path, value: Any) -> None:
-        wrong: list[FieldProblem] = []
+        problems: list[FieldProblem] = []
         if self._hides and (path := embedded_policy(value)) is not None:
             remedy = "Write it as a document of its own, or move this one to another folder."
-            wrong.append(FieldProblem("a BackendTLSPolicy inside another object is not read", path, remedy))
-        if other := foreign_kind(value):
-            self.others.append(_cut(other))
+            problems.append(FieldProblem("a BackendTLSPolicy inside another object is not read", path, remedy))
+        if foreign := foreign_kind(value):
+            self.others.append(_cut(foreign))
         else:
-            wrong += self._admit(span, base, value)
-        self.problems.extend((span, base, value, problem) for problem in wrong)
+            problems += self._admit(span, base, value)
+        self.problems.extend((span, base, value, problem) for problem in problems)
 
     def _admit(self, span: Span, base: Path, value: Any) -> list[FieldProblem]:
-        kept, wrong = admit(value)
-        if wrong:
-            return wrong
+        document, problems = admit(value)
+        if problems:
+            return problems
         try:
-            entry = ObjectEntry(admitted(kept), span, base)
+            entry = ObjectEntry(admitted(document), span, base)
         except msgspec.ValidationError as error:
             return [FieldProblem(str(error))]
         key = entry.admitted.key
-        self.stored.append(StoredDocument(span, base, key.kind, entry.admitted.digest, msgspec.Raw(msgspec.json.encode(kept))))
+        self.stored.append(
+            StoredDocument(span, base, key.kind, entry.admitted.digest, msgspec.Raw(msgspec.json.encode(document)))
+        )
         self.entries.append(entry)
         if key in self._keys:
             return [FieldProblem("is a duplicate in this file", ("metadata", "name"), "Remove one.", reasons.DUPLICATE_OBJECT)]

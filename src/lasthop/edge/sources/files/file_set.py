@@ -1,6 +1,6 @@
-"""Tracks the files of the folder: the content of each, or its problems with its last good content.
+"""Tracks the files of the folder: each file's content, or its problems with its last good content.
 
-Values only: a reading changes nothing. The loader decides when to apply it, and restores content that was saved before a
+A reading is a value and changes nothing. The loader decides when to apply it, and restores content that was saved before a
 restart.
 """
 
@@ -25,21 +25,21 @@ MAKE_READABLE: Final = "Make it readable for the user that runs Lasthop, or rena
 
 class FileReading(NamedTuple):
     result: FileContent | BrokenFile | None
-    """None: the file does not exist."""
+    """None if the file does not exist."""
     stamp: Stamp | None = None
     written: int = 0
-    """When the good content was written, in nanoseconds. The file itself may have been written again since."""
+    """The time at which the good content was written, in nanoseconds. The file may have been written again since."""
     stored: tuple[StoredDocument, ...] | None = None
     """The admitted documents of a good file, unless they are already on disk."""
 
 
 class Readings(NamedTuple):
-    """The readings of files that may have changed."""
+    """Holds the readings of files that may have changed."""
 
     files: dict[str, FileReading]
     local: dict[str, LocalFile]
     closed: dict[str, str] | None = None
-    """Subfolders that cannot be listed, with reasons. None if not everything was read, as with the next three."""
+    """Subfolders that cannot be listed, with reasons. This field and the next three are None unless everything was read."""
     repeated: dict[str, str] | None = None
     linked: tuple[str, ...] | None = None
     folders: dict[str, Identity] | None = None
@@ -48,17 +48,17 @@ class Readings(NamedTuple):
     later: frozenset[str] = frozenset()
     """Files to read next time, because there are too many at once."""
     lost: str = ""
-    """Why the whole folder cannot be read."""
+    """The reason why the whole folder cannot be read."""
 
-    def same_as(self, other: Readings) -> bool:
+    def same_as(self, earlier: Readings) -> bool:
         """Returns whether no file was written between the two readings."""
-        return {p: r.stamp for p, r in self.files.items()} == {p: r.stamp for p, r in other.files.items()} and {
+        return {p: r.stamp for p, r in self.files.items()} == {p: r.stamp for p, r in earlier.files.items()} and {
             p: f.stamp for p, f in self.local.items()
-        } == {p: f.stamp for p, f in other.local.items()}
+        } == {p: f.stamp for p, f in earlier.local.items()}
 
 
 def read_text(path: Path, shown: str) -> tuple[bytes, Stamp] | FileReading:
-    """Reads a file, or returns why it has no text."""
+    """Returns a file's text and stamp, or a reading with the reason why it has no text."""
     try:
         return read(path)
     except FileNotFoundError:
@@ -69,8 +69,8 @@ def read_text(path: Path, shown: str) -> tuple[bytes, Stamp] | FileReading:
         return FileReading(unreadable(shown, str(error)))
 
 
-def unreadable(shown: str, why: str) -> BrokenFile:
-    finding = make_finding(None, reasons.UNREADABLE, f"cannot be read: {why}.", MAKE_READABLE, file=shown, line=1)
+def unreadable(shown: str, reason: str) -> BrokenFile:
+    finding = make_finding(None, reasons.UNREADABLE, f"cannot be read: {reason}.", MAKE_READABLE, file=shown, line=1)
     return BrokenFile(b"", (finding,), opaque=EVERYWHERE)
 
 
@@ -80,13 +80,15 @@ def crashed(shown: str, error: Exception) -> BrokenFile:
     return BrokenFile(b"", (finding,), opaque=EVERYWHERE)
 
 
-def too_large(shown: str, why: str) -> BrokenFile:
-    finding = make_finding(None, reasons.TOO_LARGE, f"is not read: {why}.", "Split it into several files.", file=shown, line=1)
+def too_large(shown: str, reason: str) -> BrokenFile:
+    finding = make_finding(
+        None, reasons.TOO_LARGE, f"is not read: {reason}.", "Split it into several files.", file=shown, line=1
+    )
     return BrokenFile(b"", (finding,), opaque=EVERYWHERE)
 
 
 def emptied(shown: str) -> BrokenFile:
-    """Reports a file that had objects and is now blank: a full disk or a crashed editor is as likely as intent."""
+    """Reports a file that had objects and is now blank, because a full disk or a crashed editor is as likely as intent."""
     remedy = "Delete the file to remove its objects."
     finding = make_finding(None, reasons.EMPTY_FILE, "the file is empty.", remedy, file=shown, line=1)
     return BrokenFile(digest(b""), (finding,))
@@ -102,11 +104,11 @@ class ManifestFile(msgspec.Struct, frozen=True):
     broken: BrokenFile | None = None
     stamp: Stamp | None = None
     written: int = 0
-    """When the good content was written, in nanoseconds."""
+    """The time at which the good content was written, in nanoseconds."""
 
     def of_text(self, digest: bytes) -> FileContent | BrokenFile | None:
         """Returns the known content with this digest: the current one, or the last good one."""
-        return next((known for known in (self.good, self.broken) if known and known.digest == digest), None)
+        return next((content for content in (self.good, self.broken) if content and content.digest == digest), None)
 
 
 class FileSet:
@@ -139,13 +141,13 @@ class FileSet:
     @property
     def others(self) -> Counter[str]:
         """Returns the kinds of foreign documents in the files, with counts."""
-        return Counter(other for file in self._files.values() if file.good for other in file.good.others)
+        return Counter(kind for file in self._files.values() if file.good for kind in file.good.others)
 
     @property
     def broken(self) -> list[tuple[str, BrokenFile]]:
         return sorted(self._broken.items())
 
-    def is_as_at(self, path: str, stamp: Stamp | None) -> bool:
+    def is_unchanged(self, path: str, stamp: Stamp | None) -> bool:
         file = self._files.get(path)
         return file is not None and stamp is not None and file.stamp == stamp
 
@@ -171,7 +173,7 @@ def after(before: ManifestFile | None, reading: FileReading) -> ManifestFile | N
         case FileContent() as good:
             return ManifestFile(good, None, reading.stamp, reading.written)
         case BrokenFile() as broken:
-            # An empty file is no fallback, because the file's new content may be its first policy.
+            # An empty file does not serve as a fallback, because the file's new content may be its first policy.
             if before and before.good and before.good.entries:
                 return ManifestFile(before.good, broken, reading.stamp, before.written)
             return ManifestFile(None, broken, reading.stamp)

@@ -1,10 +1,10 @@
 """Lists the files of the folder, and reads them safely.
 
-Names that start with a dot are skipped: editors' swap files, .git, and the `..data` folders behind a mounted ConfigMap, whose
-files are reached through the links beside them. Links to folders are followed. Each folder is read once, and at most
-`MAX_FOLDERS` in total, because a link may lead to the whole machine.
+Names that start with a dot are skipped: editors' swap files, .git, and the `..data` folders behind a mounted ConfigMap. Links
+beside these folders lead to their files. Links to folders are followed. Each folder is read once, and at most `MAX_FOLDERS`
+in total, because a link may lead to the whole machine.
 
-Teams that share the folder take turns. Each subfolder at the top is a team; the files beside these are another one.
+Teams that share the folder take turns. Each subfolder at the top belongs to a team; the files beside these belong to another.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Scan(NamedTuple):
     """Subfolders that cannot be listed and files that cannot be named, with reasons; "." if not all folders were listed. Their
     files do not count as deleted."""
     repeated: dict[str, str]
-    """Links to folders that are already read under another name (or loop), with that name."""
+    """Links that loop, or lead to folders that are already read under another name, with that name."""
     linked: tuple[str, ...]
     """Manifests and folders that are links. Their targets may be outside the folder and are watched there."""
     folders: dict[str, Identity]
@@ -97,7 +97,7 @@ class _Scanner:
 
     def run(self) -> Scan:
         self._list("")
-        # Real folders first, so that a folder keeps its own name and a link to it is the duplicate.
+        # Lists real folders first, so that a folder keeps its own name and a link to it is the duplicate.
         for _ in range(MAX_FOLDERS):
             if folder := self._subfolders.next():
                 self._list(folder)
@@ -117,9 +117,9 @@ class _Scanner:
         try:
             status = os.stat(self._root / folder)
             identity = status.st_dev, status.st_ino
-            where = self._names.setdefault(identity, folder or ".")
-            if where != (folder or "."):
-                self._repeated[folder] = where
+            known_name = self._names.setdefault(identity, folder or ".")
+            if known_name != (folder or "."):
+                self._repeated[folder] = known_name
                 return
             with os.scandir(self._root / folder) as listing:
                 entries = sorted(listing, key=lambda entry: entry.name)
@@ -178,7 +178,7 @@ def stamp_of(path: Path | str) -> Stamp | None:
 
 
 class Roots:
-    """The permitted locations of local files: the folder itself, and paths that the operator allows."""
+    """Holds the permitted locations of local files: the folder itself, and paths that the operator allows."""
 
     def __init__(self, folder: Path, allowed: Iterable[Path] = ()) -> None:
         self._folders = (folder, *allowed)
@@ -199,7 +199,7 @@ def read(path: Path, limit: int = MAX_FILE, roots: Roots | None = None) -> tuple
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
-            # Checked again on the open file: a link may have changed since.
+            # Checked again on the open file, because a link may have changed since.
             if roots is not None and not roots.hold(os.readlink(f"/proc/self/fd/{descriptor}")):
                 raise OutsideRoots("it is outside")
             text, status = _content(file, limit)

@@ -4,8 +4,8 @@
     apply() -> Batch        applies readings
     save()                  writes last good contents to the state directory
 
-A broken file is never applied in part: its last good content stays in force, also after a restart. Deleting a file deletes its
-objects and its last good content.
+A broken file is never applied in part. Its last good content stays in force, even after a restart. Deleting a file deletes
+its objects and its last good content.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from lasthop.engine.plan.knowledge import Unknown
 from lasthop.engine.plan.not_applied import NotApplied, moment
 
 AT_ONCE: Final = 200
-"""Files that are read before others are checked again: some 150 ms. They are applied together."""
+"""Files that are read before the folder is checked again, which takes some 150 ms. They are applied together."""
 AT_ONCE_SECONDS: Final = 0.3
-"""The same limit in CPU time: a file with maximum lists takes a hundred times as long as others."""
+"""CPU time of such reads, because a file with maximum lists takes a hundred times as long as others."""
 
 
 MOST_EDITED: Final = 5000
@@ -62,7 +62,7 @@ Progress = Callable[[int, int], None]
 
 
 class _Postponed(NamedTuple):
-    """The files that a look only names."""
+    """Collects the files that are postponed to a later read."""
 
     large: set[str]
     later: set[str]
@@ -74,11 +74,11 @@ class _Postponed(NamedTuple):
 
 
 class _EarlierObject(NamedTuple):
-    """An object in a file that was edited while Lasthop was not running."""
+    """Describes an object as it was before its file was edited while Lasthop was not running."""
 
     path: Path
     object: Object | None
-    """None: it did not exist."""
+    """None if it did not exist."""
 
     def differs(self, chosen: tuple[str, ObjectEntry] | None) -> bool:
         return self.object != (chosen[1].admitted.object if chosen else None)
@@ -92,7 +92,7 @@ class Loader:
         self._shown_prefix = str(directory / "_").removesuffix("_")
         self._state = state or NoState()
         self._lock = threading.Lock()
-        """Held because readings are applied in a worker thread while others locate objects."""
+        """Held because a worker thread applies readings while other threads locate objects."""
         self._files = FileSet()
         self._objects = ObjectSet()
         self._local = LocalFiles(self.root, allowed, self._state)
@@ -110,7 +110,7 @@ class Loader:
         """The team of the last file read, if not all could be read."""
         self._published: Batch | None = None
         self._edited: dict[Key, Path] = {}
-        """The file in which each object was last edited, since the start; a local file if that supplied the content."""
+        """The file in which each object was last edited since the start. It may be a local file that supplies content."""
         self._unsaved: dict[str, SavedFile | None] = {}
         self._save_error = ""
 
@@ -128,24 +128,24 @@ class Loader:
         """Reads these files (paths below the folder) and local files, or everything that has changed.
 
         A file that is unchanged since the readings `before` is not parsed again. With `leave_large`, large files and files
-        beyond the limit are only named. `progress` is called after each file. Raises `FilesError` if the folder cannot be read
-        the first time; later that is an ordinary reading.
+        beyond the limit are only named. `progress` is called after each file. Raises `FilesError` if the folder cannot be
+        read the first time; later, an unreadable folder is an ordinary reading.
         """
-        left = _Postponed(set(), set()) if leave_large else None
+        postponed = _Postponed(set(), set()) if leave_large else None
         if files is not None:
-            here = _readings(left, self._read_files(sorted(files), before, left, progress))
+            readings_of_files = _readings(postponed, self._read_files(sorted(files), before, postponed, progress))
             if self.root.is_dir():
-                return here._replace(local={path: self._local.read(path) for path in local})
-            # While the whole folder is being deleted its files disappear one by one, which is not an edit of each.
+                return readings_of_files._replace(local={path: self._local.read(path) for path in local})
+            # While the whole folder is being deleted, its files disappear one by one. That is not an edit of each file.
         try:
             listing = scan(self.root)
         except FilesError as error:
             if self._published is None:
                 raise
             return Readings({}, {}, lost=str(error))
-        changed = [path for path, stamp in listing.files.items() if not self._files.is_as_at(path, stamp)]
-        readings = self._read_files(changed, before, left, progress) | self._read_missing(listing, left)
-        return _readings(left, readings)._replace(
+        changed = [path for path, stamp in listing.files.items() if not self._files.is_unchanged(path, stamp)]
+        readings = self._read_files(changed, before, postponed, progress) | self._read_missing(listing, postponed)
+        return _readings(postponed, readings)._replace(
             local=self._local.changed(),
             closed=listing.closed,
             repeated=listing.repeated,
@@ -154,46 +154,46 @@ class Loader:
         )
 
     def _read_files(
-        self, paths: Collection[str], before: Readings | None, left: _Postponed | None, progress: Progress
+        self, paths: Collection[str], before: Readings | None, postponed: _Postponed | None, progress: Progress
     ) -> dict[str, FileReading]:
-        """Reads these files. If files may be `left` for later, it reads only up to the limits."""
+        """Reads these files. If files may be `postponed`, it reads only up to the limits."""
         readings: dict[str, FileReading] = {}
         end = time.thread_time() + AT_ONCE_SECONDS
-        for path in paths if left is None else in_turn(paths, self._last_team):
-            if left is None or not self._leave(path, left, len(readings), end):
+        for path in paths if postponed is None else in_turn(paths, self._last_team):
+            if postponed is None or not self._postpone(path, postponed, len(readings), end):
                 readings[path] = self._read(path, before)
                 self._last_team = team_of(path)
                 progress(len(readings), len(paths))
-        return readings if left is None else self._without_moves(readings, left)
+        return readings if postponed is None else self._without_moves(readings, postponed)
 
-    def _without_moves(self, readings: dict[str, FileReading], left: _Postponed) -> dict[str, FileReading]:
+    def _without_moves(self, readings: dict[str, FileReading], postponed: _Postponed) -> dict[str, FileReading]:
         """Postpones files that have lost objects, which may have moved into a file that is still to be read."""
-        teams = left.teams
-        left.later.update(
+        teams = postponed.teams
+        postponed.later.update(
             path for path in readings if team_of(path) in teams and self._files.loses(path, readings[path].result)
         )
-        return {path: reading for path, reading in readings.items() if path not in left.later}
+        return {path: reading for path, reading in readings.items() if path not in postponed.later}
 
-    def _leave(self, path: str, left: _Postponed, read: int, end: float) -> bool:
-        """Postpones a file that is large or beyond the limits; returns whether it did."""
+    def _postpone(self, path: str, postponed: _Postponed, read: int, end: float) -> bool:
+        """Postpones a file that is large or beyond the limits; returns whether the file was postponed."""
         if read >= AT_ONCE or (read and time.thread_time() >= end):
-            left.later.add(path)
+            postponed.later.add(path)
         elif self._is_large(path):
-            left.large.add(path)
+            postponed.large.add(path)
         else:
             return False
         return True
 
-    def _read_missing(self, listing: Scan, left: _Postponed | None) -> dict[str, FileReading]:
-        """Returns readings of files that existed and are no longer listed: deleted, unless their folder cannot be read. If
-        their team has files still to be read, they are postponed, because their objects may have moved there."""
+    def _read_missing(self, listing: Scan, postponed: _Postponed | None) -> dict[str, FileReading]:
+        """Returns readings of files that existed and are no longer listed. They are deleted, unless their folder cannot be
+        read. If their team has unread files, they are postponed, because their objects may have moved there."""
         readings: dict[str, FileReading] = {}
-        teams = left.teams if left else set()
+        teams = postponed.teams if postponed else set()
         for path in self._remembered() - listing.files.keys():
-            if why := _closed_above(path, listing.closed):
-                readings[path] = FileReading(unreadable(self._shown(path), f"its folder cannot be read ({why})"))
-            elif left and team_of(path) in teams:
-                left.later.add(path)
+            if reason := _closed_above(path, listing.closed):
+                readings[path] = FileReading(unreadable(self._shown(path), f"its folder cannot be read ({reason})"))
+            elif postponed and team_of(path) in teams:
+                postponed.later.add(path)
             else:
                 readings[path] = FileReading(None)
         return readings
@@ -229,12 +229,12 @@ class Loader:
 
     def _of_text(self, path: str, text: bytes, stamp: Stamp) -> FileReading:
         """Returns the known result for this text, possibly from before a restart, or parses it."""
-        seen, known = digest(text), self._files.get(path)
-        if known and (result := known.of_text(seen)):
-            return FileReading(result, stamp, known.written)
-        saved = None if known else self._saved(path)
-        if saved and saved.digest == seen and saved.stored is not None and (again := restore(text, saved.stored)):
-            return FileReading(again, stamp, saved.written)
+        text_digest, file = digest(text), self._files.get(path)
+        if file and (result := file.of_text(text_digest)):
+            return FileReading(result, stamp, file.written)
+        saved = None if file else self._saved(path)
+        if saved and saved.digest == text_digest and saved.stored is not None and (restored := restore(text, saved.stored)):
+            return FileReading(restored, stamp, saved.written)
         result, stored = examine(self._shown(path), text)
         return FileReading(result, stamp, stamp.mtime, stored)
 
@@ -251,8 +251,8 @@ class Loader:
             return file
         if saved.stored is not None and (good := restore(saved.text, saved.stored)):
             return ManifestFile(good, written=saved.written)
-        again, _ = examine(self._shown(path), saved.text)
-        return ManifestFile(again, written=saved.written) if isinstance(again, FileContent) else None
+        content, _ = examine(self._shown(path), saved.text)
+        return ManifestFile(content, written=saved.written) if isinstance(content, FileContent) else None
 
     def _remembered(self) -> set[str]:
         """Returns the files known since the start, or, at the first look, before the restart."""
@@ -297,39 +297,38 @@ class Loader:
         return batch
 
     def _earlier(self, readings: Readings) -> dict[Key, _EarlierObject]:
-        """Returns the objects of files that were edited while Lasthop was not running, as they were before. Empty at the first
-        start."""
-        found: dict[Key, _EarlierObject] = {}
+        """Returns the earlier objects of files that were edited while Lasthop was not running. Empty at the first start."""
+        earlier: dict[Key, _EarlierObject] = {}
         if not self._remembered():
-            return found
-        # Deleted files first: an object that has moved is edited in the file that has it now.
-        for path, reading in sorted(readings.files.items(), key=lambda each: each[1].result is not None):
-            was, now = self._edited_content(path, reading)
-            for key in was.keys() | now:
-                moved = found[key].object if key in found else None
-                found[key] = _EarlierObject(self.root / path, was.get(key, moved))
-        return found
+            return earlier
+        # Deleted files come first, because an object that has moved was edited in the file that has it now.
+        for path, reading in sorted(readings.files.items(), key=lambda item: item[1].result is not None):
+            saved, present = self._edited_content(path, reading)
+            for key in saved.keys() | present:
+                moved = earlier[key].object if key in earlier else None
+                earlier[key] = _EarlierObject(self.root / path, saved.get(key, moved))
+        return earlier
 
     def _edited_while_stopped(
         self, earlier: Mapping[Key, _EarlierObject], selected: Mapping[Key, tuple[str, ObjectEntry] | None]
     ) -> dict[Key, bool]:
-        """Records the objects that differ from those of the earlier process, and returns whether each existed."""
-        edited = {key: was.object is not None for key, was in earlier.items() if was.differs(selected.get(key))}
+        """Records the objects that differ from their earlier version, and returns whether each existed before."""
+        edited = {key: obj.object is not None for key, obj in earlier.items() if obj.differs(selected.get(key))}
         local = self._local.edited_while_stopped()
         self._edited |= {key: earlier[key].path for key in edited} | local
         return edited | dict.fromkeys(local, True)
 
     def _edited_content(self, path: str, reading: FileReading) -> tuple[dict[Key, Object], set[Key]]:
-        """Returns the objects that an earlier process saved of a file, and the keys of the present ones. Empty if the file is
-        unchanged, or is broken, because then its last good content stays."""
-        now = reading.result
-        if isinstance(now, BrokenFile) or (now and reading.stored is None):
+        """Returns the objects of a file that an earlier process saved, and the keys of its present objects. Both are empty if
+        the file is unchanged, or is broken, because then its last good content stays."""
+        content = reading.result
+        if isinstance(content, BrokenFile) or (content and reading.stored is None):
             return {}, set()
         saved = self._saved(path)
-        if now and saved and now.digest == saved.digest:
+        if content and saved and content.digest == saved.digest:
             return {}, set()
         before = self._before(path)
-        return before.good.objects if before and before.good else {}, now.keys if now else set()
+        return before.good.objects if before and before.good else {}, content.keys if content else set()
 
     def _unknown(self) -> tuple[Unknown, ...]:
         """Returns the parts that may contain an unread policy, whether or not an older text of them is in force."""
@@ -353,18 +352,18 @@ class Loader:
         return touched
 
     def _apply_file(self, path: str, reading: FileReading) -> set[Key]:
-        old = self._files.good(path)
+        previous = self._files.good(path)
         file = after(self._before(path) if isinstance(reading.result, BrokenFile) else None, reading)
         self._files.put(path, file)
         if file is None:
             self._unsaved[path] = None
         elif file.good and not file.broken and reading.stored is not None:
             self._unsaved[path] = SavedFile(file.good.digest, file.good.text, file.written, reading.stored)
-        new = file.good if file else None
-        if old is new:
+        current = file.good if file else None
+        if previous is current:
             return set()
-        self._local.use(path, new)
-        return self._objects.replace(path, old, new)
+        self._local.use(path, current)
+        return self._objects.replace(path, previous, current)
 
     def _filled(self, key: Key, chosen: tuple[str, ObjectEntry] | None) -> AdmittedObject | None:
         """Returns the chosen object with the content of its local files, and records problems of these files."""
@@ -387,11 +386,11 @@ class Loader:
         return filled.admitted
 
     def _reject(self) -> dict[Key, Object | None]:
-        """Returns the policies whose rejected text, or good text beside it, has changed."""
-        before, now = self._rejected, report.rejected([broken for _, broken in self._files.broken], self._objects)
-        changed = [key for key in before | now if before.get(key) != now.get(key)]
-        self._rejected = now
-        return {key: now.get(key) or self._objects.objects.get(key) for key in changed}
+        """Returns the policies with a changed rejected text, or a changed good text beside it."""
+        previous, current = self._rejected, report.rejected([broken for _, broken in self._files.broken], self._objects)
+        changed = [key for key in previous | current if previous.get(key) != current.get(key)]
+        self._rejected = current
+        return {key: current.get(key) or self._objects.objects.get(key) for key in changed}
 
     def _findings(self, refused: Mapping[str, NotApplied]) -> Iterable[Finding]:
         if self._lost:
@@ -405,8 +404,8 @@ class Loader:
             yield from report.of_broken(refused[path], broken)
         for key in sorted(self._objects.contested):
             owner, files = self._objects.owners[key], self._objects.providers[key]
-            others = [self._place(file, files[file]) for file in sorted(files.keys() - {owner})]
-            yield from report.of_contested(key, self._place(owner, files[owner]), others)
+            places = [self._place(file, files[file]) for file in sorted(files.keys() - {owner})]
+            yield from report.of_contested(key, self._place(owner, files[owner]), places)
         yield from report.of_folders(str(self._directory), self._closed, self._repeated)
         for _, findings in sorted(self._local_findings.items()):
             yield from findings
@@ -463,7 +462,7 @@ class Loader:
         return path in self._files
 
     def knows_below(self, path: str) -> bool:
-        return any(known.startswith(f"{path}{os.sep}") for known in self._files)
+        return any(file.startswith(f"{path}{os.sep}") for file in self._files)
 
     @property
     def local_files(self) -> Iterable[str]:
@@ -491,8 +490,12 @@ class Loader:
         return f"{self._shown_prefix}{path}"
 
 
-def _readings(left: _Postponed | None, files: dict[str, FileReading]) -> Readings:
-    return Readings(files, {}, large=frozenset(left.large), later=frozenset(left.later)) if left else Readings(files, {})
+def _readings(postponed: _Postponed | None, files: dict[str, FileReading]) -> Readings:
+    return (
+        Readings(files, {}, large=frozenset(postponed.large), later=frozenset(postponed.later))
+        if postponed
+        else Readings(files, {})
+    )
 
 
 def _closed_above(path: str, closed: dict[str, str]) -> str:

@@ -41,7 +41,7 @@ def read_local(path: str, roots: Roots, last_good: bytes | None) -> LocalFile:
         return LocalFile(last_good, "does not exist")
     except UnreadableFile as error:
         return LocalFile(last_good, f"cannot be read: {error}", "Make it readable for the user that runs Lasthop.")
-    # A certificate or key is never empty, but a file that is being written often is, or ends too early.
+    # A certificate or key is never empty. A file that is being written is often empty, or ends too early.
     if not content:
         return LocalFile(last_good, "is empty", WRITE_ALL, stamp)
     if content.count(b"-----BEGIN ") > content.count(b"-----END "):
@@ -55,25 +55,25 @@ def _outside(path: str, roots: Roots) -> LocalFile:
 
 
 def _way_out(path: str, roots: Roots) -> str:
-    """Returns the first path outside that links inside lead to; empty if `path` itself is outside. No link outside is
-    followed, so that not even its existence is revealed."""
-    out = ""
+    """Returns the first path outside the roots to which links inside lead; empty if `path` itself is outside. Links outside
+    are not followed, so that not even their existence is revealed."""
+    target = ""
     for _ in range(MAX_LINKS):
-        begin = next((parent for parent in reversed(Path(path).parents) if roots.hold(os.path.realpath(parent))), None)
-        if begin is None:
-            return out
-        here, rest = os.path.realpath(begin), list(Path(path).relative_to(begin).parts)
-        while rest:
-            here = os.path.join(here, rest.pop(0))
-            if os.path.islink(here):
-                here = os.path.normpath(os.path.join(os.path.dirname(here), os.readlink(here)))
+        inside = next((parent for parent in reversed(Path(path).parents) if roots.hold(os.path.realpath(parent))), None)
+        if inside is None:
+            return target
+        position, remaining = os.path.realpath(inside), list(Path(path).relative_to(inside).parts)
+        while remaining:
+            position = os.path.join(position, remaining.pop(0))
+            if os.path.islink(position):
+                position = os.path.normpath(os.path.join(os.path.dirname(position), os.readlink(position)))
                 break
-        out = path = os.path.join(here, *rest)
-    return out
+        target = path = os.path.join(position, *remaining)
+    return target
 
 
 def folders_to_watch(path: str) -> set[str]:
-    """Returns the folders in which an event may change `path`: its own, and those of every link on the way."""
+    """Returns the folders in which an event may change `path`: its own folder, and the folders of all links on the way."""
     folders: set[str] = set()
     for _ in range(MAX_LINKS):
         parent = os.path.dirname(path)

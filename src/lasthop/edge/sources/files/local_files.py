@@ -1,8 +1,7 @@
-"""Tracks the local files that supply content to objects of good files, and the objects that use each.
+"""Tracks the local files that supply content to objects of good files, and the objects that use each file.
 
 Certificate and key come from two local files, which are renewed one after the other and do not match in between. Until they
-match again the last matching pair stays in force. It is also kept in the state directory, so a restart in between changes
-nothing.
+match again, the last matching pair stays in force. The state directory keeps it too, so a restart in between changes nothing.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ class Pairs:
         self.unsaved: dict[PairPaths, Pair | None] = {}
 
     def older(self, paths: PairPaths, certificate: LocalFile, key: LocalFile) -> tuple[Pair, str] | None:
-        """Returns the last good pair and the reason if the current files do not match; None if they match, or without such a
-        pair."""
+        """Returns the last good pair and the reason if the current files do not match; None if they match, or if there is no
+        good pair."""
         good = self._last_good(paths)
         if good and (certificate.content, key.content) == good[:2]:
             return None
@@ -67,7 +66,7 @@ class Pairs:
 
 
 def mismatch(certificate: bytes | None, key: bytes | None) -> str:
-    """Returns why the two do not match; empty if the key belongs to the first certificate."""
+    """Returns the reason why the two do not match; empty if the key belongs to the first certificate."""
     if certificate is None or key is None:
         return f"{KEY if certificate else CERTIFICATE} cannot be read"
     chain, private = parse.certificates(certificate), parse.private_key(key)
@@ -81,7 +80,7 @@ def mismatch(certificate: bytes | None, key: bytes | None) -> str:
 class OlderPair(NamedTuple):
     pair: Pair
     why: str
-    """Why the current files do not match."""
+    """The reason why the current files do not match."""
     field: str
 
     def finding(self, key: Key) -> Finding:
@@ -105,7 +104,7 @@ class LocalFiles:
         self.pairs = Pairs(state)
         self._files: dict[str, LocalFile] = {}
         self._used: dict[str, dict[Key, tuple[str, ...]]] = {}
-        """By good file and object."""
+        """Paths of local files, by good file and object."""
         self._uses: Counter[str] = Counter()
         self._dropped = False
         self.unsaved: dict[str, bytes | None] = {}
@@ -116,16 +115,16 @@ class LocalFiles:
 
     @property
     def permitted(self) -> Iterable[str]:
-        """The files that may be read, and therefore watched wherever they are."""
+        """Returns the files that may be read, and therefore watched wherever they are."""
         return (path for path, file in self._files.items() if not file.outside)
 
     def read(self, path: str) -> LocalFile:
         """Reads a file without applying it."""
-        known = self._files.get(path)
-        if known is not None and not known.error and stamp_of(path) == known.stamp:
-            return known
-        if known:
-            return read_local(path, self._roots, known.content)
+        file = self._files.get(path)
+        if file is not None and not file.error and stamp_of(path) == file.stamp:
+            return file
+        if file:
+            return read_local(path, self._roots, file.content)
         return read_local(path, self._roots, None if path in self.unsaved else self._state.local_file(path))
 
     def changed(self) -> dict[str, LocalFile]:
@@ -172,7 +171,7 @@ class LocalFiles:
         self.pairs.keep_only(self._files.keys())
 
     def edited_while_stopped(self) -> dict[Key, Path]:
-        """Returns the objects whose local files differ from those that an earlier process saved."""
+        """Returns the objects whose local files differ from the content that an earlier process saved."""
         saved = {path: self._state.local_file(path) for path in self._files}
         edited = {path for path, content in saved.items() if content is not None and content != self._files[path].content}
         used = (item for keys in self._used.values() for item in keys.items())
@@ -181,20 +180,20 @@ class LocalFiles:
     def filled(self, file: str, entry: ObjectEntry) -> FilledObject:
         """Returns the object of an entry with the content of its local files, and problems of these files."""
         older = self._older(file, entry)
-        instead = {CERTIFICATE: older.pair.certificate, KEY: older.pair.key} if older else {}
-        admitted, findings = fill(entry.admitted, self._folder(file), self._files, instead)
+        replacements = {CERTIFICATE: older.pair.certificate, KEY: older.pair.key} if older else {}
+        admitted, findings = fill(entry.admitted, self._folder(file), self._files, replacements)
         return FilledObject(admitted, (*([older.finding(admitted.key)] if older else ()), *findings), older)
 
     def _older(self, file: str, entry: ObjectEntry) -> OlderPair | None:
         """Returns the pair that stays in force if the object's files do not match now."""
-        named = {attachment.key: attachment for attachment in entry.admitted.attachments}
-        if not {CERTIFICATE, KEY} <= named.keys():
+        attachments = {attachment.key: attachment for attachment in entry.admitted.attachments}
+        if not {CERTIFICATE, KEY} <= attachments.keys():
             return None
-        paths = PairPaths(*(resolved(self._folder(file), named[name]) for name in (CERTIFICATE, KEY)))
+        paths = PairPaths(*(resolved(self._folder(file), attachments[name]) for name in (CERTIFICATE, KEY)))
         certificate, private = self._files[paths.certificate], self._files[paths.key]
         if certificate.outside or private.outside or not (older := self.pairs.older(paths, certificate, private)):
             return None
-        return OlderPair(*older, annotation_field(named[KEY]))
+        return OlderPair(*older, annotation_field(attachments[KEY]))
 
     def _folder(self, file: str) -> Path:
         return (self._root / file).parent
@@ -211,9 +210,9 @@ def _paths(uses: dict[Key, tuple[str, ...]]) -> set[str]:
 
 
 def fill(
-    entry: AdmittedObject, folder: Path, local: Mapping[str, LocalFile], instead: Mapping[str, bytes]
+    entry: AdmittedObject, folder: Path, local: Mapping[str, LocalFile], replacements: Mapping[str, bytes]
 ) -> tuple[AdmittedObject, list[Finding]]:
-    """Puts the content of its files, or `instead` by key, into an object. A key without content is omitted.
+    """Puts the content of its files, or `replacements` by key, into an object. A key without content is omitted.
 
     Problems are returned as findings without file and line.
     """
@@ -222,20 +221,20 @@ def fill(
     for attachment in entry.attachments:
         path = resolved(folder, attachment)
         file = local[path]
-        content = instead.get(attachment.key, file.content)
+        content = replacements.get(attachment.key, file.content)
         if file.error:
-            kept = "Its last content stays in use." if content is not None else "The key is omitted."
+            consequence = "Its last content stays in use." if content is not None else "The key is omitted."
             remedy = file.remedy
             if file.outside:
                 remedy = f"Put it there, or allow it with: --allow-files {os.path.dirname(file.leads_to or path)}"
-            findings.append(_finding(entry, attachment, f"{path} {file.error}. {kept}", remedy))
+            findings.append(_finding(entry, attachment, f"{path} {file.error}. {consequence}", remedy))
         if content is not None:
             contents[attachment.key] = content
-    obj, more = _filled(entry, contents)
+    obj, fill_findings = _filled(entry, contents)
     digest = hashlib.blake2b(entry.digest, digest_size=16)
     for name, content in contents.items():
         digest.update(name.encode() + b"\0" + hashlib.blake2b(content).digest())
-    return replace(entry, object=obj, digest=digest.digest()), findings + more
+    return replace(entry, object=obj, digest=digest.digest()), findings + fill_findings
 
 
 def _filled(entry: AdmittedObject, contents: dict[str, bytes]) -> tuple[Object, list[Finding]]:

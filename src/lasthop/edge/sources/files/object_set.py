@@ -1,4 +1,4 @@
-"""Decides which objects of all good files are in force: which file provides each, and what has changed.
+"""Decides which file provides each object in force, and returns the changes.
 
 If two files contain the same object, the file that already provides it continues to do so; at the start it is the first by
 path. A namespace that is used but not in any file is created, because a cluster would have it.
@@ -69,10 +69,10 @@ class ObjectSet:
             if key.kind == "Namespace":
                 namespaces.add(key.name)
                 continue
-            existed = key in self.objects
+            had_object = key in self.objects
             self._put(key, self._versioned(admitted) if admitted else None, changes)
-            if existed != (key in self.objects):
-                self._used[key.namespace] += -1 if existed else 1
+            if had_object != (key in self.objects):
+                self._used[key.namespace] += -1 if had_object else 1
                 namespaces.add(key.namespace)
         for name in namespaces - {""}:
             key = Key("Namespace", "", name)

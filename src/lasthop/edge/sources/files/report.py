@@ -45,8 +45,8 @@ def of_pending(shown: str) -> Unknown:
     return Unknown(provable=False, namespace="", why=f"{shown} has not been read yet", file=shown)
 
 
-def of_closed(shown: str, why: str) -> Unknown:
-    return Unknown(provable=False, namespace="", why=f"{shown} cannot be read: {why}", remedy=MAKE_READABLE, file=shown)
+def of_closed(shown: str, reason: str) -> Unknown:
+    return Unknown(provable=False, namespace="", why=f"{shown} cannot be read: {reason}", remedy=MAKE_READABLE, file=shown)
 
 
 def of_opaque(broken: BrokenFile) -> Iterator[Unknown]:
@@ -63,9 +63,9 @@ def not_applied(shown: str, broken: BrokenFile, file: ManifestFile | None) -> No
     return NotApplied(shown, first.line, first.message, moment(file.written), tuple(sorted(file.good.keys)))
 
 
-def of_contested(key: Key, used: tuple[str, int], others: Iterable[tuple[str, int]]) -> Iterator[Finding]:
-    """Reports an object that several files provide, at each place except the one in force."""
-    for file, line in others:
+def of_contested(key: Key, used: tuple[str, int], duplicates: Iterable[tuple[str, int]]) -> Iterator[Finding]:
+    """Reports an object that several files provide, at each place except the place in force."""
+    for file, line in duplicates:
         message = f"duplicate of {used[0]}:{used[1]}, which is used."
         yield make_finding(key, reasons.DUPLICATE_OBJECT, message, file=file, line=line)
 
@@ -75,8 +75,8 @@ def of_folders(root: str, closed: Mapping[str, str], repeated: Mapping[str, str]
         message = f"cannot be read: {why}. Its last content stays in force."
         missing = (Key("BackendTLSPolicy", "", ""),)
         yield make_finding(None, reasons.UNREADABLE, message, MAKE_READABLE, file=f"{root}/{path}", line=1, missing=missing)
-    for path, where in sorted(repeated.items()):
-        message = f"the link leads to a folder that is already read as {where}."
+    for path, folder in sorted(repeated.items()):
+        message = f"the link leads to a folder that is already read as {folder}."
         yield make_finding(None, reasons.REPEATED_FOLDER, message, file=f"{root}/{path}", line=1)
 
 
@@ -89,8 +89,8 @@ def rejected(broken: Iterable[BrokenFile], objects: ObjectSet) -> dict[Key, Reje
         good = objects.objects.get(key)
         assert good is None or isinstance(good, BackendTLSPolicy)
         first = result.get(key, replace(policy, targets=(), last_good=good))
-        known = {*first.targets, *(good.spec.target_refs if good else ())}
-        targets = (*first.targets, *(target for target in policy.targets if target not in known))
+        covered = {*first.targets, *(good.spec.target_refs if good else ())}
+        targets = (*first.targets, *(target for target in policy.targets if target not in covered))
         if targets:
             result[key] = replace(first, targets=targets)
     return result
@@ -108,10 +108,10 @@ def _duplicates(objects: ObjectSet) -> Iterator[RejectedPolicy]:
                     yield RejectedPolicy(metadata=policy.metadata, targets=policy.spec.target_refs, message=message)
 
 
-def _as_meant(document: Json) -> Json:
-    """Returns the document with its kind or apiVersion corrected: a typo there is why the object is missing."""
-    written = str(document.get("kind"))
-    kind = KINDS.get(written if written in KINDS else closest(written, KINDS))
+def _corrected(document: Json) -> Json:
+    """Returns the document with its kind or apiVersion corrected, because a typo there makes its object missing."""
+    kind_name = str(document.get("kind"))
+    kind = KINDS.get(kind_name if kind_name in KINDS else closest(kind_name, KINDS))
     return {**document, "kind": kind.kind, "apiVersion": kind.api_versions[0]} if kind else document
 
 
@@ -125,7 +125,7 @@ def broken_objects(findings: Iterable[Finding]) -> dict[Key, str]:
             parsed = parse(text, as_json=file.endswith(".json"))
         except (OSError, UnreadableFile):
             continue
-        by_key |= {key: file for key in map(key_in, map(_as_meant, _objects(parsed.documents))) if key and key not in by_key}
+        by_key |= {key: file for key in map(key_in, map(_corrected, _objects(parsed.documents))) if key and key not in by_key}
     return by_key
 
 

@@ -27,14 +27,14 @@ _SPELLINGS: Final = {
 _FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _SPEC_FIELDS: Final = frozenset({"targetRefs", "targetRef", "validation", "options", "tls"})
 _TARGETS: Final = ("targetRefs", "targetRef")
-"""The second is v1alpha2's."""
+"""The second is the field of v1alpha2."""
 _TARGET_FIELDS: Final = ("group", "kind", "name", "sectionName", "namespace")
 
 
 class SalvageResult(NamedTuple):
     policy: RejectedPolicy | None = None
     opaque: str | None = None
-    """The namespace in which it may have further targets, empty for any; None: it has no others."""
+    """The namespace in which it may have further targets, empty for any; None if it has no others."""
 
 
 ANYTHING: Final = SalvageResult(opaque="")
@@ -66,14 +66,14 @@ def _may_hide_policy(document: Json, kind: str) -> bool:
 
 
 def _metadata(metadata: Json, namespace: str, place: str) -> ObjectMeta:
-    written, created = metadata.get("name"), metadata.get("creationTimestamp")
-    name = written if isinstance(written, str) and is_dns_subdomain(written) else place
+    written_name, created = metadata.get("name"), metadata.get("creationTimestamp")
+    name = written_name if isinstance(written_name, str) and is_dns_subdomain(written_name) else place
     return ObjectMeta(
         name=name,
         namespace=namespace,
         uid=uid_of(Key(POLICY, namespace, name)),
         generation=1,
-        # An unreadable date makes it the oldest, because a younger policy would lose to another one.
+        # An unreadable date makes the policy the oldest, because a younger policy would lose to another one.
         creation_timestamp=UNDATED if created is None else rfc3339(created),
     )
 
@@ -96,8 +96,8 @@ def _namespace(document: Json) -> str | None:
         return None
     namespace = metadata.get("namespace")
     if namespace is None:
-        known = metadata.keys() <= METADATA_FIELDS and not (isinstance(spec, dict) and spec.keys() - _SPEC_FIELDS)
-        return "default" if known else None
+        certain = metadata.keys() <= METADATA_FIELDS and not (isinstance(spec, dict) and spec.keys() - _SPEC_FIELDS)
+        return "default" if certain else None
     return namespace if isinstance(namespace, str) and is_dns_label(namespace) else None
 
 
@@ -114,16 +114,16 @@ def _references(spec: Json) -> Iterator[Any]:
             yield refs
 
 
-def _elsewhere(spec: Any, own: str) -> str | None:
+def _elsewhere(spec: Any, namespace: str) -> str | None:
     """Returns the other namespace that targets name, although a target has no such field; empty if it is uncertain, None if
     they name no other."""
     refs = [ref for ref in _references(spec) if isinstance(ref, dict)] if isinstance(spec, dict) else []
     named = [value for ref in refs for field, value in ref.items() if closest(field, _TARGET_FIELDS) == "namespace"]
-    others = [value for value in named if value != own]
-    if not others:
+    namespaces = [value for value in named if value != namespace]
+    if not namespaces:
         return None
-    one = others[0]
-    return one if isinstance(one, str) and is_dns_label(one) and others.count(one) == len(others) else ""
+    first = namespaces[0]
+    return first if isinstance(first, str) and is_dns_label(first) and namespaces.count(first) == len(namespaces) else ""
 
 
 def _mistyped_targets(spec: Json) -> bool:
@@ -137,8 +137,8 @@ def _target(ref: Any) -> PolicyTargetReference | None:
     kind, group, section = (ref.get(name) for name in ("kind", "group", "sectionName"))
     kind = kind if isinstance(kind, str) else ""
     group = group if isinstance(group, str) else ""
-    if meant := _SPELLINGS.get(kind.casefold()):
-        kind, group = meant, SERVICE_GROUPS[meant]
+    if service_kind := _SPELLINGS.get(kind.casefold()):
+        kind, group = service_kind, SERVICE_GROUPS[service_kind]
     elif closest(kind, SERVICE_GROUPS):
         return None
     return PolicyTargetReference(group, kind, ref["name"], section if isinstance(section, str) else "")

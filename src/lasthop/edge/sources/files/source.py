@@ -24,14 +24,14 @@ from lasthop.edge.sources.files.watcher import Events, Watcher
 from lasthop.edge.sources.source import Batch, ObjectSource
 
 GRACE: Final = 0.04
-"""Seconds before a file counts as deleted, empty, broken or shorter, because editors truncate first and then write."""
+"""Seconds before a file counts as deleted, empty, broken or shorter, because editors truncate before they write."""
 GRACES: Final = 5
 """Maximum number of waits while a file is being written."""
 RESCAN: Final = 10.0
-"""Seconds after which everything is read regardless of events, because notifications get lost (full queues, network file
+"""Seconds after which everything is read even without events, because notifications get lost (full queues, network file
 systems)."""
 RESCAN_SHARE: Final = 0.002
-"""The share of a core that this may take: with more files it happens less often."""
+"""The share of a core that these reads may take. With more files they are less frequent."""
 RESCAN_SELDOM: Final = 600.0
 """Upper limit of that interval."""
 RESCAN_LOST: Final = 0.5
@@ -39,7 +39,7 @@ RESCAN_LOST: Final = 0.5
 
 
 class Look(NamedTuple):
-    """The paths to read. `files` None: everything."""
+    """Selects the paths to read. None in `files` means everything."""
 
     files: frozenset[str] | None
     local: frozenset[str] = frozenset()
@@ -86,7 +86,7 @@ class FilesSource(ObjectSource):
         return self._loader.locate(key, field)
 
     def author(self, key: Key) -> str:
-        """Returns the last editor of an object; empty: it was not edited since the start."""
+        """Returns the last editor of an object; empty if it was not edited since the start."""
         path = self._loader.edited_in(key)
         return self._authors.of(path) if path else ""
 
@@ -104,7 +104,7 @@ class FilesSource(ObjectSource):
         watcher = Watcher(loader.root)
         try:
             await watcher.follow(loader.folders)
-            look = EVERYWHERE  # once more now that it is watched: changes since the first read went unnoticed
+            look = EVERYWHERE  # reads again now that the folder is watched: changes since the first read went unnoticed
             while True:
                 for reading in await self._read(look):
                     batch = await asyncio.to_thread(loader.apply, reading)
@@ -123,19 +123,19 @@ class FilesSource(ObjectSource):
             loader.save()
 
     async def _read(self, look: Look) -> list[Readings]:
-        """Returns the readings to apply in order: the requested files, and finished large ones. Each names the files that are
-        still to be read."""
+        """Returns the readings to apply in order: the requested files, and finished large ones. Each reading names the files
+        that are still unread."""
         readings = await self._settled(look)
         self._later = readings.later
         for path in readings.large - self._large.keys():
             self._large[path] = asyncio.ensure_future(self._read_large(path))
-        read = [readings, *self._large_ones_read()]
+        finished = [readings, *self._large_ones_read()]
         pending = self._large.keys() | self._later
-        for number in reversed(range(len(read))):
-            files = read[number].files.keys()
-            read[number] = read[number]._replace(large=frozenset(pending))
+        for number in reversed(range(len(finished))):
+            files = finished[number].files.keys()
+            finished[number] = finished[number]._replace(large=frozenset(pending))
             pending |= files
-        return read
+        return finished
 
     def _load_to_keep(self) -> Batch:
         with gc_pause.frozen():
@@ -151,8 +151,8 @@ class FilesSource(ObjectSource):
             if not self._loader.unsettled(readings):
                 break
             await asyncio.sleep(GRACE)
-            before, readings = readings, await asyncio.to_thread(read, before=readings)
-            if readings.same_as(before):
+            previous, readings = readings, await asyncio.to_thread(read, before=readings)
+            if readings.same_as(previous):
                 break
         return readings
 
@@ -176,14 +176,14 @@ class FilesSource(ObjectSource):
             return Look(None if look.files is None else look.files | self._later, look.local)
         clock = asyncio.get_running_loop().time
         rescan = clock() + (RESCAN_LOST if self._loader.lost else self._rescan)
-        while (left := rescan - clock()) > 0:
-            look = where_to_look(await watcher.events(left, self._large.values()), self._loader)
+        while (remaining := rescan - clock()) > 0:
+            look = where_to_look(await watcher.events(remaining, self._large.values()), self._loader)
             if look.files is None or look.files or look.local or any(task.done() for task in self._large.values()):
                 return look
         return EVERYWHERE
 
     async def _watch_outside(self, watcher: Watcher, look: Look) -> bool:
-        """Watches paths outside the folder; returns whether these have changed."""
+        """Watches paths outside the folder; returns whether the set of paths has changed."""
         outside = frozenset(self._loader.followed())
         if outside == self._followed and look.files is not None and not look.local:
             return False  # no link can have changed, and there may be thousands to follow
@@ -192,7 +192,7 @@ class FilesSource(ObjectSource):
 
 
 def _has_changed(reading: FileReading, now: Stamp | None) -> bool:
-    """Returns whether a file has changed since it was read; for an unreadable file that is unknown."""
+    """Returns whether a file has changed since it was read. An unreadable file counts as unchanged."""
     return now != reading.stamp and (reading.stamp is not None or reading.result is None)
 
 
@@ -200,24 +200,24 @@ def where_to_look(events: Events, loader: Loader) -> Look:
     """Returns the files that the events affect. Other names (editors' backups, .git) are ignored."""
     files: frozenset[str] = NONE
     local: set[str] = set()
-    known = set(loader.local_files)
+    local_files = set(loader.local_files)
     if events.outside:
         if loader.linked:
             return EVERYWHERE
-        local |= known
+        local |= local_files
     for path in events.inside:
-        if path in known:
+        if path in local_files:
             local.add(path)
-        concerned = _concerned(path, os.path.relpath(path, loader.root), loader)
-        if concerned is None:
+        affected = _affected(path, os.path.relpath(path, loader.root), loader)
+        if affected is None:
             return EVERYWHERE
-        files |= concerned
+        files |= affected
     return Look(frozenset(files), frozenset(local))
 
 
-def _concerned(path: str, name: str, loader: Loader) -> frozenset[str] | None:
-    """Returns the file that an event at `path` affects, if any; None: it may affect every file. `name` is the path below the
-    folder."""
+def _affected(path: str, name: str, loader: Loader) -> frozenset[str] | None:
+    """Returns the file that an event at `path` affects, if any; None if it may affect every file. `name` is the path below
+    the folder."""
     below, base = f"{os.sep}{name}", os.path.basename(name)
     if f"{os.sep}." in below:
         # The folder itself, or the ..data link of a mounted ConfigMap; other hidden names are ignored.
@@ -243,8 +243,8 @@ def rescan_after(seconds: float) -> float:
 
 def _timed(read: Callable[[], Readings]) -> tuple[Readings, float]:
     """Returns the readings and their CPU time in seconds; waiting for a slow disk does not count."""
-    begun = time.thread_time()
-    return read(), time.thread_time() - begun
+    started = time.thread_time()
+    return read(), time.thread_time() - started
 
 
 def _folders(paths: Iterable[str]) -> set[str]:

@@ -1,9 +1,9 @@
-"""Keeps the last good content of every file on disk, so that it stays in force if the file is broken at the next start.
+"""Saves the last good content of every file, so that it stays in force if the file is broken at the next start.
 
-One SQLite database, mode 0600 in a folder of mode 0700, because it contains copies of the files, including Secrets and local
-key files. Deleted content is overwritten. Beside each text are its admitted documents, so that an unchanged file need not be
-parsed and admitted again. A seal proves that this version of the rules has admitted them and that they are unchanged. Without
-it, or if the database is damaged, the files are read as for the first time.
+It uses one SQLite database, mode 0600 in a folder of mode 0700, because it contains copies of the files, including Secrets and
+local key files. Deleted content is overwritten. The database stores each text with its admitted documents, so that an
+unchanged file need not be parsed and admitted again. A seal proves that this version of the rules has admitted them and that
+they are unchanged. Without a valid seal, or if the database is damaged, the files are read as for the first time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ create table if not exists pair (
 pragma user_version = 3;
 """
 _LAYOUT: Final = 3
-"""The version of these tables: a database with another one is discarded."""
+"""The version of these tables. A database with another version is discarded."""
 _DOCUMENTS: Final = msgspec.json.Decoder(tuple[StoredDocument, ...])
 
 
@@ -49,7 +49,7 @@ class SavedFile(NamedTuple):
     written: int
     """The file's modification time, in nanoseconds."""
     stored: tuple[StoredDocument, ...] | None
-    """None if another version of the rules admitted it, or it is damaged."""
+    """None if another version of the rules admitted them, or they are damaged."""
 
 
 class PairPaths(NamedTuple):
@@ -90,15 +90,15 @@ class StateDirectory(NoState):
     def __init__(self, directory: Path) -> None:
         path = directory / "files.sqlite"
         self._lock = threading.Lock()
-        """A large file is read in one thread while another applies and saves the others."""
+        """One thread may read a large file while another applies and saves the others."""
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.chmod(directory, 0o700)
             try:
                 self._database = _open(path)
             except sqlite3.DatabaseError:
-                # Not a database, a damaged one, or not ours. The lost content must not prevent the start. The journal is
-                # removed too, because SQLite would otherwise replay it into the new database.
+                # The file is not a database, is damaged, or belongs to another user. Its loss must not prevent the start. The
+                # journal is removed too, because SQLite would otherwise replay it into the new database.
                 for suffix in ("", "-wal", "-shm"):
                     Path(f"{path}{suffix}").unlink(missing_ok=True)
                 self._database = _open(path)
@@ -139,11 +139,11 @@ class StateDirectory(NoState):
             files = {(path,): None if saved is None else _sealed(saved) for path, saved in contents.items()}
             _save(database, "last_good", ("path",), files)
             _save(database, "pair", PairPaths("certificate_path", "key_path"), pairs)
-            others = {(path,): None if content is None else (content,) for path, content in local.items()}
-            _save(database, "local_file", ("path",), others)
+            local_rows = {(path,): None if content is None else (content,) for path, content in local.items()}
+            _save(database, "local_file", ("path",), local_rows)
 
     def _rows(self, query: str, *values: str) -> list[Any]:
-        """Returns the rows, or none from a damaged database; the failing save is reported."""
+        """Returns the rows, or none from a damaged database. The failure of the next save is reported."""
         with self._lock, contextlib.suppress(sqlite3.DatabaseError):
             return self._database.execute(query, values).fetchall()
         return []
@@ -158,9 +158,9 @@ def _save(
     """Inserts rows by their primary key, or deletes those without values."""
     key = " and ".join(f"{column} = ?" for column in columns)
     database.executemany(f"delete from {table} where {key}", [path for path, values in rows.items() if values is None])
-    kept = [(*path, *values) for path, values in rows.items() if values is not None]
-    if kept:
-        database.executemany(f"insert or replace into {table} values ({', '.join('?' * len(kept[0]))})", kept)
+    inserted = [(*path, *values) for path, values in rows.items() if values is not None]
+    if inserted:
+        database.executemany(f"insert or replace into {table} values ({', '.join('?' * len(inserted[0]))})", inserted)
 
 
 def _sealed(saved: SavedFile) -> tuple[bytes | int, ...]:

@@ -1,8 +1,8 @@
-"""Reports paths that have changed in the folder or beside local files outside it; the loader reads the changes.
+"""Reports paths that have changed in the folder or beside local files outside it.
 
-Two watches: the folder with its subfolders, and folders outside that contain link targets and local files. All folders are
-watched one by one, because a recursive watch would follow links, and a link may lead to the whole machine. An awaited watch is
-running, so nothing is lost between reading the files and the next `events()`.
+There are two watches: the folder with its subfolders, and folders outside that contain link targets and local files. All
+folders are watched one by one, because a recursive watch would follow links, and a link may lead to the whole machine. An
+awaited watch is running, so no event is lost between reading the files and the next `events()`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any, Final, NamedTuple
 from lasthop.edge.sources.files.folder import Identity
 
 DEBOUNCE_MS: Final = 50
-"""A burst of events is one event, unless it lasts longer than this."""
+"""Maximum duration of a burst of events that counts as one event."""
 STEP_MS: Final = 5
 """The quiet time that ends a burst, which is most of the time from save to effect. It takes 1.5 % of a core when idle."""
 OUTSIDE_STEP_MS: Final = 25
-"""Certificates change seldom and need not be so fast."""
+"""The quiet time for folders outside. It is longer because certificates change seldom."""
 POLL_MS: Final = 300
 """Interval of polling if the kernel cannot notify (out of inotify watches, some network file systems)."""
 RETRY: Final = 0.3
@@ -102,9 +102,9 @@ class Watcher:
         self._outside: _Watch | None = None
         self._folders: frozenset[str] = frozenset()
 
-    async def events(self, seconds: float, other: Iterable[asyncio.Future[Any]] = ()) -> Events:
-        """Returns the events since the last call; none if the time is over, or one of `other` is done, first."""
-        awaited = {watch.next for watch in (self._inside, self._outside) if watch is not None}.union(other)
+    async def events(self, seconds: float, futures: Iterable[asyncio.Future[Any]] = ()) -> Events:
+        """Returns the events since the last call; none if the time is over, or one of `futures` is done, first."""
+        awaited = {watch.next for watch in (self._inside, self._outside) if watch is not None}.union(futures)
         await (asyncio.wait(awaited, timeout=seconds, return_when=FIRST_COMPLETED) if awaited else asyncio.sleep(seconds))
         try:
             inside, outside = (
@@ -125,13 +125,13 @@ class Watcher:
 
     async def watch_outside(self, folders: Iterable[str]) -> bool:
         """Watches these folders; returns True if they differ from before, because events in them were missed."""
-        wanted = frozenset(folders).difference(self._followed)
-        if wanted == self._folders:
+        unfollowed = frozenset(folders).difference(self._followed)
+        if unfollowed == self._folders:
             return False
         if self._outside is not None:
             self._outside.stop()
-        self._outside = await self._watch(wanted, OUTSIDE_STEP_MS) if wanted else None
-        self._folders = wanted
+        self._outside = await self._watch(unfollowed, OUTSIDE_STEP_MS) if unfollowed else None
+        self._folders = unfollowed
         return True
 
     async def follow(self, folders: Mapping[str, Identity]) -> bool:
@@ -146,8 +146,8 @@ class Watcher:
 
     def replaced(self) -> bool:
         """Returns whether another folder has taken the root's name."""
-        now = _identity(self._root)
-        return now is not None and now != self._followed.get(str(self._root))
+        identity = _identity(self._root)
+        return identity is not None and identity != self._followed.get(str(self._root))
 
     def stop(self) -> None:
         for watch in (self._inside, self._outside):

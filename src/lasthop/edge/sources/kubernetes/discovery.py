@@ -17,16 +17,16 @@ Served = frozenset[tuple[str, str, str]]
 """(group, version, plural)"""
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-"""Requests metadata only, because the schemas are most of a CRD."""
+"""Requests only metadata, because the schemas are most of a CRD."""
 
 
 class Crd(NamedTuple):
-    """The part of a kind's CRD that decides whether the kind exists."""
+    """Holds the part of a kind's CRD that decides whether the kind exists."""
 
     version: str = ""
     """Its resourceVersion; empty if the CRD does not exist or cannot be read."""
     unread: str = ""
-    """Why unreadable objects of the kind may exist; empty: the server has no such CRD."""
+    """The reason why unreadable objects of the kind may exist; empty if the server has no such CRD."""
 
 
 NO_CRD: Final = Crd()
@@ -67,51 +67,51 @@ async def find_crd(client: Client, kind: Kind, served: Served = frozenset()) -> 
         meta = (await client.get(f"{CRDS}/{kind.plural}.{kind.group}", accept=METADATA)).get("metadata") or {}
     except ApiError as error:
         return NO_CRD if error.not_found else Crd(unread=f"whether its CRD exists cannot be determined: {error}")
-    others = sorted(version for group, version, plural in served if (group, plural) == (kind.group, kind.plural))
-    if others:
-        why = f"its CRD serves only {', '.join(others)}, and Lasthop reads {', '.join(kind.versions)}"
+    served_versions = sorted(version for group, version, plural in served if (group, plural) == (kind.group, kind.plural))
+    if served_versions:
+        reason = f"its CRD serves only {', '.join(served_versions)}, and Lasthop reads {', '.join(kind.versions)}"
     elif meta.get("deletionTimestamp"):
-        why = "its CRD is being deleted"
+        reason = "its CRD is being deleted"
     else:
-        why = "its CRD exists, and the API server does not serve it in a version that Lasthop reads"
-    return Crd(str(meta.get("resourceVersion") or "unknown"), why)
+        reason = "its CRD exists, and the API server does not serve it in a version that Lasthop reads"
+    return Crd(str(meta.get("resourceVersion") or "unknown"), reason)
 
 
 async def discover(client: Client, kinds: Iterable[Kind]) -> Served:
     """Returns all served resources in the groups of these kinds, in all versions. Raises `ApiError` unless the response is
-    complete, because an unknown kind is not a missing one."""
-    wanted = {kind.group for kind in kinds}
+    complete, because an unknown kind is not a missing kind."""
+    group_names = {kind.group for kind in kinds}
     try:
         groups = msgspec.json.decode(await client.request("GET", "/apis"), type=_Groups).groups
         served = {(group.name, v.version) for group in groups for v in group.versions} | {("", "v1")}
-        asked = sorted((group, version) for group, version in served if group in wanted)
-        answers = await asyncio.gather(*(_resources(client, group, version) for group, version in asked))
+        requested = sorted((group, version) for group, version in served if group in group_names)
+        responses = await asyncio.gather(*(_resources(client, group, version) for group, version in requested))
     except msgspec.DecodeError as error:
         raise ApiError(0, "Discovery", f"the response cannot be decoded: {error}") from error
     return frozenset(
-        (group, version, resource) for (group, version), names in zip(asked, answers, strict=True) for resource in names
+        (group, version, resource) for (group, version), names in zip(requested, responses, strict=True) for resource in names
     )
 
 
 async def _resources(client: Client, group: str, version: str) -> list[str]:
     path = f"/apis/{group}/{version}" if group else f"/api/{version}"
     try:
-        answer = await client.request("GET", path)
+        response = await client.request("GET", path)
     except ApiError as error:
         if error.not_found:  # removed since /apis was read
             return []
         raise
-    return [resource.name for resource in msgspec.json.decode(answer, type=_Resources).resources or ()]
+    return [resource.name for resource in msgspec.json.decode(response, type=_Resources).resources or ()]
 
 
 async def crd_versions(client: Client, kinds: Iterable[Kind], before: CrdVersions) -> CrdVersions:
-    """Returns the version of each Gateway API CRD; without release and channel if it has none, or may not be read.
+    """Returns the version of each Gateway API CRD, with an empty version if the CRD has none, or may not be read.
 
     If the server does not respond, the version in `before` is kept.
     """
     names = sorted(f"{kind.plural}.{kind.group}" for kind in kinds if kind.group == GATEWAY_API)
-    last = dict(before)
-    versions = await asyncio.gather(*(_version(client, name, last.get(name, CrdVersion())) for name in names))
+    previous = dict(before)
+    versions = await asyncio.gather(*(_version(client, name, previous.get(name, CrdVersion())) for name in names))
     return tuple(zip(names, versions, strict=True))
 
 

@@ -23,7 +23,7 @@ ReadError = tuple[Kind, ApiError, bool]
 
 
 def optional(kind: Kind) -> bool:
-    """Returns whether Lasthop works without a kind: a reference to an object that may not be read is invalid and fails
+    """Returns whether Lasthop works without a kind. References to objects that may not be read are invalid and fail
     closed."""
     return kind.kind in ("ClusterTrustBundle", "ServiceImport", POD.kind) or kind.group == EXPERIMENTAL_API
 
@@ -32,34 +32,34 @@ def trouble_findings(
     troubles: Iterable[ReadError], discovery: ApiError | None, started: bool, access: str
 ) -> tuple[Finding, ...]:
     findings: list[Finding] = []
-    passing: list[tuple[ApiError, bool]] = []
+    transient: list[tuple[ApiError, bool]] = []
     if discovery is not None and discovery.transient:
-        passing.append((discovery, True))
+        transient.append((discovery, True))
     elif discovery is not None:
         findings.append(_refused("discover the kinds of", "/apis", discovery, "", access))
-    for kind, error, before in troubles:
+    for kind, error, was_read in troubles:
         if error.transient:
-            passing.append((error, before))
+            transient.append((error, was_read))
         else:
-            findings.append(_of_kind(kind, error, before, access))
-    if passing:
-        read = started and all(before for _, before in passing)
-        then = "the last known state is kept" if read else "nothing is programmed until then"
-        message = f"the API server is not available, {then}: {passing[0][0]}."
+            findings.append(_of_kind(kind, error, was_read, access))
+    if transient:
+        read = started and all(was_read for _, was_read in transient)
+        consequence = "the last known state is kept" if read else "nothing is programmed until then"
+        message = f"the API server is not available, {consequence}: {transient[0][0]}."
         findings.append(make_finding(None, reasons.API_SERVER_UNAVAILABLE, message))
     return tuple(dict.fromkeys(findings))
 
 
 def not_served(kind: Kind, why: str, *, read: bool = False) -> Finding:
-    """Reports a kind that may have unreadable objects. `read`: they were read before."""
+    """Reports a kind that may have unreadable objects. `read` means that they were read before."""
     if read:
-        then = f"the last known state is kept{_closed(kind)}"
+        consequence = f"the last known state is kept{_closed(kind)}"
     elif kind.kind == POLICY:
-        then = "nothing is programmed until they have been read"
+        consequence = "nothing is programmed until they have been read"
     else:
-        then = "they are ignored"
+        consequence = "they are ignored"
     severity = Severity.ERROR if read or kind.kind == POLICY else Severity.WARNING
-    message = f"cannot read {resource_name(kind)}, {then}: {why}."
+    message = f"cannot read {resource_name(kind)}, {consequence}: {why}."
     return make_finding(None, reasons.NOT_SERVED, message, install(kind), severity=severity)
 
 
@@ -70,8 +70,8 @@ def install(kind: Kind) -> str:
 def unproven(error: ApiError, access: str, *, started: bool) -> Finding:
     """Reports that no port can become plaintext, because the absence of policies cannot be proven."""
     resource = resource_name(KINDS[POLICY])
-    then = "backends that were not plaintext before stay closed" if started else "nothing is programmed until they can"
-    message = f"{resource} cannot be listed, and {then}: {error}."
+    consequence = "backends that were not plaintext before stay closed" if started else "nothing is programmed until they can"
+    message = f"{resource} cannot be listed, and {consequence}: {error}."
     return make_finding(None, reasons.POLICIES_UNKNOWN, message, remedy(error, KINDS[POLICY], access))
 
 
@@ -103,30 +103,30 @@ def _closed(kind: Kind) -> str:
     return ", and no further backend becomes plaintext" if kind.kind == POLICY else ""
 
 
-def _of_kind(kind: Kind, error: ApiError, before: bool, access: str) -> Finding:
+def _of_kind(kind: Kind, error: ApiError, was_read: bool, access: str) -> Finding:
     resource = resource_name(kind)
-    if before:
-        then = f"the last known state is kept{_closed(kind)}"
+    if was_read:
+        consequence = f"the last known state is kept{_closed(kind)}"
     elif optional(kind) and error.status == 403:
-        then = "references to them are invalid"
+        consequence = "references to them are invalid"
     else:
-        then = "nothing is programmed until they have been read"
-    return _refused("list and watch", resource, error, then, access, warning=optional(kind) and error.status == 403)
+        consequence = "nothing is programmed until they have been read"
+    return _refused("list and watch", resource, error, consequence, access, warning=optional(kind) and error.status == 403)
 
 
-def _refused(verb: str, resource: str, error: ApiError, then: str, access: str, *, warning: bool = False) -> Finding:
-    message = f"cannot {verb} {resource}{', ' + then if then else ''}: {error}."
+def _refused(verb: str, resource: str, error: ApiError, consequence: str, access: str, *, warning: bool = False) -> Finding:
+    message = f"cannot {verb} {resource}{', ' + consequence if consequence else ''}: {error}."
     severity = Severity.WARNING if warning else Severity.ERROR
-    remedied = _remedy(error, resource, access)
+    error_remedy = _remedy(error, resource, access)
     match error.status:
         case 401:
-            return make_finding(None, reasons.UNAUTHORIZED, message, remedied, severity=severity)
+            return make_finding(None, reasons.UNAUTHORIZED, message, error_remedy, severity=severity)
         case 403:
-            return make_finding(None, reasons.FORBIDDEN, message, remedied, severity=severity)
+            return make_finding(None, reasons.FORBIDDEN, message, error_remedy, severity=severity)
         case 404:
-            return make_finding(None, reasons.NOT_SERVED, message, remedied, severity=severity)
+            return make_finding(None, reasons.NOT_SERVED, message, error_remedy, severity=severity)
         case _:
-            return make_finding(None, reasons.UNREADABLE, message, remedied, severity=severity)
+            return make_finding(None, reasons.UNREADABLE, message, error_remedy, severity=severity)
 
 
 # --- policies whose targets are all missing -----------------------------------------------------------------------------
@@ -157,16 +157,17 @@ async def services(client: Client, documents: Iterable[Json], namespace: str) ->
     return by_namespace
 
 
-def with_problem(document: Json, known: Services | None) -> Json:
+def with_problem(document: Json, existing_services: Services | None) -> Json:
     """Returns the document with a problem if all of its targets are missing."""
-    if known is None or not has_no_status_entry(document):
+    if existing_services is None or not has_no_status_entry(document):
         return document
     namespace = document["metadata"].get("namespace", "")
-    existing = known.get(namespace, set())
-    if not (missing := _all_missing((document.get("spec") or {}).get("targetRefs") or (), existing)):
+    existing_names = existing_services.get(namespace, set())
+    if not (missing := _all_missing((document.get("spec") or {}).get("targetRefs") or (), existing_names)):
         return document
     problems = [
-        not_found(TARGET_NOT_FOUND, Key("Service", namespace, name), guess=typo_of(name, sorted(existing))) for name in missing
+        not_found(TARGET_NOT_FOUND, Key("Service", namespace, name), guess=typo_of(name, sorted(existing_names)))
+        for name in missing
     ]
     return {**document, "problem": {"reason": TARGET_NOT_FOUND, "message": joined(problems).text}}
 

@@ -1,4 +1,4 @@
-"""Proves that no BackendTLSPolicy names a port, with a list of the policies that is requested after the port appeared.
+"""Proves that no BackendTLSPolicy names a port, by a list of the policies that is requested after the port appeared.
 
     ask(ports) ──> consistent list, metadata only ──> the watch has delivered every listed policy ──> proven
                        │ and the CRD is not being deleted     └─ not yet: wait for it
@@ -32,7 +32,7 @@ from lasthop.engine.plan.knowledge import Port, Proofs
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 BEHIND: Final = "Behind"
 CATCH_UP: Final = 5.0
-"""Seconds for the watch to deliver the listed policies; then everything is listed again."""
+"""Seconds in which the watch must deliver the listed policies. Then everything is listed again."""
 KIND: Final = KINDS[POLICY]
 
 Reading = tuple[str, Mapping[str, Reflector]]
@@ -64,19 +64,19 @@ class Prover:
         """`reading` returns the current reading of policies, or None if their kind is absent; it raises `ApiError` while
         neither is known. `changed` is called when there are proofs, or another error."""
         self.error: ApiError | None = None
-        """Why the last request proved nothing."""
+        """The error that prevented the last proof."""
         self.heard = asyncio.Event()
         """Set when policies have been read."""
         self._client, self._reading, self._changed = client, reading, changed
         self._backoff, self._sleep = Backoff(timing.first_pause, timing.longest_pause), timing.sleep
         self._awaiting: Proofs = {}
         self._proven: dict[Port, int] = {}
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
 
     def ask(self, ports: Proofs) -> None:
         """Replaces the ports that wait for a proof."""
         self._awaiting = dict(ports)
-        self._asked.set()
+        self._requested.set()
 
     def take(self) -> Proofs:
         """Returns the proofs since the last call."""
@@ -85,17 +85,17 @@ class Prover:
 
     async def run(self) -> None:
         while True:
-            await self._asked.wait()
-            self._asked.clear()
+            await self._requested.wait()
+            self._requested.clear()
             waiting = self._awaiting  # without ports that arrive after the request is sent
             errors = await self._prove(waiting) if waiting else []
             if pause := self.report(*errors):
                 await self._sleep(pause)
-                self._asked.set()
+                self._requested.set()
 
     async def _prove(self, waiting: Proofs) -> list[ApiError]:
-        """Proves as many ports as possible; returns the errors for the rest. A namespace that may not be read does not affect
-        others."""
+        """Proves as many ports as possible; returns the errors for the other ports. A namespace that may not be read does not
+        affect others."""
         scopes = self._scopes({port[0].namespace for port in waiting})
         results = await asyncio.gather(*(self._attempt(scope) for scope in scopes))
         for scope, error in zip(scopes, results, strict=True):
@@ -112,9 +112,9 @@ class Prover:
     def report(self, *errors: ApiError) -> float:
         """Records the errors of a request, if any, and returns the pause before the next one. A single transient failure is
         not reported."""
-        shown = errors[0] if errors and (self._backoff.failures or not errors[0].transient) else None
-        if str(shown) != str(self.error):
-            self.error = shown
+        reported = errors[0] if errors and (self._backoff.failures or not errors[0].transient) else None
+        if str(reported) != str(self.error):
+            self.error = reported
             self._changed()
         if not errors:
             self._backoff.reset()
@@ -122,14 +122,14 @@ class Prover:
         return self._backoff.next(at_least=max(error.retry_after for error in errors))
 
     def _scopes(self, namespaces: Iterable[str]) -> list[str]:
-        """Returns the lists to request: of the namespace if there is only one, otherwise of all."""
-        wanted = sorted(namespaces)
+        """Returns the scopes of the lists to request: the namespace if there is only one, otherwise all namespaces."""
+        names = sorted(namespaces)
         try:
             reading = self._reading()
         except ApiError:
             return [""]
         restricted = reading is not None and "" not in reading[1]
-        return wanted if restricted or len(wanted) < 2 else [""]
+        return names if restricted or len(names) < 2 else [""]
 
     async def _attempt(self, scope: str) -> ApiError | None:
         try:

@@ -32,20 +32,21 @@ from lasthop.edge.kubernetes.ratelimit import Backoff
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 STALE: Final = "Stale"
 STALE_LISTS: Final = 5
-"""Number of consecutive lists older than the known state after which they are accepted: an etcd was restored from a backup."""
+"""Number of consecutive lists older than the known state after which they are accepted, because etcd was restored from a
+backup."""
 
 
 class WatchTiming(msgspec.Struct, frozen=True):
     idle: float = 70.0
-    """Seconds without data after which a watch counts as dead: bookmarks arrive every 60 s, and the server keeps 75 s of
+    """Seconds without data after which a watch counts as dead. Bookmarks arrive every 60 s, and the server keeps 75 s of
     events."""
     lifetime: float = 300.0
     """Minimum requested lifetime of a watch; the maximum is twice that, so that not all end at once."""
     settled: float = 5.0
-    """A watch that lasted this long was healthy, so the next failure counts as the first again."""
+    """Seconds after which a watch counts as healthy, so that the next failure counts as the first again."""
     first_pause: float = 0.2
     longest_pause: float = 5.0
-    """Between attempts while the server does not respond; client-go's 30 s are too long for a gateway."""
+    """Seconds between attempts while the server does not respond. client-go's 30 s are too long for a gateway."""
     page: int = PAGE
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     clock: Callable[[], float] = time.monotonic
@@ -106,7 +107,8 @@ class Reflector:
         self._ended = ended
         self._backoff = Backoff(self._timing.first_pause, self._timing.longest_pause)
         self._relists = Backoff(self._timing.first_pause, self._timing.longest_pause)
-        """Separate, because after a long outage our version has always expired, although the server responds now."""
+        """Back-off of lists after an expired version. It is separate, because after a long outage our version has always
+        expired, although the server responds now."""
         self._newest = ""
         self._stale_lists = 0
         self._failures = 0
@@ -142,12 +144,13 @@ class Reflector:
         if error.expired:
             self.version = ""
             return self._relists.next()
-        # 3. It does not support streaming lists, or cannot serve one now (429, "storage is (re)initializing", for many
-        #    seconds after a CRD was changed): list in pages, at once.
+        # 3. The server does not support streaming lists, or cannot serve one now (429, "storage is (re)initializing", for
+        #    many seconds after a CRD was changed): list in pages, at once.
         if not self.version and self._streaming and (error.status in (400, 405, 422, 429) or error.reason == SILENT):
             self._streaming = False
             return 0.0
-        # 4. It does not respond, or denies access: the known state stays. A single failure is not reported, a denial is.
+        # 4. The server does not respond, or denies access: the known state stays. A denial is reported at once, another
+        #    failure from the second time.
         self._failures += 1
         if self._failures > 1 or not error.transient:
             self._sink.trouble(self, error)
@@ -159,10 +162,10 @@ class Reflector:
         A watch delivers in the order of versions, so everything older than its last event has been delivered, including
         deletions.
         """
-        known = self.known.get(key, "")
+        known_version = self.known.get(key, "")
         return bool(version) and (
-            known == version
-            or older(version, known)
+            known_version == version
+            or older(version, known_version)
             or (self.version.isdecimal() and version.isdecimal() and not older(self.version, version))
         )
 
@@ -254,9 +257,9 @@ class Reflector:
             self.known.pop(key, None)
             self._sink.read(self.kind, [], [key])
         else:
-            read = self._read(self.kind.kind, content)
+            decoded = self._read(self.kind.kind, content)
             self.known[key] = version
-            self._sink.read(self.kind, [read], [])
+            self._sink.read(self.kind, [decoded], [])
 
     def _progress(self) -> None:
         self._backoff.reset()

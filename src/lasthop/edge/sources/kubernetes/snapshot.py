@@ -1,6 +1,7 @@
 """Lists a cluster once, with the user's own permissions, without watches or writes.
 
-A user who may read only one namespace gets that one. Hidden kinds are recorded, because "not visible" does not mean "none".
+If a user may read only one namespace, only that namespace is listed. Hidden kinds are recorded, because "not visible" does not
+mean "none".
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ATTEMPTS: Final = 2
 
 
 class ListResult(NamedTuple):
-    """The objects of one kind, as far as they could be listed."""
+    """Holds the objects of one kind that could be listed."""
 
     kind: Kind
     path: str
@@ -33,27 +34,27 @@ class ListResult(NamedTuple):
     """The resourceVersion from which a watch continues."""
     items: tuple[msgspec.Raw, ...] = ()
     namespace: str = ""
-    """Their namespace; empty: all."""
+    """The namespace of the objects; empty for all namespaces."""
     refusal: ApiError | None = None
-    """Why nothing was listed, or nothing beyond `namespace`."""
+    """The error that prevented the list, or a list beyond `namespace`."""
     unread: str = ""
-    """Why nothing was listed although objects may exist: the server does not serve the kind in a supported version."""
+    """The reason why nothing was listed although objects may exist: the server serves no supported version of the kind."""
 
 
 async def look(client: Client, kinds: Iterable[Kind], namespace: str, *, beyond: bool) -> dict[str, ListResult]:
-    """Lists the served kinds by name. `beyond`: in all namespaces, or only in this one if permissions allow no more.
+    """Lists the served kinds by name. With `beyond` it lists all namespaces, or only this one if permissions allow no more.
 
     A 403 is part of the result; other errors are raised as `ApiError`.
     """
-    wanted = tuple(kinds)
-    versions = choose(wanted, await discover(client, wanted))
+    all_kinds = tuple(kinds)
+    versions = choose(all_kinds, await discover(client, all_kinds))
     gate = asyncio.Semaphore(IN_FLIGHT)
 
-    async def one(kind: Kind) -> ListResult | None:
+    async def list_kind(kind: Kind) -> ListResult | None:
         async with gate:
             return await _readable(client, kind, versions[kind.kind], namespace, beyond)
 
-    results = await asyncio.gather(*(one(kind) for kind in wanted if kind.kind in versions))
+    results = await asyncio.gather(*(list_kind(kind) for kind in all_kinds if kind.kind in versions))
     return {listed.kind.kind: listed for listed in results if listed is not None}
 
 

@@ -1,12 +1,12 @@
-"""Watches every kind that the API server serves, and yields batches of objects.
+"""Watches the served kinds that Lasthop reads, and yields batches of objects.
 
 discovery ──> a reflector for each kind ──> reads ──> Batch        not before every kind has been read once
     each 10 s: kinds come and go                ├───> ObservedStatuses     statuses, for the writer
                                                 ├───> Pods, in the namespaces where an XBackend selects some
                                                 └───> Prover ──> Batch     ports that no policy names
 
-The first batch proves absence for all of its ports: its policies are complete as of a request that was sent after everything
-else in the batch was read. From the second batch on, policies are unknown, and each port is proven separately.
+The first batch proves absence for all of its ports, because its policies are complete as of a request that was sent after
+everything else in the batch was read. From the second batch on, policies are unknown, and each port is proven separately.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ DISCOVERY_INTERVAL: Final = 10.0
 RETRY: Final = 1.0
 """The interval while discovery fails."""
 SETTLE: Final = 0.005
-"""Minimum seconds between two batches: changes that follow one another are taken together, and a single one at once."""
+"""Minimum seconds between two batches. Changes that follow one another share a batch; a single change is yielded at once."""
 ABSENT_AFTER: Final = 3.0
-"""Seconds between the two discoveries that must miss a kind before it counts as absent: a starting server may not know all its
+"""Seconds between the two discoveries that must miss a kind before it counts as absent. A starting server may not know all its
 CRDs yet, and a CRD may be deleted only to be replaced."""
 
 
@@ -66,17 +66,17 @@ UNREAD: Final = object()
 
 
 class _Missing(NamedTuple):
-    """A kind that is not served in a supported version."""
+    """Describes a kind that is not served in a supported version."""
 
     since: float
-    """When this state was first found."""
+    """The time at which this state was first observed."""
     lasts: bool
     """A discovery some seconds later has confirmed it."""
     crd: Crd
 
 
 class _WatchedKind:
-    """A served kind, and how much of it has been read."""
+    """Tracks the reading of one served kind."""
 
     def __init__(self, kind: Kind, version: str, reflectors: list[Reflector]) -> None:
         self.kind, self.version, self.reflectors = kind, version, reflectors
@@ -95,10 +95,10 @@ class _WatchedKind:
         self.unread.add(reflector)
         self.tasks.append(task)
 
-    def succeed(self, before: _WatchedKind) -> None:
+    def continue_from(self, previous: _WatchedKind) -> None:
         """Continues with another version of the same objects, so that the known objects decide which were deleted."""
-        pairs = list(zip(self.reflectors, before.reflectors, strict=True))
-        self.unread = {new for new, old in pairs if old in before.unread}
+        pairs = list(zip(self.reflectors, previous.reflectors, strict=True))
+        self.unread = {new for new, old in pairs if old in previous.unread}
         for new, old in pairs:
             new.known = dict.fromkeys(old.known, "")
 
@@ -113,7 +113,7 @@ class KubernetesSource:
         discovery_interval: float = DISCOVERY_INTERVAL,
         settle: float = SETTLE,
     ) -> None:
-        """`namespaces` are the watched namespaces of namespaced kinds; empty: all."""
+        """`namespaces` are the watched namespaces of namespaced kinds; empty for all."""
         self.observed = ObservedStatuses()
         self.restarts = Counter("lasthop_watch_restarts", "Watches that were opened again.", ["kind", "reason"], registry=None)
         self._client, self._timing = client, timing or WatchTiming()
@@ -149,26 +149,26 @@ class KubernetesSource:
             for watched in self._watched.values()
             for reflector, error in watched.errors.items()
         ]
-        about = trouble_findings(troubles, self._discovery_error, self.started, self._client.access.name)
+        read_findings = trouble_findings(troubles, self._discovery_error, self.started, self._client.access.name)
         gaps = [not_served(kind, why, read=kind.kind in self._watched) for kind, why in self._unread()]
         error = self._prover.error
         proofs = [unproven(error, self._client.access.name, started=self.started)] if error else []
-        return (*about, *gaps, *proofs, *(self._problems[key] for key in sorted(self._problems)))
+        return (*read_findings, *gaps, *proofs, *(self._problems[key] for key in sorted(self._problems)))
 
     @property
     def complete(self) -> bool:
         """Returns whether every kind has been read once or is certainly absent. Only then does a missing object count as
         missing."""
-        known = self._absent | self._watched.keys()
+        decided = self._absent | self._watched.keys()
         return (
             self._discovered
-            and all(kind.kind in known for kind in self._kinds)
+            and all(kind.kind in decided for kind in self._kinds)
             and all(watched.settled for watched in self._watched.values())
         )
 
     def unknown(self) -> tuple[Unknown, ...]:
-        """Returns why absence of a policy proves nothing by itself. Each kind has its own watch, so this is always so. The
-        text contains the error that prevents proofs, if there is one."""
+        """Returns the reasons why a missing policy may exist. There is always one, because each kind has its own watch. The
+        text contains the error that prevents proofs, if any."""
         kind, error, missing = KINDS[POLICY], self._prover.error, self._missing.get(POLICY)
         why, then = "BackendTLSPolicies have not been listed since the port appeared", ""
         if missing is not None and missing.crd.unread:
@@ -211,12 +211,12 @@ class KubernetesSource:
             self.started = True
             tasks.create_task(self._prover.run())
             self._news.set()
-            taken = -self._settle
+            last_batch_at = -self._settle
             while True:
                 await self._news.wait()
-                await self._timing.sleep(max(0.0, taken + self._settle - self._timing.clock()))
+                await self._timing.sleep(max(0.0, last_batch_at + self._settle - self._timing.clock()))
                 self._news.clear()
-                taken = self._timing.clock()
+                last_batch_at = self._timing.clock()
                 batch = self._batch({}, self.unknown())
                 proven = self._prover.take()
                 if not self._changes and not proven and batch == published:
@@ -225,8 +225,8 @@ class KubernetesSource:
                 yield msgspec.structs.replace(batch, changes=changes, proven=proven)
 
     async def _first_batch(self) -> Batch:
-        """Waits until every kind has been read, then until the policies are complete as of a later moment. Other changes after
-        that moment belong to the next batch, so that a client that keeps writing cannot delay the start."""
+        """Waits until every kind has been read, then until the policies are complete as of a later moment. Other changes
+        after that moment belong to the next batch, so that a client that keeps writing cannot delay the start."""
         while True:
             await self._news.wait()
             await self._timing.sleep(self._settle)
@@ -234,7 +234,7 @@ class KubernetesSource:
             self._log_findings(self.findings())
             if not self.complete:
                 continue
-            read = dict(self._changes)
+            known_changes = dict(self._changes)
             try:
                 await asyncio.gather(*(self._prover.check(scope) for scope in self._namespaces))
             except ApiError as error:
@@ -245,8 +245,8 @@ class KubernetesSource:
             changes, self._changes = self._changes, {}
             policies = {key: obj for key, obj in changes.items() if key.kind == POLICY}
             later = changes.keys() - policies.keys()
-            self._changes = {key: changes[key] for key in later if changes[key] is not read.get(key, UNREAD)}
-            return self._batch({**read, **policies}, self._unreadable_targets())
+            self._changes = {key: changes[key] for key in later if changes[key] is not known_changes.get(key, UNREAD)}
+            return self._batch({**known_changes, **policies}, self._unreadable_targets())
 
     def _batch(self, changes: Mapping[Key, Object | None], unknown: tuple[Unknown, ...]) -> Batch:
         gaps = ((resource_name(kind), CrdVersion(unread=why)) for kind, why in self._unread() if kind.group == GATEWAY_API)
@@ -289,13 +289,13 @@ class KubernetesSource:
 
     async def _find_crds(self, kinds: list[Kind], served: Served) -> dict[str, Crd]:
         """Looks for the CRDs of missing kinds. For an optional kind that was never present, discovery alone proves absence."""
-        wanted = [kind for kind in kinds if kind.kind in self._watched or not optional(kind)]
-        crds = await asyncio.gather(*(find_crd(self._client, kind, served) for kind in wanted))
-        return {kind.kind: NO_CRD for kind in kinds} | {kind.kind: crd for kind, crd in zip(wanted, crds, strict=True)}
+        required = [kind for kind in kinds if kind.kind in self._watched or not optional(kind)]
+        crds = await asyncio.gather(*(find_crd(self._client, kind, served) for kind in required))
+        return {kind.kind: NO_CRD for kind in kinds} | {kind.kind: crd for kind, crd in zip(required, crds, strict=True)}
 
     async def _pause(self, seconds: float) -> None:
         """Waits for the next discovery. It comes earlier after a watch's 404, and when the CRD of the missing policies
-        changes, because ports are plaintext meanwhile for lack of the kind."""
+        changes, because without that kind ports are plaintext meanwhile."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while POLICY in self._missing:
@@ -317,10 +317,10 @@ class KubernetesSource:
                 self._start(kind, version, tasks)
 
     def _miss(self, kind: Kind, crd: Crd) -> None:
-        """Decides whether a kind that discovery does not list is absent. Known objects are kept until that is certain, and
-        without policies nothing starts."""
-        before, now = self._missing.get(kind.kind), self._timing.clock()
-        since = before.since if before and bool(before.crd.unread) == bool(crd.unread) else now
+        """Decides whether a kind that discovery does not list is absent. Known objects are kept until its absence is certain,
+        and nothing starts before policies are read or certainly absent."""
+        previous, now = self._missing.get(kind.kind), self._timing.clock()
+        since = previous.since if previous and bool(previous.crd.unread) == bool(crd.unread) else now
         lasts = now - since >= min(ABSENT_AFTER, self._interval)
         self._missing[kind.kind] = _Missing(since, lasts, crd)
         watched = self._watched.get(kind.kind)
@@ -339,13 +339,13 @@ class KubernetesSource:
             self._log.info("kind is not installed; checking for it from time to time", kind=kind.kind, group=kind.group)
 
     def _start(self, kind: Kind, version: str, tasks: asyncio.TaskGroup) -> None:
-        before = self._watched.get(kind.kind)
+        previous = self._watched.get(kind.kind)
         namespaces = self._namespaces if kind.namespaced else ("",)
         reflectors = [self._reflector(kind, version, namespace) for namespace in namespaces]
         watched = _WatchedKind(kind, version, reflectors)
-        if before is not None:
-            self._stop(before)
-            watched.succeed(before)
+        if previous is not None:
+            self._stop(previous)
+            watched.continue_from(previous)
         self._absent.discard(kind.kind)
         self._watched[kind.kind] = watched
         self.observed.versions[kind.kind] = version
@@ -403,27 +403,27 @@ class KubernetesSource:
             del self._authors[next(iter(self._authors))]
 
     def author(self, key: Key) -> str:
-        """Returns the last manager of an object; empty: it was not written since the start, or was deleted."""
+        """Returns the last manager of an object; empty if it was deleted, or not written since the start."""
         return self._authors.get(key, "")
 
     def _select(self, reads: Mapping[Key, Object | None], deleted: Iterable[Key]) -> None:
-        """Watches the Pods of the namespaces in which XBackends select Pods. At the start these count as unread before
+        """Watches the Pods of the namespaces in which XBackends select Pods. At the start these Pods count as unread before
         XBackends count as read, so that the first batch has both."""
         self._selecting -= {*reads, *deleted}
         self._selecting |= {key for key, obj in reads.items() if isinstance(obj, XBackend) and obj.selects}
-        wanted, watched = {key.namespace for key in self._selecting}, self._watched.get(POD.kind)
-        known = {self._pod_namespace(reflector): reflector for reflector in watched.reflectors} if watched else {}
-        if wanted == known.keys() or self._tasks is None:
+        namespaces, watched = {key.namespace for key in self._selecting}, self._watched.get(POD.kind)
+        by_namespace = {self._pod_namespace(reflector): reflector for reflector in watched.reflectors} if watched else {}
+        if namespaces == by_namespace.keys() or self._tasks is None:
             return
         if watched is None:
             watched = self._watched[POD.kind] = _WatchedKind(POD, POD.versions[0], [])
-        for namespace in sorted(known.keys() - wanted):
-            self._unselect(watched, known[namespace])
-        for namespace in sorted(wanted - known.keys()):
+        for namespace in sorted(by_namespace.keys() - namespaces):
+            self._unselect(watched, by_namespace[namespace])
+        for namespace in sorted(namespaces - by_namespace.keys()):
             reflector = self._reflector(POD, POD.versions[0], namespace)
             watched.add(reflector, self._tasks.create_task(reflector.run()))
-        self._log.info("watching", kind=POD.kind, version=watched.version, namespaces=sorted(wanted))
-        if not wanted:
+        self._log.info("watching", kind=POD.kind, version=watched.version, namespaces=sorted(namespaces))
+        if not namespaces:
             del self._watched[POD.kind]
 
     def _unselect(self, watched: _WatchedKind, reflector: Reflector) -> None:

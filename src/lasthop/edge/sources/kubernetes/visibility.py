@@ -1,5 +1,4 @@
-"""Tracks the kinds that the user may not read, and the findings that may result from that alone: not visible is not
-missing."""
+"""Tracks the kinds that the user may not read, and the findings that may result only from missing permissions."""
 
 from __future__ import annotations
 
@@ -36,16 +35,16 @@ class RBACVisibility:
         return lines
 
     def refusal(self, kind: str) -> str:
-        """Returns why no object of a kind is visible, and the remedy; empty if some are, or could be."""
+        """Returns the reason why no object of a kind is visible, and the remedy; empty if objects are visible, or could be."""
         result = self._refused.get(kind)
         return "" if result is None or result.namespace else f"you may not list {_resource(result)}; request permission (RBAC)"
 
     def unseen(self, g: Graph, key: Key) -> list[Key]:
-        """Returns the missing objects in the explanation of `key` that may exist but not be visible."""
-        return [missed for missed in _missed(g, key) if self._hides(missed)]
+        """Returns the missing objects in the explanation of `key` that may exist without being visible."""
+        return [missing for missing in _missed(g, key) if self._hides(missing)]
 
     def cause(self, finding: Finding) -> Finding | None:
-        """Returns the refusal that may have caused a finding, which then proves nothing about the objects."""
+        """Returns the refusal that may have caused a finding. Such a finding proves nothing about the objects."""
         return self.hides(finding.missing) or (None if finding.missing else self.may_hide(finding.reason))
 
     def hides(self, missing: Sequence[Key]) -> Finding | None:
@@ -81,7 +80,7 @@ def not_visible(keys: Iterable[Key]) -> str:
 
 @query
 def _missed(g: Graph, key: Key) -> tuple[Key, ...]:
-    """Returns the missing objects that an explanation reads. A query, so that its reads are recorded."""
+    """Returns the missing objects that an explanation reads. It is a query, so that its reads are recorded."""
     explain(g, key)
     reads = (node[1] for node in below(g, (explain, key)) if node[0] is OBJECTS)
     return tuple(read for read in reads if OBJECTS.peek(g, read) is None)

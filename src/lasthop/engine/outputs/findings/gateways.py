@@ -69,6 +69,12 @@ def _problems(conditions: Iterable[Condition]) -> Iterator[Problem]:
     return (c.problem for c in conditions if c.problem and c.reason != reasons.PENDING)
 
 
+def _insecure_frontend(key: Key, conditions: Iterable[Condition]) -> Iterator[Finding]:
+    for condition in conditions:
+        if condition.type == reasons.INSECURE_FRONTEND_VALIDATION_MODE:
+            yield make_finding(key, condition.type, condition.message, field="spec.tls.frontend")
+
+
 def _findings(
     g: Graph, key: Key, gateway: Key, conditions: tuple[Condition, ...], listeners: Iterable[ListenerPlan]
 ) -> Iterator[Finding]:
@@ -79,9 +85,7 @@ def _findings(
         reported |= {c.message for c in of_listener if c.problem and c.reason not in REPORTED_BY_GATEWAYS}
     references = tuple(condition for condition in conditions if condition.type == reasons.RESOLVED_REFS)
     yield from _warnings(key, references, "", "spec.tls.backend.clientCertificateRef")
-    for condition in conditions:
-        if condition.type == reasons.INSECURE_FRONTEND_VALIDATION_MODE:
-            yield make_finding(key, condition.type, condition.message, field="spec.tls.frontend")
+    yield from _insecure_frontend(key, conditions)
     # A port that cannot be bound is reported on the listener; a Gateway with no other port repeats it.
     yield from (p.on(key) for p in _problems(conditions) if p.reason not in REPORTED_ELSEWHERE and p.text not in reported)
 

@@ -5,7 +5,7 @@ OBSERVED ──> hop_state ──> port_states (all protocols of a port together
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -204,8 +204,10 @@ def connected(g: Graph, hops: Iterable[Hop], *, tls: bool = True) -> Condition |
     if not states:
         return None
     problems = [state.problem for state in states if state.health.bad]
-    if problems:
-        return failed_to_connect(problems)
+    return failed_to_connect(problems) if problems else _without_failures(states, tls=tls)
+
+
+def _without_failures(states: Sequence[PortState], *, tls: bool) -> Condition:
     untried = [state for state in states if state.health is Health.UNTRIED]
     if len(untried) == len(states):
         return UNTRIED

@@ -5,7 +5,7 @@ verdict ──(engine: VerificationMemory)──> HELD, an input ──> weakeni
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from lasthop.base.api.backends import KIND as XBACKEND
@@ -19,7 +19,7 @@ from lasthop.engine.plan.messages import limited
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.upstream import Hop
-from lasthop.engine.plan.verdict import LENGTH, HopVerification, Weakening
+from lasthop.engine.plan.verdict import LENGTH, Basis, HopVerification, Weakening
 from lasthop.engine.plan.verification_change import SYSTEM_CAS, Subject, compare
 from lasthop.engine.resolve.backends.reach import HOPS
 from lasthop.engine.resolve.hops.verdict import ACKNOWLEDGED, verdict
@@ -149,11 +149,15 @@ def _other_content(g: Graph, source: Key, before: HopVerification, now: HopVerif
     if before.digest == now.digest and before.strength == now.strength:
         return ""
     refs = [ref for ref in now.refs if not ref.startswith(f"{WAIVER} ")]
-    changed = ", ".join(refs) or str(source)
+    all_refs = ", ".join(refs) or str(source)
     if len(refs) > 1 and before.basis:
-        earlier = {ca.sha256 for ca in before.basis.cas}
-        changed = ", ".join(ref for ref in refs if _fingerprints(g, ref) - earlier) or f"one of {changed}"
-    return f"{changed} has other content now"
+        return f"{_with_new_cas(g, refs, before.basis) or f'one of {all_refs}'} has other content now"
+    return f"{all_refs} has other content now"
+
+
+def _with_new_cas(g: Graph, refs: Iterable[str], before: Basis) -> str:
+    earlier = {ca.sha256 for ca in before.cas}
+    return ", ".join(ref for ref in refs if _fingerprints(g, ref) - earlier)
 
 
 def _other_settings(source: Key, before: HopVerification, now: HopVerification) -> str:

@@ -169,17 +169,22 @@ WILDCARDS = Index[str, str, tuple[WildcardTarget, ...]]("wildcard")
 @query
 def missed_targets(g: Graph, service_key: Key) -> tuple[MissedTarget, ...]:
     """Returns the targets that probably mean a port of this Service but name none that exists, the winning policy first."""
+    name, wildcards = service_key.name, itertools.chain.from_iterable(WILDCARDS.of(g, service_key.kind, service_key.namespace))
+    matching = (wildcard.missed for wildcard in wildcards if name.startswith(wildcard.first) and name.endswith(wildcard.last))
+    return (*_missed_sections(g, service_key), *sorted((*MISTYPED.of(g, service_key), *matching)))
+
+
+def _missed_sections(g: Graph, service_key: Key) -> list[MissedTarget]:
     service = read(g, service_key, AnyService)
-    names = {port.name for port in service.spec.ports} if service else set()
-    sections = [
+    if service is None:
+        return []
+    names = {port.name for port in service.spec.ports}
+    return [
         MissedTarget(claim.policy, f"port {section}", section)
         for claim in claims(g, service_key)
         for section in claim.sections
-        if service and section != WHOLE and section not in names
+        if section != WHOLE and section not in names
     ]
-    name, wildcards = service_key.name, itertools.chain.from_iterable(WILDCARDS.of(g, service_key.kind, service_key.namespace))
-    matching = (wildcard.missed for wildcard in wildcards if name.startswith(wildcard.first) and name.endswith(wildcard.last))
-    return (*sections, *sorted((*MISTYPED.of(g, service_key), *matching)))
 
 
 def missed_target_text(g: Graph, service: Key, missed: MissedTarget) -> str:

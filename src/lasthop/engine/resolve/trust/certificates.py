@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -16,7 +16,7 @@ import msgspec
 from lasthop.base.api.core import Secret
 from lasthop.base.api.meta import Key
 from lasthop.base.pki import parse, revocation
-from lasthop.base.pki.parse import Anchor, Certificate, PrivateKey, Unreadable
+from lasthop.base.pki.parse import RSA_PSS, Anchor, Certificate, PrivateKey, Unreadable
 from lasthop.base.pki.revocation import RevocationList
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.limits import Limits, over
@@ -97,13 +97,18 @@ def _with_lists(bundle: Bundle, crl: bytes) -> Bundle:
     roots: set[bytes] = set()
     covered: set[Certificate] = set()
     for revocation_list in lists:
-        issuers = revocation.issuers(revocation_list, certificates)
-        if issuers and not any(revocation.signed_by(revocation_list, issuer) for issuer in issuers):
-            raise BadRevocationList(f"has a list that {revocation_list.issuer} has not signed")
+        issuers = _issuers(revocation_list, certificates)
         covered.update(issuers)
         roots |= {revocation_list.name for issuer in issuers if issuer.self_issued}
     uncovered = tuple(certificate.common_name for certificate in certificates if certificate not in covered)
     return msgspec.structs.replace(bundle, crls=lists, roots=frozenset(roots), uncovered=uncovered)
+
+
+def _issuers(revocation_list: RevocationList, certificates: Sequence[Certificate]) -> Sequence[Certificate]:
+    issuers = revocation.issuers(revocation_list, certificates)
+    if issuers and not any(revocation.signed_by(revocation_list, issuer) for issuer in issuers):
+        raise BadRevocationList(f"has a list that {revocation_list.issuer} has not signed")
+    return issuers
 
 
 _BUNDLES: weakref.WeakValueDictionary[tuple[bytes, ...], Bundle] = weakref.WeakValueDictionary()
@@ -190,6 +195,9 @@ def _check_pair(chain: bytes, key: bytes) -> KeyPair:
     if private.spki != leaf.spki:
         raise BadCertificate("tls.key does not belong to the first certificate of tls.crt")
     _check_kind(private)
+    if leaf.key.startswith(RSA_PSS):
+        message = f"the key in tls.crt is of the kind {RSA_PSS}, which the proxy does not accept"
+        raise BadCertificate(message, f"use {KNOWN_KEYS}")
     if not leaf.signs and private.key.startswith("EC "):
         message = "the keyUsage of tls.crt has no digitalSignature, without which its key cannot sign a handshake"
         raise BadCertificate(message, "use a certificate that is made for servers or clients")
