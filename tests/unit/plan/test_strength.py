@@ -129,7 +129,7 @@ def test_a_state_in_the_report_of_an_import_is_a_strength_or_has_none() -> None:
     states += [NewState(Strength.VERIFIED, by) for by in ("name", "uri", "pinned")]
     assert len({str(state) for state in states}) == len(states), "no two states read alike"
     assert [str(state) for state in states if state.todo] == ["TODO"]
-    assert not {strength.name.lower() for strength in Strength} & {strength.name.lower() for strength in HopOutcome}
+    assert not {strength.name.lower() for strength in Strength} & {outcome.name.lower() for outcome in HopOutcome}
     shown = [str(state) for state in sorted(states, key=lambda state: state.order)]
     assert (shown[0], shown[-5:]) == ("plaintext", ["TODO", "closed", "dropped", "passthrough", "policy kept"])
 

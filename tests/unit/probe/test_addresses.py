@@ -32,7 +32,7 @@ def test_a_name_with_a_label_that_dns_does_not_allow_is_not_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hosts", "found"),
+    ("hosts", "expected"),
     [
         ("127.0.0.1 localhost\n127.0.0.9 two.example\n127.0.0.1 two.example\n", ["127.0.0.9"]),
         ("127.0.0.1 localhost\n127.0.0.1 two.example\n127.0.0.9 two.example\n", ["127.0.0.1", "127.0.0.9"]),
@@ -52,10 +52,10 @@ def test_a_name_with_a_label_that_dns_does_not_allow_is_not_found() -> None:
     ],
 )
 def test_a_hosts_file_is_read_as_envoys_resolver_does(
-    hosts: str, found: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hosts: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The expected addresses are those of Envoy 1.40 with such a file (c-ares merges lines)."""
     (tmp_path / "hosts").write_text(hosts)
     monkeypatch.setattr(checks, "HOSTS", tmp_path / "hosts")
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(socket.AF_INET, 0, 0, "", ("192.0.2.1", 443))])
-    assert addresses("two.example", 443) == [(address, 443) for address in found]
+    assert addresses("two.example", 443) == [(address, 443) for address in expected]
