@@ -37,7 +37,7 @@ def test_a_gateway_that_serves_nothing_is_not_ready_and_names_the_broken_file(la
     status, text = lasthop.ask("/readyz")
     assert status == 503
     first, *_ = lasthop.command("status").stdout.splitlines()
-    assert re.fullmatch(rf"{re.escape(str(file))}:\d+: not applied, nothing of it is in force: .*64.*", first)
+    assert re.fullmatch(rf"{re.escape(str(file))}:\d+: not applied, none of it is in force: .*64.*", first)
     assert first in text.decode() and "nothing is served" in text.decode()
     assert "gateway.yaml" not in lasthop.ask("/readyz", host="evil.example")[1].decode(), "only this machine is told why"
 

@@ -183,6 +183,7 @@ def _explain(row: Row, leaves: list[tuple[str, str]]) -> Any:
 def _page(row: Row, line: tuple[str, str] | None) -> Any:
     if line is None:
         return "no line"
-    state = row.fate.replace(" ", "-") if row.fate in (Fate.FAILING, Fate.PARTLY) else STATES.get(row.manner, "not-ours")
+    working = STATES.get(row.manner, "passthrough-or-udp")
+    state = row.fate.replace(" ", "-") if row.fate in (Fate.FAILING, Fate.PARTLY) else working
     state = "failing" if row.fate is Fate.REFUSED else state
     return not (line[0] == state and not _lacks(row, line[1])) and line

@@ -333,7 +333,7 @@ def test_a_revocation_list_and_a_client_certificate_that_go_are_weaker() -> None
     secret, allowed = mk_secret("a/own", *key_pair("own")), world(STATES["verified"])
     verdict = rehearsed({**allowed, **keyed(showing, secret)}, POLICY, STATES["verified"])
     assert len(verdict.refused) == len(GATEWAYS)
-    assert "shows no client certificate, no longer that of Secret a/own" in verdict.refused[0]
+    assert "no longer presents the client certificate of Secret a/own" in verdict.refused[0]
 
 
 def test_requirements_of_closed_hops_are_compared_too() -> None:

@@ -24,7 +24,7 @@ COMMANDS: Final = {
     "judge": "Test how any Gateway API implementation verifies its backends.",
     "check": "Find problems in a folder or a cluster.",
     "run": "Run a gateway for a backend (--to URL), or on a folder of YAML files.",
-    "stop": "End a gateway of this machine, or the proxies that a killed one has left.",
+    "stop": "End a gateway of this machine, or proxies that a killed gateway left.",
     "proxy": "Run the proxy of one Gateway in a Pod (started by Lasthop).",
     "install": "Install Lasthop into a cluster, or print the manifests.",
     "controller": "Run the control plane of a cluster.",
@@ -117,7 +117,8 @@ class Commands(click.Group):
         if name in HABITS:
             ctx.fail(f"there is no command {name}; use: {' '.join((ctx.info_name or 'lasthop', HABITS[name], *args[1:]))}")
         if name == "diff":
-            ctx.fail("there is no command diff; use: lasthop check DIR --against HEAD; of the past: lasthop audit --since 24h")
+            past = "for past changes: lasthop audit --since 24h"
+            ctx.fail(f"there is no command diff; use: lasthop check DIR --against HEAD; {past}")
         if name in WRITING:
             ctx.fail(
                 f"there is no command {name}: objects are changed by saving their file in the folder that lasthop run "

@@ -227,7 +227,7 @@ class Controller:
     def record_lost(self, loss: str) -> None:
         """Logs and records a loss of the stored record, as `ConfigMap a/b was deleted`. Before anything is compared, this
         process does not know the lost entries."""
-        then = "it will be rewritten from memory" if self._started else "what was lost is not known to this process"
+        then = "it will be rewritten from memory" if self._started else "this process does not know the lost entries"
         self.log.warning(f"the record of verification changes: {loss}; {then}")
         self.record.note(loss, time.time())
 

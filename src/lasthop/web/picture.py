@@ -34,8 +34,8 @@ class LineState(StrEnum):
     WAIVED = "waived"
     UNTRIED = "not tried yet"
     VERIFIED = "verified"
-    OUTSIDE = "not ours"
-    """The client's own TLS, and UDP."""
+    OUTSIDE = "passthrough or UDP"
+    """Policies do not apply."""
 
     @property
     def rank(self) -> int:
@@ -44,7 +44,7 @@ class LineState(StrEnum):
     @property
     def slug(self) -> str:
         """Returns the name for CSS classes and addresses."""
-        return self.replace(" ", "-")
+        return self.lower().replace(" ", "-")
 
 
 _RANKS: Final = {state: rank for rank, state in enumerate(LineState)}
@@ -95,7 +95,7 @@ class Line(msgspec.Struct, frozen=True):
         if self.report.in_effect is Strength.PLAINTEXT:
             return "none: plaintext"
         if self.state is LineState.OUTSIDE:
-            return "not ours to see"
+            return "not visible to the gateway"
         refused = self.report.observed and any(failure.handshake for failure in self.report.observed.failures)
         return "none accepted" if refused else "not seen yet"
 
@@ -198,7 +198,7 @@ class LineBundle(msgspec.Struct, frozen=True):
     @property
     def no_certificate(self) -> str:
         reasons = {line.no_certificate for line in self.lines}
-        return reasons.pop() if len(reasons) == 1 else "none accepted or seen"
+        return reasons.pop() if len(reasons) == 1 else "no certificate accepted or seen"
 
 
 Row = Line | LineBundle

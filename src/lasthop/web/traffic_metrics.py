@@ -112,7 +112,7 @@ def _health(rows: Iterable[HopRow], reports: Iterable[HopReport]) -> Iterator[Me
     yield gauge(
         "lasthop_backend_health", help, (*BACKEND, "health"), (((*labels, state), 1) for labels, state in health.items())
     )
-    help = "Expiry of the first certificate to expire among those a backend has shown."
+    help = "Expiry of the first certificate to expire among those a backend has presented."
     yield gauge("lasthop_backend_certificate_expiry_timestamp_seconds", help, BACKEND, expiry.items())
     yield gauge("lasthop_backend_requests_active", "Requests (or streams) in progress.", BACKEND, active.items())
 

@@ -57,7 +57,7 @@ def test_a_folder_shows_what_was_recorded_while_a_gateway_ran_on_it(folder: Path
     assert "because BackendTLSPolicy shop/api was deleted" in result.stdout
     assert "because acknowledged by appProtocol http of Service shop/api" in result.stdout
     assert "other/db" not in result.stdout and "applies now" not in result.stdout
-    assert "2 changes since " in result.stdout and "1 weaker, 1 of them not acknowledged then" in result.stdout
+    assert "2 changes since " in result.stdout and "1 weaker, 1 of them unacknowledged" in result.stdout
 
 
 @pytest.mark.parametrize(("effect", "shown"), [("NewReduced", "new"), ("OpenedReduced", "opened")])

@@ -54,7 +54,7 @@ def test_json_is_the_same_tree(folder: Path) -> None:
         (("httproute", "apy"), "did you mean shop/api?"),
         (("httproute", "api", "-n", "other"), "there is one in namespace shop"),
         (("secret", "x"), "there is no Secret x nor any other"),
-        (("httproute",), "Add the name"),
+        (("httproute",), "the name of the HTTPRoute is missing"),
         (("httproute", "a/api", "-n", "b"), "two namespaces"),
     ],
 )

@@ -72,7 +72,7 @@ def test_several_names_are_taken_as_by_kubectl() -> None:
     assert named("hr", "a", "shop/b", "a") == ["HTTPRoute/a", "HTTPRoute/shop/b"]
     assert named("hr,btp", "a", "b") == ["HTTPRoute/a", "BackendTLSPolicy/a", "HTTPRoute/b", "BackendTLSPolicy/b"]
     assert named("hr/a", "btp/shop/b", "gw/c") == ["HTTPRoute/a", "BackendTLSPolicy/shop/b", "Gateway/c"]
-    with pytest.raises(click.UsageError, match=r"of which kind is b\? Write KIND/b, as hr/a"):
+    with pytest.raises(click.UsageError, match=r"b has no kind; write KIND/b, as hr/a"):
         named("hr/a", "b")
     with pytest.raises(click.BadParameter, match="unknown kind nope"):
         named("hr/a", "nope/b")

@@ -132,7 +132,7 @@ def test_a_typo_in_the_target_never_leads_to_plaintext(tmp_path: Path, ca: Path,
         (("--to", "api.example:443", "--hostname", ""), "Invalid value for --hostname: the value is empty"),
         (("--to", "api.example:443", "--insecure"), "no option skips the verification"),
         (("--to", "api.example:443", "-k"), "no option skips the verification"),
-        (("--to", "api.example:443", "--cacert", "ca.pem"), "there is no option --cacert; the CA is given by --ca FILE"),
+        (("--to", "api.example:443", "--cacert", "ca.pem"), "there is no option --cacert; use --ca FILE for the CA"),
         (("--to", "api.example:443", "--ca", "a.pem", "--pin", "b.yaml"), "has --ca and --pin"),
         (("--to", "api.example:443", "--path", "api"), "does not begin with /"),
         (

@@ -142,7 +142,7 @@ def test_a_gateway_that_was_killed_is_not_said_to_run(tmp_path: Path, monkeypatc
         bound.bind(str(place / paths.ADMIN_SOCKET))
     killed = lasthop("status", "--dir", folder, env=env)
     assert (killed.exit_code, f"end them with: lasthop stop {folder}" in killed.stderr) == (1, True)
-    assert "what one that was killed has left: lasthop ps" in lasthop("status", env=env).stderr
+    assert "a killed gateway may have left proxies; list them: lasthop ps" in lasthop("status", env=env).stderr
 
 
 def test_a_user_without_a_session_finds_its_gateway_and_gets_a_note_about_those_of_others(

@@ -259,15 +259,15 @@ def test_commands_on_the_folder_say_that_the_gateway_has_an_older_text_in_force(
     file = gateway.folder / "api.yaml"
     good = file.read_text()
     commands = (("check",), ("audit",), ("explain", "httproute", "api", "--dir"), ("probe", "api", "--dir"))
-    assert not [command for command in commands if "older text" in gateway.command(*command, str(gateway.folder)).stderr]
+    assert not [command for command in commands if "still applies" in gateway.command(*command, str(gateway.folder)).stderr]
     try:
         file.write_text(good.replace("hostname: api.internal", "hostname: not a host"))
         until(lambda: json.loads(gateway.ask("/api/not-applied")[1]))
         (older,) = json.loads(gateway.ask("/api/not-applied")[1])
         assert (older["file"], "BackendTLSPolicy shop/api" in older["objects"]) == (str(file), True)
         for command in commands:
-            result = gateway.command(*command, str(gateway.folder))
-            assert f"has an older text in force, of {older['since']}, because of {file}:{older['line']}" in result.stderr
+            stderr = gateway.command(*command, str(gateway.folder)).stderr
+            assert f"still applies the version of {older['since']}, because {file}:{older['line']} cannot be applied" in stderr
     finally:
         file.write_text(good)
     until(lambda: not json.loads(gateway.ask("/api/not-applied")[1]))

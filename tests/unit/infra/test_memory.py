@@ -264,4 +264,4 @@ async def test_a_damaged_record_at_the_start_is_kept_and_noted_in_the_new_one(
     assert "was damaged" in incident.because and incident.because.endswith("; it is kept as verification.damaged")
     assert (tmp_path / "verification.damaged").read_bytes() == b"{"
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "was damaged" in line]
-    assert "what was lost is not known to this process" in line and "from memory" not in line
+    assert "this process does not know the lost entries" in line and "from memory" not in line

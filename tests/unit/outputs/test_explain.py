@@ -168,7 +168,8 @@ def test_a_listener_set_reports_why_it_has_no_effect() -> None:
     )
     lost = mk_listener_set("team/set", "shop/nowhere", [])
     assert _said(
-        _explained(Key("ListenerSet", "team", "set"), lost), "no effect: it is of Gateway shop/nowhere, which does not exist"
+        _explained(Key("ListenerSet", "team", "set"), lost),
+        "no effect: it belongs to Gateway shop/nowhere, which does not exist",
     )
     route = mk_route("team/r", "", [], parents=[{"kind": "ListenerSet", "name": "gone"}])
     assert _said(_explained(Key("HTTPRoute", "team", "r"), route), "ListenerSet team/gone: no effect, it does not exist")

@@ -78,13 +78,13 @@ def test_all_fields_of_a_certificate_are_read_at_once() -> None:
 @pytest.mark.parametrize(
     "name, message",
     [
-        ("version-7", "has something that is not a certificate"),
-        ("version-2", "has something that is not a certificate"),
+        ("version-7", "has a certificate that cannot be read"),
+        ("version-2", "has a certificate that cannot be read"),
         ("common-name-not-utf-8", "has a subject or issuer that cannot be read"),
         ("subject-malformed", "has a subject or issuer that cannot be read"),
         ("curve-unknown", "has a public key of an unknown kind"),
-        ("truncated", "has something that is not a certificate"),
-        ("huge", "has something that is not a certificate"),
+        ("truncated", "has a certificate that cannot be read"),
+        ("huge", "has a certificate that cannot be read"),
     ],
 )
 def test_an_odd_certificate_is_refused_with_a_readable_reason(name: str, message: str) -> None:

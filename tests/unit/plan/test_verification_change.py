@@ -175,9 +175,10 @@ def test_added_and_removed_cas_are_named_by_subject_and_fingerprint() -> None:
     ends = compare(of(Strength.WAIVED_ALL, until=0.0), of(Strength.WAIVED_ALL))
     assert str(ends) == "the waiver ends never, no longer 1970-01-01 00:00 UTC"
     first, second = "Secret a/x (SHA-256 1111111111111111…)", "Secret a/x (SHA-256 2222222222222222…)"
-    assert str(compare(shown("1"), of())) == f"shows no client certificate, no longer that of {first}"
-    assert str(compare(of(), shown("1"))) == f"shows the client certificate of {first}"
-    assert str(compare(shown("1"), shown("2"))) == f"shows the client certificate of {second}, no longer that of {first}"
+    assert str(compare(shown("1"), of())) == f"no longer presents the client certificate of {first}"
+    assert str(compare(of(), shown("1"))) == f"presents the client certificate of {first}"
+    replaced = str(compare(shown("1"), shown("2")))
+    assert replaced == f"presents the client certificate of {second} instead of that of {first}"
     assert str(compare(of(revocation=True), of())) == "revocation lists are no longer checked"
     assert str(compare(of(pins=(KEY,)), of())) == f"no longer requires pin {'1' * 16}… of a key"
     assert str(compare(of(), of(pins=(KEY,)))) == f"requires pin {'1' * 16}… of a key"

@@ -71,7 +71,7 @@ def test_a_malformed_certificate_above_the_backends_own_fails_the_chain() -> Non
     with server(None, showing(DER, b"nonsense")) as port:
         result = checked(port)
     assert failing(result) == ["chain"]
-    assert "it presents something that is not a certificate" in result.checks[-1].found
+    assert "it presents a certificate that cannot be read" in result.checks[-1].found
 
 
 def test_a_silent_server_does_not_speak_tls() -> None:

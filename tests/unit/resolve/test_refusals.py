@@ -92,11 +92,11 @@ def cookie(**settings: Any) -> dict[str, Any]:
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     # numbers
     "attempts": ({"retry": {"attempts": 5_000_000_000}}, "retry.attempts", "spec.limits.retryAttempts"),
-    "attempts below nothing": ({"retry": {"attempts": -1}}, "retry.attempts", "-1"),
+    "attempts below nothing": ({"retry": {"attempts": -1}}, "retry.attempts", "attempts -1 is negative"),
     "retried codes": ({"retry": {"codes": [1 << 40]}}, "retry.codes", "400 to 599"),
     "weight": ({"backendRefs": [{**API[0], "weight": 1 << 32}]}, "backendRefs[0]", "weight"),
     "weight below nothing": ({"backendRefs": [{**API[0], "weight": -5}]}, "backendRefs[0]", "weight"),
-    "weights": ({"backendRefs": [{**API[0], "weight": 1_000_000}] * 4_295}, "backendRefs", "weights come to more"),
+    "weights": ({"backendRefs": [{**API[0], "weight": 1_000_000}] * 4_295}, "backendRefs", "sum of the weights exceeds"),
     "redirect to a port": (redirect(port=65_536), "filters[0].requestRedirect", "65,535"),
     "redirect by a status": (redirect(statusCode=299), "filters[0].requestRedirect", "statusCode 299"),
     "redirect to a scheme": (redirect(scheme="ftp"), "filters[0].requestRedirect", "scheme ftp"),
@@ -142,7 +142,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "allowed method": (cors(allowMethods=["GET\r\nx: y"]), "filters[0].cors.allowMethods", "not the name"),
     "allowed header": (cors(allowHeaders=["a b"]), "filters[0].cors.allowHeaders", "not the name"),
     "exposed header": (cors(exposeHeaders=[""]), "filters[0].cors.exposeHeaders", "not the name"),
-    "authorization path": (auth(path="/" + "a" * 1_024), "filters[0].externalAuth.http.path", "may mean another path"),
+    "authorization path": (auth(path="/" + "a" * 1_024), "filters[0].externalAuth.http.path", "as another path"),
     "authorization header": (auth(allowedHeaders=["a\r\n"]), "filters[0].externalAuth.http.allowedHeaders", "'a\\r\\n'"),
     "cookie": (cookie(name="a=b\r\n\r\nHTTP/1.1 200 OK"), "sessionPersistence.cookie.name", "not the name of a cookie"),
     "long cookie": (cookie(name="c" * 129), "sessionPersistence.cookie.name", "spec.limits.sessionNameLength"),

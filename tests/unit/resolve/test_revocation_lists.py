@@ -110,7 +110,7 @@ def test_other_content_differs_from_a_truncated_list() -> None:
         ("", "is empty"),
         (ca_pem("good"), "holds no PEM revocation list"),
         (crl_pem("good")[:-20], "is cut off"),
-        (crl_pem("good").replace("M", "N"), "no revocation list (PEM block 1 of 1)"),
+        (crl_pem("good").replace("M", "N"), "has a revocation list that cannot be read (PEM block 1 of 1)"),
     ):
         lists = revocation_lists(text.encode())
         assert isinstance(lists, Unreadable) and words in lists.message

@@ -112,7 +112,7 @@ CLOSED = Failure("nothing listens", ("10.0.0.1:8443",))
         (Strength.VERIFIED, None, (HANDSHAKE,), "none accepted"),
         (Strength.VERIFIED, None, (CLOSED, HANDSHAKE), "none accepted"),
         (Strength.PLAINTEXT, None, (CLOSED,), "none: plaintext"),
-        (Strength.VERIFIED, Protocol.TCP, (), "not ours to see"),
+        (Strength.VERIFIED, Protocol.TCP, (), "not visible to the gateway"),
     ],
 )
 def test_a_certificate_that_was_refused_is_not_called_unseen(

@@ -117,7 +117,7 @@ class PrivateKey(msgspec.Struct, frozen=True):
 
 
 def certificate(der: bytes) -> Certificate | Unreadable:
-    return _guarded(lambda: _certificate(_read("is no certificate", lambda: x509.load_der_x509_certificate(der))))
+    return _guarded(lambda: _certificate(_read("is not a certificate", lambda: x509.load_der_x509_certificate(der))))
 
 
 def certificates(pem: bytes) -> tuple[Certificate, ...] | Unreadable:
@@ -198,7 +198,7 @@ def _read_each(pem: bytes, read: Callable[[x509.Certificate], T]) -> dict[bytes,
 
 
 def _loaded_certificate(pem: bytes) -> x509.Certificate:
-    return _read("has something that is not a certificate", lambda: x509.load_pem_x509_certificate(pem))
+    return _read("has a certificate that cannot be read", lambda: x509.load_pem_x509_certificate(pem))
 
 
 def _blocks(pem: bytes) -> Iterator[bytes | None]:

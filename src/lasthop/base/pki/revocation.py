@@ -47,7 +47,7 @@ def revocation_lists(pem: bytes) -> tuple[RevocationList, ...] | Unreadable:
             lists[_list(x509.load_pem_x509_crl(block))] = None
         except Exception:
             # Everything, as for certificates: cryptography's errors have no other base in common.
-            return Unreadable(f"has something that is no revocation list (PEM block {number} of {len(blocks)})")
+            return Unreadable(f"has a revocation list that cannot be read (PEM block {number} of {len(blocks)})")
     return tuple(lists)
 
 

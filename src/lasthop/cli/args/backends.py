@@ -40,14 +40,12 @@ UNVERIFIED: Final = (
 )
 HABITS: Final = {
     **dict.fromkeys(("-k", "--insecure", "--skip-verify", "--tls-skip-verify", "--no-verify"), UNVERIFIED),
-    **dict.fromkeys(("--cacert", "--ca-cert", "--cafile", "--ca-file"), "the CA is given by --ca FILE"),
-    **dict.fromkeys(
-        ("--sni", "--server-name", "--servername"), "the name in the backend's certificate is given by --hostname"
-    ),
-    **dict.fromkeys(("--url", "--upstream", "--target"), "the backend is given by --to URL"),
-    **dict.fromkeys(("--from", "--port", "-p", "-l"), "the address for clients is given by --listen IP:PORT"),
-    "--cert": "the certificate that the gateway shows is given by --client-cert FILE",
-    "--key": "the key of the certificate that the gateway shows is given by --client-key FILE",
+    **dict.fromkeys(("--cacert", "--ca-cert", "--cafile", "--ca-file"), "use --ca FILE for the CA"),
+    **dict.fromkeys(("--sni", "--server-name", "--servername"), "use --hostname for the name in the backend's certificate"),
+    **dict.fromkeys(("--url", "--upstream", "--target"), "use --to URL for the backend"),
+    **dict.fromkeys(("--from", "--port", "-p", "-l"), "use --listen IP:PORT for the address for clients"),
+    "--cert": "use --client-cert FILE for the certificate that the gateway presents",
+    "--key": "use --client-key FILE for the key of the certificate that the gateway presents",
 }
 """Maps options of curl, openssl and Caddy to advice that names the option of Lasthop."""
 

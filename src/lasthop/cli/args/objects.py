@@ -97,7 +97,7 @@ def parse_refs(kinds: str, names: Sequence[str], namespace: str | None) -> list[
 
 def _require_kinds(names: Iterable[str], example: str) -> None:
     if lone := next((name for name in names if "/" not in name), ""):
-        raise click.UsageError(f"of which kind is {lone}? Write KIND/{lone}, as {example}, or one KIND for all names")
+        raise click.UsageError(f"{lone} has no kind; write KIND/{lone}, as {example}, or one KIND for all names")
 
 
 def common_namespace(refs: Iterable[ObjectRef]) -> str | None:

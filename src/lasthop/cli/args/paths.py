@@ -66,7 +66,7 @@ def others_hint() -> str:
         return ""
     places = [Path("/run/lasthop"), *SERVICES.glob(SERVICE_ROOTS), *Path(tempfile.gettempdir()).glob("lasthop-[0-9]*")]
     theirs = [path for path in places if _owner(path) not in (None, uid)]
-    return f"only those of user {user_name(uid)} were searched for; all: sudo lasthop ps" if theirs else ""
+    return f"only gateways of user {user_name(uid)} are visible; for all: sudo lasthop ps" if theirs else ""
 
 
 def _owner(path: Path) -> int | None:

@@ -187,7 +187,7 @@ def running_gateway(folder: Path | None, elsewhere: str) -> Endpoint:
     socket = admin_socket(folder, ClusterOptions())
     if socket is None:
         others = f" ({hint})" if (hint := paths.others_hint()) else ""
-        left = "; what one that was killed has left: lasthop ps" if paths.left_behind() else ""
+        left = "; a killed gateway may have left proxies; list them: lasthop ps" if paths.left_behind() else ""
         raise click.ClickException(f"no gateway runs on this machine{others}; in a cluster, {elsewhere}{left}")
     return socket if isinstance(socket, Path) else _socket_of(*socket) or socket
 
@@ -278,7 +278,7 @@ def _only(sockets: list[Path]) -> Path:
 
 
 def _no_target_message() -> str:
-    left = "; what one that was killed has left: lasthop ps" if paths.left_behind() else ""
+    left = "; a killed gateway may have left proxies; list them: lasthop ps" if paths.left_behind() else ""
     left += f"; {hint}" if (hint := paths.others_hint()) else ""
     return (
         f"no gateway runs on this machine and there is no kubeconfig; {_folder()}start a gateway with: lasthop run DIR, "

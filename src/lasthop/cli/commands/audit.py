@@ -89,7 +89,7 @@ class FailOn(click.ParamType[tuple[str, ...]]):
     type=Since(),
     metavar="24h|DATE",
     help="Show instead what has changed since then: how a backend was verified, how it is, which CAs, names and pins came and "
-    "went, because of which edit, and whose. Says from when the record is complete, and exits with 1 if it was edited.",
+    "went, with the edit and its author. Says from when the record is complete, and exits with 1 if it was edited.",
 )
 @target.controller_namespace("Namespace of the record of a cluster's changes.")
 @target.files

@@ -57,7 +57,7 @@ def command(kind: str, names: tuple[str, ...], folder: Path | None, output: str,
     """
     refs = parse_refs(kind, names, cluster.namespace)
     if nameless := [ref.kind for ref in refs if not ref.name]:
-        raise click.UsageError(f"which {nameless[0]}? Add the name: lasthop explain {kind.lower()} NAME")
+        raise click.UsageError(f"the name of the {nameless[0]} is missing; write: lasthop explain {kind.lower()} NAME")
 
     missing: list[click.ClickException] = []
 

@@ -167,7 +167,7 @@ class Place(NamedTuple):
 
 def _of_folder(folder: Path | None) -> Place:
     if folder is None:
-        message = "which objects? Give a folder: lasthop run DIR; or a backend: lasthop run --to https://HOST:PORT"
+        message = "no folder or backend is given; use: lasthop run DIR, or lasthop run --to https://HOST:PORT"
         raise click.UsageError(message)
     if not folder.is_dir():
         if url := backends.url_for_folder(str(folder)):

@@ -1,4 +1,4 @@
-"""`lasthop stop [DIR]`: ends a gateway of this machine, and the proxies that a killed one has left."""
+"""`lasthop stop [DIR]`: ends a gateway of this machine, and proxies that a killed gateway left."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _releases(crds: dict[str, Json]) -> Iterator[CheckResult]:
         if known(release):
             yield ok(subject, text)
         else:
-            yield warning(subject, f"{text}; known are {KNOWN}", "Install a known release.")
+            yield warning(subject, f"{text}; known releases are {KNOWN}", "Install a known release.")
     if len(counts) > 1:
         yield warning(subject, "they come from several releases or channels", "Install one release, completely.")
 

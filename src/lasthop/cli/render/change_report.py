@@ -102,7 +102,7 @@ def _count(report: ChangeReport) -> str:
     weaker = [entry for entry in report.changes if entry.weaker]
     unacknowledged = sum(not entry.acknowledged for entry in weaker)
     reduced = sum(entry.begins_reduced for entry in report.changes)
-    effects = [f"{len(weaker)} weaker, {unacknowledged} of them not acknowledged then" if weaker else "none of them weaker"]
+    effects = [f"{len(weaker)} weaker, {unacknowledged} of them unacknowledged" if weaker else "none of them weaker"]
     effects += [f"{reduced} began to connect without full verification"] if reduced else []
     return f"{count(len(report.changes), 'change')} since {minute(report.start)} in {report.where}: {'; '.join(effects)}"
 

@@ -158,7 +158,7 @@ def _no_certificate(backend: Backend, server_name: str, shown: BackendLook) -> L
 def _look_tls(backend: Backend, name: str, server_name: str, shown: BackendLook) -> LookResult:
     leaf = shown.leaf
     if leaf is None:
-        return _failed(backend, "it presents something that is not a certificate", name="chain")
+        return _failed(backend, "it presents a certificate that cannot be read", name="chain")
     proposed = name_to_verify(backend.host, leaf)
     hostname = server_name or proposed.value or (sni_without_name(backend.host, leaf) if backend.pin else "")
     if not hostname:

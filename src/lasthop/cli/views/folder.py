@@ -185,6 +185,6 @@ def _older_text(path: Path) -> Iterator[str]:
     for entry in refused:
         if entry["since"]:
             yield (
-                f"the gateway that runs on {path} has an older text in force, of {entry['since']}, because of "
-                f"{entry['file']}:{entry['line']}: {entry['why']}; the output below shows a start without it"
+                f"the gateway that runs on {path} still applies the version of {entry['since']}, because "
+                f"{entry['file']}:{entry['line']} cannot be applied: {entry['why']}; the output below shows a start without it"
             )

@@ -212,9 +212,7 @@ def _versions(tls: BackendTLS) -> str:
 def _no_chain(address: tuple[str, int], expected: Expectation, seen: Handshake, timeout: float) -> Check:
     """Explains why no certificate was received. A handshake that accepts anything may find the cause."""
     if seen.unreadable:
-        return Check(
-            "chain", CheckOutcome.FAIL, f"it presents something that is not a certificate ({seen.failure})", ISSUE_ANEW
-        )
+        return Check("chain", CheckOutcome.FAIL, f"it presents a certificate that cannot be read ({seen.failure})", ISSUE_ANEW)
     if seen.too_large:
         return Check("chain", CheckOutcome.FAIL, TOO_LARGE, FEWER_CERTIFICATES)
     if seen.plaintext:

@@ -20,7 +20,7 @@ class NotApplied(msgspec.Struct, frozen=True, order=True):
     """Of the first mistake."""
     why: str
     since: str = ""
-    """When the text in force was written, as RFC 3339; empty if nothing of the file is in force."""
+    """When the text in force was written, as RFC 3339; empty if none of the file is in force."""
     objects: tuple[Key, ...] = ()
     """The objects that stay in force with their older content."""
 
@@ -29,5 +29,5 @@ class NotApplied(msgspec.Struct, frozen=True, order=True):
         return OLDER_TEXT_IN_FORCE if self.since else FILE_NOT_APPLIED
 
     def __str__(self) -> str:
-        instead = f"the text of {self.since} is in force" if self.since else "nothing of it is in force"
+        instead = f"the text of {self.since} is in force" if self.since else "none of it is in force"
         return f"{self.file}:{self.line}: not applied, {instead}: {self.why}"

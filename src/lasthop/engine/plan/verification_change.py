@@ -90,8 +90,10 @@ def _one_sided(subject: Subject, added: str, removed: str) -> str:
         return f"revocation lists are {'checked' if added else 'no longer checked'}"
     if subject is Subject.REFUSAL:
         return f"fails closed: {added}" if added else f"connects again; it failed closed: {removed}"
-    shown = f"shows the client certificate of {added}" if added else "shows no client certificate"
-    return f"{shown}, no longer that of {removed}" if removed else shown
+    if not added:
+        return f"no longer presents the client certificate of {removed}"
+    presented = f"presents the client certificate of {added}"
+    return f"{presented} instead of that of {removed}" if removed else presented
 
 
 class VerificationChange(msgspec.Struct, frozen=True):

@@ -124,7 +124,7 @@ def _of_object(spec: FieldReader, before: ContourConfig) -> ContourConfig:
     options = _options(tls.text("minimumProtocolVersion"), tls.text("maximumProtocolVersion"), tls.texts("cipherSuites"))
     tls.cannot("ecdhCurves", "curves are the new gateway's own")
     for key in CHECKS:
-        spec.access_control(key, "checked every request; nothing does now")
+        spec.access_control(key, "checked every request; there is no equivalent")
     for reader, keys in ((envoy, _ENVOY), (spec, _SPEC)):
         for key in keys:
             reader.cannot(key, "a setting of the whole controller that has no equivalent")
@@ -136,7 +136,7 @@ def _of_file(inputs: Inputs, values: dict[str, Any], source: SourceRef | None) -
     certificate, upstream = mapping(tls.get("envoy-client-certificate")), mapping(cluster.get("upstream-tls"))
     for key in CHECKS:
         if values.get(key):
-            text = f"{key} of contour.yaml checked every request; nothing does now"
+            text = f"{key} of contour.yaml checked every request; there is no equivalent"
             inputs.notes.append(Note(Category.ACCESS_CONTROL, key, text, source))
     dropped = sorted({*map(str, values)} - {"tls", "cluster", *CHECKS})
     if dropped:

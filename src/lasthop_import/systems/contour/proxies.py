@@ -67,7 +67,7 @@ class Root(NamedTuple):
     cors: tuple[HTTPRouteFilter, ...]
 
 
-CONTEXT_LOST: Final = "the authorization server decided by this, and does not get it any more"
+CONTEXT_LOST: Final = "the authorization server used this, and no longer receives it"
 
 
 def _fqdn(spec: FieldReader) -> str:
@@ -346,7 +346,7 @@ def _answer(route: FieldReader, path: PathMatch, host: str) -> tuple[HTTPRouteFi
         route.note(Category.CANNOT, "direct-response", text, "directResponsePolicy", severity=NoteSeverity.HIGH)
     for key in UNUSED:
         if key in route:
-            route.note(Category.SKIPPED, "not-used", "has no effect beside a redirect or an answer of its own", key)
+            route.note(Category.SKIPPED, "not-used", "has no effect together with a redirect or direct response", key)
     if "requestRedirectPolicy" in route:
         return (filters.redirect_filter(route.child("requestRedirectPolicy"), path),)
     return filters.rewrite(route, path, host)

@@ -275,7 +275,7 @@ def _settle(spec: FieldReader, first: FieldReader) -> None:
     for key, text in HIGH.items():
         if key in spec:
             spec.note(Category.CANNOT, key, text, key, severity=NoteSeverity.HIGH)
-    spec.access_control("auth_context_extensions", "the authorization server decided by this, and does not get it any more")
+    spec.access_control("auth_context_extensions", "the authorization server used this, and no longer receives it")
     spec.access_control("labels", "requests with these labels were limited by a RateLimitService; they are not any more")
     spec.ignore(*IGNORED, "grpc", "resolver", "tls", "weight", "shadow", "host_redirect", "service", "auto_host_rewrite")
     if spec.document is first.document:

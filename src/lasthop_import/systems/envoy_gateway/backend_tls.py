@@ -87,7 +87,7 @@ class BackendTLSPolicies:
         """Lists the policies of ports without a route; they are not written."""
         for document in self._inputs.of(KINDS["BackendTLSPolicy"]):
             if document.name not in self._used:
-                self._inputs.skip(document, "unused", "no route that is imported leads to what it is about; it is not written")
+                self._inputs.skip(document, "unused", "no imported route uses its target; it is not written")
 
     def _policy(self, reader: FieldReader, validation: FieldReader) -> PolicyValidation:
         hostname = validation.text("hostname").lower()

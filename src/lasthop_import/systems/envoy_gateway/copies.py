@@ -83,7 +83,7 @@ class Copies:
             if (spec := granted(self._inputs, self._backends, document, _spec(document))) is not None:
                 self._keep(document, spec)
             else:
-                self._inputs.skip(document, "not-needed", "it is about kinds of Envoy Gateway only")
+                self._inputs.skip(document, "not-needed", "it permits only Envoy Gateway kinds")
         self._list_filters()
         for effects in self._policies:
             effects.note_unused()

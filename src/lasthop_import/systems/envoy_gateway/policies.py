@@ -72,7 +72,7 @@ class PolicyEffects:
         for selector in spec.children("targetSelectors"):
             places += [(selector, place) for place in self._selected(selector, reader.namespace)]
         if reader.document.kind == "SecurityPolicy" and "mergeType" in spec:
-            text = "was merged with the policy of the Gateway, of which nothing holds for these routes any more"
+            text = "was merged with the Gateway's policy, which no longer applies to these routes"
             spec.note(Category.ACCESS_CONTROL, "mergeType", text, "mergeType")
         spec.cannot("mergeType", "policies are not merged; the most specific one holds")
         for target, place in places:
@@ -116,14 +116,14 @@ class PolicyEffects:
             if id(effect) in self._used:
                 continue
             for field in effect.restricts:
-                text = "holds for nothing that is imported: its target is not in the input, or has no such section"
+                text = "applies to no imported object: its target is not in the input, or has no such section"
                 source = SourceRef(document, ("spec", *field))
                 self._inputs.notes.append(Note(Category.ACCESS_CONTROL, field[-1], text, source))
             if not effect.restricts and document not in listed:
                 self._inputs.skip(
                     document,
                     "unused",
-                    "holds for nothing that is imported: other policies are more specific, or its target is missing",
+                    "applies to no imported object: other policies are more specific, or its target is missing",
                 )
 
 
@@ -222,7 +222,7 @@ def read_security(inputs: Inputs) -> PolicyEffects:
         auth = _external_auth(spec.child("extAuth")) if "extAuth" in spec else None
         for key in sorted(spec.value):
             if key not in ("cors", "extAuth", *_TARGETS):
-                spec.access_control(key, "clients were checked by this, and are not any more")
+                spec.access_control(key, "this restricted clients; there is no equivalent")
         effects.add(reader, Effect(filters=filters, auth=auth))
     return effects
 
@@ -247,7 +247,7 @@ def _external_auth(reader: FieldReader) -> SecurityPolicyAuth | None:
     for field in ("timeout", "recomputeRoute", "statusOnError"):
         reader.cannot(field, "has no equivalent in the request to the authorization server")
     for field in ("contextExtensions", "includeTLSPeerCertificate"):
-        reader.access_control(field, "the authorization server decided by this, and does not get it any more")
+        reader.access_control(field, "the authorization server used this, and no longer receives it")
     server.cannot("backendSettings", "settings of the connection to the authorization server are not carried over")
     if reader.boolean("failOpen"):
         text = "requests were let in when the authorization server failed; they are refused now"

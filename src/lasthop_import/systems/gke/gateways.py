@@ -60,7 +60,7 @@ class _Copier:
                 if self._is_attached(document):
                     self._route(document)
                 else:
-                    self._inputs.skip(document, "other-gateway", "it is attached to no Gateway of GKE's in the input")
+                    self._inputs.skip(document, "other-gateway", "no parentRef names a GKE Gateway in the input")
         for document in self._grants if self._gateways else ():
             self._copy(document, self._inputs.open(document).mapping("spec"))
         gateways = tuple(sorted(self._gateways))
@@ -170,7 +170,7 @@ class _Copier:
             self._inputs.notes.append(Note(Category.CANNOT, "backend-kind", text, source, severity=NoteSeverity.HIGH))
             return
         if namespace != document.namespace and not self._is_granted(document, namespace, name):
-            text = f"no ReferenceGrant lets it refer to Service {namespace}/{name}, so its requests get 500, as before"
+            text = f"no ReferenceGrant permits a reference to Service {namespace}/{name}, so its requests get 500, as before"
             self._inputs.notes.append(Note(Category.CHANGED, "reference-not-permitted", text, source))
             return
         number = ref.get("port")

@@ -152,7 +152,7 @@ class _GKEIngressImporter:
         certificates: list[Certificate] = [SecretCertificate(ingress.namespace, name) for _, name, _ in ingress.tls if name]
         for key in (PRE_SHARED, *MANAGED):
             if annotations.text(key).strip():
-                text = "the certificate is Google's, and its key cannot be had"
+                text = "the certificate is Google's, and its key cannot be exported"
                 if certificates:
                     remedy = "Get certificates for these hosts, as with cert-manager."
                     annotations.note(Category.TODO, "foreign-certificate", text, key, remedy=remedy)

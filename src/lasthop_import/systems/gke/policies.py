@@ -76,7 +76,7 @@ class GKEPolicies:
         """Lists the BackendTLSPolicies of ports without a route; they are not written."""
         for document in inputs.of(TLS_POLICY):
             if document not in self._used:
-                inputs.skip(document, "unused", "no route that is imported leads to what it is about; it is not written")
+                inputs.skip(document, "unused", "no imported route uses its target; it is not written")
 
     def timeout(self, namespace: str, service: str) -> int:
         """Returns the timeout of a GCPBackendPolicy in seconds; 0 means not set."""
@@ -97,7 +97,7 @@ class GKEPolicies:
         default = spec.child("default")
         seconds = default.integer("timeoutSec") or 0
         for key, text in (("iap", "users had to log in at Google"), ("securityPolicy", "Cloud Armor looked at requests")):
-            default.access_control(key, f"{text}; nothing does now")
+            default.access_control(key, f"{text}; there is no equivalent")
         for key in ("logging", "sessionAffinity", "connectionDraining", "maxRatePerEndpoint", "backendPreference", "scopes"):
             default.cannot(key, "has no equivalent")
         for target in _targets(spec, document):

@@ -99,7 +99,7 @@ def _verified(inputs: Inputs, tls: ClientTLS, context: DestinationUse, mesh: Mes
     base = _configured(inputs, tls, context, mesh)
     names = base.names
     if tls.mode == "MUTUAL" and not tls.credential and not all(tls.client_files):
-        why = "tls.mode is MUTUAL without a client certificate and key, with which Istio starts no TLS at all"
+        why = "tls.mode is MUTUAL without a client certificate and key, so Istio used plaintext"
         return _with_level(base, OldLevel.BROKEN, why, was_plaintext=True)
     likely = names or ((Name(tls.sni),) if tls.sni else tuple(map(Name, context.hosts)))
     unchecked = _unchecked(tls, base, likely, context, mesh)
@@ -140,7 +140,7 @@ def _unchecked(tls: ClientTLS, base: HopTLS, likely: tuple[Name, ...], context: 
         why = "tls.caCertificates is not set, and before Istio 1.21 nothing was verified without it"
         return _with_level(base, OldLevel.UNVERIFIED, why, believed, "no-ca-before-1.21", names=likely, trust=())
     if base.trust == (_without_ca(context.gateway_namespace, tls.credential),):
-        why = f"the Secret of credentialName {tls.credential} has no CA, with which no connection comes about"
+        why = f"the Secret of credentialName {tls.credential} has no CA, so all connections failed"
         return _with_level(base, OldLevel.BROKEN, why, names=likely)
     return None
 

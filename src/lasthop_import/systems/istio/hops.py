@@ -91,7 +91,7 @@ class HopReader:
         if subset and isinstance(backend, ServiceBackend):
             backend = self._subset(destination, backend, host, subset)
         elif subset:
-            text = "a subset of a ServiceEntry has no equivalent; all of it is used"
+            text = "a subset of a ServiceEntry has no equivalent; all its endpoints are used"
             destination.note(Category.CANNOT, "subset", text, "subset")
         if at.kind == PASSTHROUGH:
             passed = HopTLS(OldLevel.PASSTHROUGH, "the server's tls.mode is PASSTHROUGH")

@@ -304,7 +304,7 @@ def _note_answers(route: FieldReader) -> None:
 def _note_unused(route: FieldReader) -> None:
     for key in ("route", "timeout", "retries", *MIRRORS):
         if key in route:
-            route.note(Category.SKIPPED, "not-used", "has no effect beside a redirect or an answer of its own", key)
+            route.note(Category.SKIPPED, "not-used", "has no effect together with a redirect or direct response", key)
 
 
 def _grouped(route: FieldReader, *, separate: bool) -> dict[HTTPMatch, list[HTTPMatch]]:

@@ -165,7 +165,7 @@ class PolicyBook:
         """Returns the reason why the controller refuses a Secret, or "". A Secret that is not in the input counts as valid."""
         data, secret = self._inputs.data("Secret", namespace, name), self._inputs.find("Secret", namespace, name)
         if data is None or secret is None:
-            text = f"the Secret {self._inputs.absence('Secret', namespace, name)}; it is taken to be of type {kind}"
+            text = f"the Secret {self._inputs.absence('Secret', namespace, name)}; type {kind} is assumed"
             remedy = "Add it to the input: if it were missing or of another type, the controller would answer 500."
             reader.note(Category.TODO, "secret-missing", text, key, remedy=remedy, severity=NoteSeverity.WARNING)
             return ""

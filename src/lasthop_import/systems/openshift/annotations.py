@@ -117,7 +117,7 @@ def _sessions(route: OpenShiftRoute) -> SessionPersistence | None:
         return None
     if name and TOKEN.fullmatch(name):
         return cookie_sessions(name)
-    text = "the router kept clients with their Pod by a cookie, as it does for all Routes; nothing does now"
+    text = "the router kept clients with their Pod by a cookie, as it does for all Routes; the new gateway does not"
     route.reader.note(
         Category.CHANGED,
         "affinity-dropped",

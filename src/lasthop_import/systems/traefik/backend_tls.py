@@ -163,7 +163,7 @@ def _sans(tls: FieldReader) -> tuple[Name, ...]:
 def _client(tls: FieldReader) -> ObjectName | None:
     secrets = tls.texts("certificatesSecrets")
     if len(secrets) > 1:
-        text = "one of several client certificates was chosen by what the backend asks for; only the first is shown now"
+        text = "one of several client certificates was chosen by the backend's request; only the first is sent now"
         tls.note(Category.CHANGED, "several-client-certificates", text, "certificatesSecrets", severity=NoteSeverity.HIGH)
     return ObjectName(tls.namespace, secrets[0]) if secrets else None
 

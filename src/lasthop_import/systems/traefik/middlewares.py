@@ -115,7 +115,7 @@ class Middlewares:
         return self._middleware(steps, middleware, (*path, label))
 
     def _unknown(self, at: FieldReader, key: str, name: str) -> None:
-        text = f"{name[:100]} is of another provider, so what it does is not in the input; it may restrict access"
+        text = f"{name[:100]} is of another provider, so its effect is unknown; it may restrict access"
         at.note(Category.ACCESS_CONTROL, "middleware-unknown", text, key)
 
     def _missing(self, at: FieldReader, key: str, name: str) -> None:
@@ -240,7 +240,8 @@ def _redirect(reader: FieldReader) -> RedirectMiddleware | None:
         reader.note(Category.CANNOT, "redirect-scheme", "only http and https can be redirected to", "scheme")
         return None
     code = 301 if permanent else 302
-    text = f"requests other than GET were redirected with {code + 7 if permanent else code + 5}; all are with {code} now"
+    other = code + 7 if permanent else code + 5
+    text = f"requests other than GET were redirected with {other}; all are redirected with {code} now"
     reader.note(Category.CHANGED, "redirect-code", text, None, severity=NoteSeverity.INFO)
     number = port if isinstance(port, int) and is_port(port) else 0
     return RedirectMiddleware(scheme, number, code)

@@ -303,7 +303,7 @@ class _ServiceReader:
 
 def not_permitted(subject: str) -> str:
     """Returns the reason why a route that refers to another namespace was not served."""
-    return f"{subject[:200]} is in another namespace, to which Traefik refers only with allowCrossNamespace (--traefik-static)"
+    return f"{subject[:200]} is in another namespace, which Traefik allows only with allowCrossNamespace (--traefik-static)"
 
 
 def _weight(reader: FieldReader) -> int:

@@ -255,11 +255,11 @@ def _cas(tls: BackendTLS) -> str:
 def _plaintext(g: Graph, hop: Hop) -> tuple[str, Key | None]:
     """Returns why a hop is plaintext, and a policy that probably targets it."""
     if hop.protocol is Protocol.PASSTHROUGH:
-        return "the client's own TLS, to which no BackendTLSPolicy applies", None
+        return "passthrough of the client's own TLS; BackendTLSPolicy does not apply", None
     if hop.protocol is Protocol.UDP:
         return "no TLS is possible", None
     if hop.backend.kind == XBACKEND:
-        return "its own tls.mode is None", None
+        return "its tls.mode is None", None
     missing = [(target.policy, target.target) for target in missed_targets(g, hop.backend)]
     missing += [(policy, f"{hop.backend.kind} {name}") for policy, name in misaimed(g, hop.backend)]
     misses = "; ".join(f"{policy} names {name}, which does not exist" for policy, name in missing)

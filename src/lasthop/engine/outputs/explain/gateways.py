@@ -130,7 +130,7 @@ def _hops(g: Graph, owner: GatewayPlan) -> Iterator[Fact]:
     for service, port, protocol in sorted(hops)[:SHOWN]:
         yield hop_fact(g, Hop(owner.key, service, port, protocol), "hop to ")
     yield from _more(len(hops), "hops of these routes")
-    yield from _more(len(routes), "routes, with the hops that they lead to")
+    yield from _more(len(routes), "routes with their hops")
 
 
 def _targets(g: Graph, key: Key, route: Key) -> Iterator[tuple[tuple[Key, int], Protocol]]:

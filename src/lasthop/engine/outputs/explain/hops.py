@@ -73,7 +73,7 @@ def _plaintext(g: Graph, hop: Hop, rival_facts: tuple[Fact, ...]) -> Fact:
     if hop.protocol is Protocol.UDP:
         return plain("UDP, which cannot carry TLS; BackendTLSPolicy does not apply")
     if hop.backend.kind == XBACKEND:
-        return plain("plaintext: its own tls.mode is None")
+        return plain("plaintext: its tls.mode is None")
     service = read(g, hop.backend, AnyService)
     port = service.port(hop.port) if service else None
     text = "plaintext: no BackendTLSPolicy targets this port"

@@ -131,12 +131,13 @@ def _forwarded(
     if alone and alone.status:
         unusable = f"{names} cannot be used" if alone.backend else "the reference to its backend is not permitted"
         return RuleOutcome(RequestAction.RESPOND, f"{alone.status}: {unusable}", facts, alone.status, tuple(shares))
-    how = f" ({required})" if alone else " by weight"
-    return RuleOutcome(RequestAction.FORWARD, f"forwarded to {names}{how}", facts, 0, tuple(shares))
+    summary = f"forwarded to {names} ({required})" if alone else f"forwarded by weight to {names}"
+    return RuleOutcome(RequestAction.FORWARD, summary, facts, 0, tuple(shares))
 
 
 def backend_names(shares: Sequence[BackendShare]) -> str:
-    return ", ".join(f"{share.backend}:{share.port}" if share.backend else "nowhere" for share in shares)
+    unusable = "a reference that cannot be used"
+    return ", ".join(f"{share.backend}:{share.port}" if share.backend else unusable for share in shares)
 
 
 def _portion(backend: WeightedBackend, total: int) -> tuple[float, str]:

@@ -212,7 +212,7 @@ def _http(
         facts = (where, plain(f"{normalized.why}; spec.http of a GatewayProfile configures this"))
         at = {"listener": listener.name, "status": normalized.status}
         action = RequestAction.REDIRECT if normalized.location else RequestAction.RESPOND
-        return _answer(owner.key, request, action, f"{normalized.status} before any route is looked at", facts, **at)
+        return _answer(owner.key, request, action, f"{normalized.status} before a route is matched", facts, **at)
     host = choice.virtual_host(g, owner.key, listener, normalized.host)
     if host.elsewhere:
         why = _misdirected(normalized, host.name)

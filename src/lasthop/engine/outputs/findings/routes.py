@@ -93,12 +93,12 @@ def _shadowed(g: Graph, key: Key, parent: Parent) -> Iterator[Finding]:
         if listener and winner and winner != key:
             key_hostname, winner_hostname = route_hostname(g, key, hostname), route_hostname(g, winner, hostname)
             why = (
-                "which is older or first by name"
+                "which is older, or as old and first by name"
                 if key_hostname == winner_hostname
                 else "which has the more specific hostname"
             )
             subject = f"everything for {hostname}" if hostname else "everything"
             named = listener.name if listener.owner == parent.gateway else f"{listener.owner.path}/{listener.name}"
             message = f"{subject} on listener {named} of {parent.gateway} goes to {winner}, {why}."
-            remedy = "Give each a listener or a hostname of its own."
+            remedy = "Use a different listener or hostname for each route."
             yield make_finding(key, reasons.SHADOWED, message, remedy, about=(parent.gateway, winner))

@@ -73,7 +73,7 @@ def spec_problem(g: Graph, key: Key) -> Problem | None:
         return problems.unsupported_value("port has no number", remedy="set port.number")
     if spec.protocol not in PROTOCOLS:
         supported = ", ".join(sorted(filter(None, PROTOCOLS)))
-        return problems.unsupported_protocol(f"protocol {spec.protocol} is not supported; known are {supported}")
+        return problems.unsupported_protocol(f"protocol {spec.protocol} is not supported; use one of {supported}")
     if spec.tls.mode not in MODES or (spec.tls.mode == PLAINTEXT) == (spec.tls.validation is not None):
         message = f"tls.mode {spec.tls.mode} does not match the other fields of tls"
         return problems.invalid(message, remedy="correct it")

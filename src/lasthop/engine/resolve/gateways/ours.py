@@ -29,7 +29,7 @@ def not_ours(g: Graph, key: Key, subject: str = "it") -> Problem:
         parent = parent_gateway(g, key)
         if parent is None:
             return _problem(f"{subject} has a parentRef that does not name a Gateway", key)
-        problem = not_ours(g, parent, f"{subject} is of {parent}, which")
+        problem = not_ours(g, parent, f"{subject} belongs to {parent}, which")
         return replace(problem, about=(key, *problem.about))
     obj = read(g, key, Gateway)
     class_key = Key("GatewayClass", "", obj.spec.gateway_class_name if obj else "")

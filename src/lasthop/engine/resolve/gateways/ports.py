@@ -34,7 +34,7 @@ def port_problem(g: Graph, key: Key, port: int, transport: str) -> Problem | Non
         return None
     holder = port_holder(g, key, port, transport)
     if holder:
-        message = f"port {port} belongs to {holder}, which is older or first by name"
+        message = f"port {port} belongs to {holder}, which is older, or as old and first by name"
         return Problem(reasons.ADDRESS_NOT_USABLE, message, remedy="use another port or address", about=(holder,))
     for address in owner.addresses:
         probe = PROBE.of(g, key, address, port, transport)

@@ -77,7 +77,7 @@ def _wrong_values(key: str, option: Option, value: str | tuple[str, ...]) -> lis
     if isinstance(value, str):
         return [] if value in option.values else [f"option {key} is {value!r}; write one of {supported}"]
     unknown = ", ".join(repr(word) for word in value if word not in option.values)
-    return [f"option {key} has {unknown}; known are {supported}"] if unknown else []
+    return [f"option {key} has {unknown}; choose from {supported}"] if unknown else []
 
 
 MAX_NAMES: Final = 32

@@ -100,7 +100,7 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Route
     ]
     if not pairs:
         existing = ", ".join(listener.hostname for listener in allowed)
-        message = f"{', '.join(hostnames)} does not match a listener's hostname ({existing})"
+        message = f"no listener hostname matches {', '.join(hostnames)}; listeners have {existing}"
         return refused(Problem(reasons.NO_MATCHING_LISTENER_HOSTNAME, message))
     hosts = {(listener.table, shared) for listener, shared in pairs if _serves(g, owner.gateway, listener, shared)}
     names = dict.fromkeys(listener.name for listener, _ in pairs)

@@ -58,7 +58,7 @@ def problems(filter: HTTPExternalAuthFilter, field: str, limits: Limits) -> Iter
         return
     path = filter.http.path
     if _ODD_PATH.search(path) or not PATH.fullmatch(path) or len(path) > PATH_LENGTH:
-        message = f"{shown(path)} may mean another path to the server; write it without empty, dotted or escaped parts"
+        message = f"the server may interpret {shown(path)} as another path; write it without empty, dotted or escaped parts"
         yield unsupported_value(message, f"{field}.http.path")
     for config, names, never in (
         ("http.allowedHeaders", filter.http.allowed_headers, PROTECTED - _ALWAYS_SENT),

@@ -162,7 +162,7 @@ def _weight_problems(rule: api.RequestRouteRule | api.StreamRouteRule, field: st
             )
     if sum(ref.weight for ref in refs) > syntax.MAX_WEIGHTS:
         yield unsupported_value(
-            f"the weights come to more than {syntax.MAX_WEIGHTS:,}; use smaller ones", f"{field}.backendRefs"
+            f"the sum of the weights exceeds {syntax.MAX_WEIGHTS:,}; use smaller weights", f"{field}.backendRefs"
         )
 
 
@@ -175,7 +175,7 @@ def _time_problems(rule: api.HTTPRouteRule, field: str, limits: Limits) -> Itera
             message = f"{retry.attempts} attempts; {over(limits, 'retry_attempts')}"
             yield unsupported_value(message, f"{field}.retry.attempts")
         if retry.attempts < 0:
-            yield unsupported_value(f"{retry.attempts} attempts cannot be made; write 0 or more", f"{field}.retry.attempts")
+            yield unsupported_value(f"attempts {retry.attempts} is negative; write 0 or more", f"{field}.retry.attempts")
         if invalid_codes := [code for code in retry.codes if not 400 <= code <= 599]:
             yield unsupported_value(
                 f"{invalid_codes[0]} is not the status of a failed request (400 to 599)", f"{field}.retry.codes"
@@ -210,7 +210,7 @@ def session_problems(session: api.SessionPersistence, field: str) -> Iterator[Pr
         message = "idleTimeout is not supported, and newer CRDs do not have it; remove it"
         yield unsupported_value(message, f"{field}.idleTimeout")
     if session.absolute_timeout and (session.type != "Cookie" or session.cookie.lifetime_type != "Permanent"):
-        message = "absoluteTimeout needs type Cookie and lifetimeType Permanent; without those remove it"
+        message = "absoluteTimeout needs type Cookie and lifetimeType Permanent; set both, or remove it"
         yield unsupported_value(message, f"{field}.absoluteTimeout")
     elif session.absolute_timeout and not syntax.is_duration(session.absolute_timeout):
         message = f"{syntax.shown(session.absolute_timeout)} is not a duration (GEP-2257); write it like 1h30m"

@@ -34,7 +34,7 @@ class Regexes:
         are not `quoted`, because they may be secrets and findings are logged."""
         self._number += 1
         if self._number > self._limits.regexes_per_route:
-            return f"the route has more regular expressions than it may; {over(self._limits, 'regexes_per_route')}"
+            return f"the route has too many regular expressions; {over(self._limits, 'regexes_per_route')}"
         size = 0
         for pattern in patterns:
             if not pattern:

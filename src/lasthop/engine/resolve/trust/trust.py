@@ -147,8 +147,8 @@ def _list_dates(g: Graph, ca_bundle: Bundle, place: str) -> tuple[Problem | None
         if crl.next_update is None:
             warnings.append(f"{subject} has no nextUpdate, so it is never out of date")
         elif not g.before(crl.next_update):
-            message = f"{subject} is out of date: the next was due on {minute(crl.next_update)}"
-            return Problem(reasons.REVOCATION_LIST_NOT_CURRENT, message, remedy="replace it by the current one"), []
+            message = f"{subject} is out of date: the next list was due on {minute(crl.next_update)}"
+            return Problem(reasons.REVOCATION_LIST_NOT_CURRENT, message, remedy="replace it with the current one"), []
         elif not g.before(crl.next_update - CRL_SOON):
             warnings.append(f"{subject} is out of date from {minute(crl.next_update)} on")
     return None, warnings

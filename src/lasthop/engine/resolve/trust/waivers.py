@@ -18,7 +18,7 @@ from lasthop.engine.store.store import read
 WAIVES: Final = {"All": Strength.WAIVED_ALL, "Names": Strength.WAIVED_NAMES, "Expiry": Strength.WAIVED_EXPIRY}
 """The field `waives`, as users write it."""
 UNCHECKED: Final = {
-    Strength.WAIVED_ALL: "nothing of the backend's certificate is checked",
+    Strength.WAIVED_ALL: "the backend's certificate is not checked",
     Strength.WAIVED_NAMES: "the names in the backend's certificate are not checked",
     Strength.WAIVED_EXPIRY: "the dates of the backend's certificate are not checked",
 }
