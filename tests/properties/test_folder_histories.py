@@ -225,7 +225,7 @@ def test_histories_are_rich_enough_to_mean_something() -> None:
     """Each of these must occur, or the properties prove little."""
     seen: set[str] = set()
 
-    @settings(max_examples=120, deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=500, deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
     @given(st.lists(EDITS, min_size=5, max_size=40))
     def look(edits: list[Write | Delete | Rename | str]) -> None:
         with place() as root:
