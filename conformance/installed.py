@@ -88,7 +88,7 @@ async def check_rights(cluster: Cluster, arguments: dict[str, Any]) -> int:
     for reason, rights in idle.items():
         bad += not reason
         names = ", ".join(f"{verb} {resource}" for _, resource, verb in rights)
-        say(f"{'unused ' if reason else 'FAILED '} {reason or 'given and not used; take it away'}: {names}")
+        say(f"{'unused ' if reason else 'FAILED '} {reason or 'granted but unused; remove it'}: {names}")
     say(f"{len(granted & used)} of {len(granted)} rights were used")
     return 1 if bad else 0
 

@@ -175,7 +175,7 @@ def demo(bare: Machine) -> None:
         try:
             output = "".join(_shown(run, READY, NOT_READY))
             tries = expectations(output)
-            assert tries and READY in output, "make run has not told what to try"
+            assert tries and READY in output, "make run printed no URLs to try"
             for url, status in tries:
                 until(partial(answers, url, status), f"{url} answers {status}")
                 print(f"ok       {url} answers {status}", flush=True)

@@ -88,9 +88,9 @@ def unready(root: Path, version: str) -> list[str]:
     problems = []
     heading = rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$"
     if not re.search(heading, (root / "CHANGELOG.md").read_text(), re.MULTILINE):
-        problems.append(f"CHANGELOG.md: there is no section `## [{version}] - YYYY-MM-DD`; what is [Unreleased] becomes it")
+        problems.append(f"CHANGELOG.md: there is no section `## [{version}] - YYYY-MM-DD`; rename [Unreleased] to it")
     if _git(root, "status", "--porcelain"):
-        problems.append("the working tree has changes: commit them, what is released is a commit")
+        problems.append("the working tree has changes: commit them: a release is a commit")
     tagged = _git(root, "rev-list", "-n1", f"v{version}", "--") if f"v{version}" in _git(root, "tag").split() else ""
     if tagged and tagged != _git(root, "rev-parse", "HEAD"):
         problems.append(f"the tag v{version} is another commit: raise the version in pyproject.toml")

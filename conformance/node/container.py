@@ -163,7 +163,7 @@ class Container:
             message = (await asyncio.to_thread(os.read, report, 4096)).decode()
         finally:
             os.close(report)
-        return process, "" if message == "ok" else message or "the launcher ended without a word; see the container's log"
+        return process, "" if message == "ok" else message or "the launcher ended without output; see the container's log"
 
     async def _probe(self) -> None:
         """Startup first, then readiness and liveness side by side."""

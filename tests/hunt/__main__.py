@@ -48,7 +48,7 @@ def hunt(seed: int, steps: int | None, seconds: float | None, out: Path) -> int:
     history, why = shrink(History(tuple(played), generator.linked), kind, SHRINKING)
     out.write_text(dump(history))
     print(out.read_text())
-    print(f"{why or 'Not seen again while it was shortened.'}\nAgain: python -m tests.hunt replay {out}")
+    print(f"{why or 'Not reproduced while shortening.'}\nAgain: python -m tests.hunt replay {out}")
     print("Once it is fixed, keep the file in tests/hunt/corpus/ with the rule that it shows.")
     return 1
 

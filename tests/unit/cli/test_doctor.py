@@ -81,7 +81,7 @@ def test_few_watches_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_exhausted_inotify_instances_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_can_watch", lambda: False)
     (inotify,) = [check for check in machine.machine(None) if check.what == "inotify"]
-    assert (inotify.verdict, "all of which are in use" in inotify.found) == (CheckState.WARNING, True)
+    assert (inotify.verdict, "all in use" in inotify.found) == (CheckState.WARNING, True)
     assert inotify.remedy.startswith("sysctl fs.inotify.max_user_instances="), "and no other limit, which it might lower"
 
 

@@ -91,7 +91,7 @@ def _inotify() -> CheckResult:
         raised["max_user_instances"] = max(INSTANCES, limits["max_user_instances"] * 2)
     if not raised:
         return ok("inotify", values)
-    message = f"{values}{', all of which are in use' if used_up else ''}: edits may be noticed only every 10 s"
+    message = f"{values}{', all in use' if used_up else ''}: edits may be noticed only every 10 s"
     return warning("inotify", message, " ".join(["sysctl", *(f"fs.inotify.{name}={value}" for name, value in raised.items())]))
 
 

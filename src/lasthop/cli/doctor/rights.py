@@ -46,7 +46,7 @@ async def own_rights(client: Client, namespace: str) -> AsyncIterator[CheckResul
     if not denied:
         yield ok("your rights", f"you may list every kind in {where}")
         return
-    message = f"you may not list {', '.join(denied)} in {where}; commands name what they cannot read"
+    message = f"you may not list {', '.join(denied)} in {where}; commands list the kinds that they cannot read"
     narrower = "" if namespace else ", or look at one namespace with -n"
     yield warning("your rights", message, f"Request the right to list them (RBAC){narrower}.")
 
