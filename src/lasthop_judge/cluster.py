@@ -312,7 +312,7 @@ class ClusterTestbed:
     def address(self, role: GatewayRole, listener: str) -> tuple[str, int]:
         return self._addresses[role], self.settings.listeners[role, listener]
 
-    def repeat(self, case: Case, policy: Policy | None, service: str) -> tuple[str, ...]:
+    def repro_commands(self, case: Case, policy: Policy | None, service: str) -> tuple[str, ...]:
         port = self.settings.ports.get(backend_key(case, service, case.port), 0)
         kubectl = f"kubectl -n {self.settings.namespace}"
         request = curl(case, self.address(self.settings.gateway_of(case), listener_of(case)), path_of(service, case.port))

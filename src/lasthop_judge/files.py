@@ -161,7 +161,7 @@ class FilesTestbed:
     def address(self, role: GatewayRole, listener: str) -> tuple[str, int]:
         return self.settings.bind, self.settings.listeners[role, listener]
 
-    def repeat(self, case: Case, policy: Policy | None, service: str) -> tuple[str, ...]:
+    def repro_commands(self, case: Case, policy: Policy | None, service: str) -> tuple[str, ...]:
         address = self.address(self.settings.gateway_of(case), listener_of(case))
         port = self.settings.ports.get(backend_key(case, service, case.port), 0)
         file = self.folder.absolute() / _file(case)

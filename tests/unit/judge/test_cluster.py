@@ -195,7 +195,9 @@ async def test_the_commands_of_a_failing_case_go_on_beside_the_port_forward(api:
     async with serving(api), client_of(api) as client:
         testbed = ClusterTestbed(client, make_settings(CASES), "python", "127.0.0.1")
         await testbed.start(CASES, lambda *_: None)
-        commands = "\n".join((f"export PATH={tmp_path}:$PATH", *testbed.repeat(case, case.policies[0], "backend"), "kill %1"))
+        commands = "\n".join(
+            (f"export PATH={tmp_path}:$PATH", *testbed.repro_commands(case, case.policies[0], "backend"), "kill %1")
+        )
     shell = await asyncio.create_subprocess_exec("bash", "-c", commands, cwd=tmp_path, stdout=asyncio.subprocess.PIPE)
     output, _ = await asyncio.wait_for(shell.communicate(), 15)
     assert output == b"verified\n"
