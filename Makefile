@@ -24,7 +24,7 @@ run: setup ## Run the demo: a gateway and three backends on this machine
 
 # More workers than cores, because many tests wait for an Envoy; files in the order of tests/conftest.py. Those of tests/apiserver need
 # servers that `make conformance` builds, so they come after it (.ci/run).
-# Hundreds of processes import the same modules: bytecode is kept, whatever the environment says of it.
+# Hundreds of processes import the same modules, so bytecode is kept, regardless of the environment.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: setup ## Run all tests, and install the programs they need (root, Debian), or some: PYTEST='tests/cases -k waiver'
 	@$(if $(PYTEST),,$(BIN)/python -m tools.programs test)
@@ -87,7 +87,7 @@ bench: setup .venv/.plots ## Measure everything beside its competitors, and writ
 bench-quick: setup ## Measure the same with few objects: 5 minutes (root, Go)
 	@$(BIN)/python -m bench.all --quick
 
-import-traefik: setup ## Compare a real Traefik with what the import says of it (needs Go; builds it once)
+import-traefik: setup ## Compare a real Traefik with the report of the import (needs Go; builds it once)
 	@$(BIN)/python -m bench.import_traefik
 
 judge: setup ## Judge Lasthop, Envoy Gateway and Traefik on a real API server, and write docs/judged.md: CASES (root, Go)
@@ -124,11 +124,11 @@ helm: setup ## Check the chart with the real helm (built once) on a real API ser
 
 # Versions are installed once into the cache folder.
 upgrade: setup ## Upgrade from another commit to this one and back under load, on a folder and in a cluster: FROM, SHIPPED=1 (root)
-	@test -n "$(FROM)" || { echo "Say which commit, tag or branch to upgrade from: make upgrade FROM=main"; exit 2; }
+	@test -n "$(FROM)" || { echo "FROM is missing; name the commit, tag or branch to upgrade from: make upgrade FROM=main"; exit 2; }
 	@$(BIN)/python -m release.upgrade $(FROM)
 	@$(BIN)/python -m conformance upgrade $(FROM) $(IMAGE)
 
-# What is released is checked first as it is installed: a commit, with its date in the changelog. See docs/releasing.md.
+# Checks the commit first: it must be committed, with its date in the changelog. See docs/releasing.md.
 release: setup ## Build and check everything that a release consists of, into dist/: FROM, SIGNING_KEY (root, Debian)
 	@$(BIN)/python -m release.check before
 	@$(MAKE) --no-print-directory wheel-check service image

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from lasthop.base.api.routes import HTTPHeaderFilter, HTTPRouteFilter
 from lasthop_import.notes import Category
 from lasthop_import.reader import FieldReader
-from lasthop_import.values import CorsEdit, header_edits, header_filter, retried
+from lasthop_import.values import CorsEdit, header_edits, header_filter, retry_codes
 
 
 def listed(names: Iterable[str]) -> str:
@@ -49,7 +49,7 @@ def allowed_origins(reader: FieldReader, edit: CorsEdit, unreadable: Iterable[st
 
 def retried_codes(reader: FieldReader, key: str, conditions: Iterable[str]) -> tuple[int, ...]:
     """Returns the status codes to retry, and lists conditions that Gateway API cannot express."""
-    retries = retried(conditions)
+    retries = retry_codes(conditions)
     if retries.refused:
         reader.note(Category.CANNOT, "retry-on", f"cannot be a reason to retry: {listed(retries.refused)}", key)
     return retries.codes

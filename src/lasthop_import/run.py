@@ -28,7 +28,7 @@ from lasthop_import.unread import ROUTES, is_kind, unread_objects, weighed
 from lasthop_import.writer.access import AccessLoss, access_loss, closed_copy, closed_rule, unreadable
 from lasthop_import.writer.admission import admit_all
 from lasthop_import.writer.backends import keep_referenced, referenced, write_backends
-from lasthop_import.writer.client_certificates import of_gateways
+from lasthop_import.writer.client_certificates import choose_for_gateways
 from lasthop_import.writer.client_validation import verifying
 from lasthop_import.writer.gateways import place_listeners, write_gateways
 from lasthop_import.writer.grants import write_grants
@@ -139,7 +139,7 @@ def write(
     input_notes = (*reading.notes, *auth_notes(hops, settings), *unreadable(problems))
     lost = access_loss(imported, input_notes, documents, decisions, settings)
     placement = place_listeners(imported.listeners, settings)
-    clients = of_gateways(hops, placement.gateways, decisions)
+    clients = choose_for_gateways(hops, placement.gateways, decisions)
     policies = write_policies(context, hops, clients, progress)
     waivers = policies.waivers
     gateways = write_gateways(

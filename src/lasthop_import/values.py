@@ -233,13 +233,13 @@ def cookie_sessions(name: str, path: str = "/", lifetime: str = "") -> SessionPe
     return SessionPersistence("Cookie", CookieConfig(name, path, "Permanent"), absolute_timeout=lifetime)
 
 
-class Retried(NamedTuple):
+class RetryCodes(NamedTuple):
     codes: tuple[int, ...]
     refused: tuple[str, ...] = ()
     """Conditions that cannot be a reason to retry."""
 
 
-def retried(conditions: Iterable[str]) -> Retried:
+def retry_codes(conditions: Iterable[str]) -> RetryCodes:
     """Returns the status codes of Envoy's retry conditions. Gateways retry failed connections always."""
     codes: list[int] = []
     refused: list[str] = []
@@ -250,7 +250,7 @@ def retried(conditions: Iterable[str]) -> Retried:
             codes += _RETRIED[condition]
         else:
             refused.append(condition)
-    return Retried(tuple(dict.fromkeys(codes)), tuple(refused))
+    return RetryCodes(tuple(dict.fromkeys(codes)), tuple(refused))
 
 
 # --- matches ---------------------------------------------------------------------------------------------------------

@@ -112,14 +112,13 @@ class ClusterTestbed:
 
     async def start(self, cases: Sequence[Case], progress: Progress) -> None:
         common, backend = self.settings.common(cases), self._backend(cases)
-        owned = [(case, document) for case in cases for document in self.settings.documents(case)]
-        await self._discover(
-            {document["apiVersion"] for document in (*backend, *common, *(document for _, document in owned))}
-        )
+        await self._discover({document["apiVersion"] for document in (*backend, *common)})
         await self._apply(backend)
         for document in common:
             await self._create([case for case in cases if self._uses(case, document)], document)
         await self._backend_ready()
+        owned = [(case, document) for case in cases for document in self.settings.documents(case)]  # with the Pod's address
+        await self._discover({document["apiVersion"] for _, document in owned})
         await self._load(owned, progress)
         await asyncio.gather(*(self._locate(role, cases) for role in gateways(self.settings, cases)))
 
@@ -313,7 +312,7 @@ class ClusterTestbed:
     def address(self, role: GatewayRole, listener: str) -> tuple[str, int]:
         return self._addresses[role], self.settings.listeners[role, listener]
 
-    def repeat(self, case: Case, policy: Policy | None, service: str) -> tuple[str, ...]:
+    def repro_commands(self, case: Case, policy: Policy | None, service: str) -> tuple[str, ...]:
         port = self.settings.ports.get(backend_key(case, service, case.port), 0)
         kubectl = f"kubectl -n {self.settings.namespace}"
         request = curl(case, self.address(self.settings.gateway_of(case), listener_of(case)), path_of(service, case.port))
@@ -323,7 +322,7 @@ class ClusterTestbed:
             get = f"{kubectl} get {bundle.kind.lower()} {case.slug}-{bundle.name} -o jsonpath='{{.data.ca\\.crt}}'"
             return f"{get} | base64 -d" if bundle.kind == "Secret" else get
 
-        return (*request, *forward, *openssl(case, policy, port, anchors))
+        return (*request, *forward, *openssl(case, policy, ("127.0.0.1", port), anchors))
 
 
 async def _send(subject: str, request: Callable[[], Awaitable[T]]) -> T:

@@ -161,7 +161,7 @@ class FilesTestbed:
     def address(self, role: GatewayRole, listener: str) -> tuple[str, int]:
         return self.settings.bind, self.settings.listeners[role, listener]
 
-    def repeat(self, case: Case, policy: Policy | None, service: str) -> tuple[str, ...]:
+    def repro_commands(self, case: Case, policy: Policy | None, service: str) -> tuple[str, ...]:
         address = self.address(self.settings.gateway_of(case), listener_of(case))
         port = self.settings.ports.get(backend_key(case, service, case.port), 0)
         file = self.folder.absolute() / _file(case)
@@ -172,7 +172,7 @@ class FilesTestbed:
                 return f"sed -n '{document}s/^  ca.crt: //p' {file} | base64 -d"
             return f"sed -n '{document}{{s/^ *//;/BEGIN CERT/,/END CERT/p}}' {file}"
 
-        return (*curl(case, address, path_of(service, case.port)), *openssl(case, policy, port, anchors))
+        return (*curl(case, address, path_of(service, case.port)), *openssl(case, policy, (LOOPBACK, port), anchors))
 
 
 @contextlib.contextmanager
@@ -212,8 +212,11 @@ def curl(case: Case, address: tuple[str, int], path: str) -> tuple[str, ...]:
     return (f"curl -v -H 'Host: {name}' http://{host}:{port}{path}",)
 
 
-def openssl(case: Case, policy: Policy | None, port: int, anchors: Callable[[CABundle], str]) -> tuple[str, ...]:
+def openssl(
+    case: Case, policy: Policy | None, address: tuple[str, int], anchors: Callable[[CABundle], str]
+) -> tuple[str, ...]:
     """Returns commands that verify the backend by the policy. `anchors` returns a command that prints a CA bundle."""
+    host, port = address
     if not policy or not port:
         return ()
     names = [name for name in policy.sans if "://" not in name] if policy.sans else [policy.hostname]
@@ -222,7 +225,7 @@ def openssl(case: Case, policy: Policy | None, port: int, anchors: Callable[[CAB
     bundles = {part.name: part for part in parts if isinstance(part, CABundle) and part.key == "ca.crt"}
     commands = [anchors(bundles[ref.name]) for ref in policy.refs if ref.name in bundles]
     ca_option = " -CAfile ca.crt" if commands else ""
-    shown = f"openssl s_client -connect {LOOPBACK}:{port} -servername {policy.hostname}{checked}{ca_option}"
+    shown = f"openssl s_client -connect {host}:{port} -servername {policy.hostname}{checked}{ca_option}"
     return (
         *([f"({'; '.join(commands)}) > ca.crt"] if commands else []),
         f"{shown} -verify_return_error -showcerts </dev/null",

@@ -347,7 +347,7 @@ class CaseVerdict:
     """The reason of `not claimed` and `not run`."""
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
-    repeat: tuple[str, ...] = ()
+    repro_commands: tuple[str, ...] = ()
     """Commands that repeat a failing case by hand."""
     objects: tuple[Json, ...] = ()
     """The objects of a failing case."""

@@ -40,17 +40,17 @@ from lasthop_judge.objects import (
     serving_document,
 )
 
-REFUSALS: Final = 3
+REFUSALS_REQUIRED: Final = 3
 """Refusals in a row that count as one."""
-PASSES: Final = 2
+PASSES_REQUIRED: Final = 2
 PAUSE: Final = 0.15
-UNCONNECTED: Final = 2.0
+NO_CONNECTION_SECONDS: Final = 2.0
 """Seconds for which requests must be refused if the backend sees no connection: a gateway that does not know the endpoints yet
 refuses everything."""
 MIRROR_WAIT: Final = 1.5
 """Seconds to wait for a mirrored request."""
 STREAM_SETTLE: Final = 2.0
-FOREIGN: Final = "judge.invalid/another-controller"
+FOREIGN_CONTROLLER: Final = "judge.invalid/another-controller"
 EDITED: Final = "edited.example"
 
 
@@ -110,7 +110,7 @@ class Testbed(Protocol):
 
     def address(self, role: GatewayRole, listener: str) -> tuple[str, int]: ...
 
-    def repeat(self, case: Case, policy: Policy | None, service: str) -> tuple[str, ...]:
+    def repro_commands(self, case: Case, policy: Policy | None, service: str) -> tuple[str, ...]:
         """Returns commands by which a reader repeats a request of the case, while its objects and the backend exist."""
         ...
 
@@ -197,14 +197,14 @@ class Trial:
             why,
             tuple(self._notes),
             round(time.monotonic() - begun, 2),
-            self._repeat() if failed_case else (),
+            self._repro_commands() if failed_case else (),
             tuple(self.settings.documents(case)) if failed_case else (),
             unserved,
         )
 
-    def _repeat(self) -> tuple[str, ...]:
+    def _repro_commands(self) -> tuple[str, ...]:
         again = f"# lasthop judge … --keep --cases '^{self.case.id}$', and then:"
-        return (again, *self.testbed.repeat(self.case, self._policy_now, self._service))
+        return (again, *self.testbed.repro_commands(self.case, self._policy_now, self._service))
 
     def _phases(self) -> list[tuple[_Phase, Step | None]]:
         case, patience = self.case, self.patience
@@ -328,10 +328,10 @@ class Trial:
         self._seen = self._changed = _clock(await self.testbed.records(key))
         begun, good, wrong = time.monotonic(), 0, None
         self._connected, may_end = False, not self.settings.adapter.ends_old_connections
-        needed = REFUSALS if phase.expect.refused else PASSES
+        needed = REFUSALS_REQUIRED if phase.expect.refused else PASSES_REQUIRED
 
         def unproven() -> bool:
-            return phase.expect.refused and not self._connected and time.monotonic() - begun < UNCONNECTED
+            return phase.expect.refused and not self._connected and time.monotonic() - begun < NO_CONNECTION_SECONDS
 
         while good < needed or unproven():
             if good == 0 and wrong and time.monotonic() - begun > phase.seconds:
@@ -504,14 +504,14 @@ class Trial:
         }
         entry = {
             "ancestorRef": {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "of-another-controller"},
-            "controllerName": FOREIGN,
+            "controllerName": FOREIGN_CONTROLLER,
             "conditions": [condition],
         }
         status = {"ancestors": [*policy.get("status", {}).get("ancestors", ()), entry]}
         if not await self.testbed.write_status("BackendTLSPolicy", policy["metadata"]["name"], status):
             raise _Unjudged("the testbed does not let another controller write status")
         after = await self._edit()
-        kept = [ancestor for ancestor in after["status"]["ancestors"] if ancestor["controllerName"] == FOREIGN]
+        kept = [ancestor for ancestor in after["status"]["ancestors"] if ancestor["controllerName"] == FOREIGN_CONTROLLER]
         if [ancestor["conditions"] for ancestor in kept] != [[condition]]:
             raise _Failed(
                 FaultSeverity.STATUS, f"after an edit of the policy the entry is {json.dumps(kept) if kept else 'gone'}"
@@ -568,7 +568,7 @@ def _backend_record(fresh: Sequence[Json]) -> str:
 
 def _entries(policy: Json) -> list[Json]:
     ancestors: list[Json] = policy.get("status", {}).get("ancestors") or []
-    return [entry for entry in ancestors if entry.get("controllerName") != FOREIGN]
+    return [entry for entry in ancestors if entry.get("controllerName") != FOREIGN_CONTROLLER]
 
 
 def _conditions(entries: Iterable[Json]) -> list[dict[str, Any]]:

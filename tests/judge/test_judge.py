@@ -25,4 +25,6 @@ def verdicts() -> Iterator[dict[str, CaseVerdict]]:
 def test_lasthop_passes_every_case(verdicts: dict[str, CaseVerdict], id: str) -> None:
     verdict = verdicts[id]
     wanted = Outcome.NOT_RUN if id in LEFT_OUT else Outcome.PASS
-    assert verdict.outcome is wanted, "\n".join((verdict.why, *(str(fault) for fault in verdict.faults), *verdict.repeat))
+    assert verdict.outcome is wanted, "\n".join(
+        (verdict.why, *(str(fault) for fault in verdict.faults), *verdict.repro_commands)
+    )

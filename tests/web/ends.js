@@ -2,7 +2,7 @@
 (() => {
   const far = [];
   for (const picture of document.querySelectorAll('.picture')) {
-    for (const path of picture.querySelectorAll('.led path:not(.hit)')) {
+    for (const path of picture.querySelectorAll('.route-links path:not(.hit)')) {
       const row = picture.querySelector(`.row[data-hops="${path.dataset.hops}"]`).getBoundingClientRect();
       const length = path.getTotalLength(), matrix = path.getScreenCTM();
       const end = path.getPointAtLength(length).matrixTransform(matrix), start = path.getPointAtLength(0).matrixTransform(matrix);
@@ -12,5 +12,5 @@
         far.push(['start', path.dataset.hops]);
     }
   }
-  return [document.querySelectorAll('.led path:not(.hit)').length, far];
+  return [document.querySelectorAll('.route-links path:not(.hit)').length, far];
 })()

@@ -72,7 +72,7 @@ async def test_states_differ_in_word_icon_and_dashes_and_not_in_colour_alone(chr
         found = await page.evaluate(
             """[...document.querySelectorAll('a.row')].map(row => [row.classList[1], row.querySelector('.state').textContent,
             row.querySelector('.mark use').getAttribute('href'), getComputedStyle(document.querySelector(
-            `.led path[data-hops="${row.dataset.hops}"]`)).strokeDasharray])"""
+            `.route-links path[data-hops="${row.dataset.hops}"]`)).strokeDasharray])"""
         )
         by_state = {state: tuple(rest) for state, *rest in found}
         assert len({word for word, _, _ in by_state.values()}) == len(by_state) == 6
@@ -89,7 +89,7 @@ async def test_lines_are_as_thick_as_the_traffic_on_them(chromium: str, tmp_path
         widths = dict(
             await page.evaluate(
                 """[...document.querySelectorAll('a.row')].map(row => [row.querySelector('b').textContent, Number(
-                document.querySelector(`.led path[data-hops="${row.dataset.hops}"]`).getAttribute('stroke-width'))])"""
+                document.querySelector(`.route-links path[data-hops="${row.dataset.hops}"]`).getAttribute('stroke-width'))])"""
             )
         )
         assert widths["shop/images:443"] > widths["shop/api:443"] > widths["shop/search:443"] > widths["billing/ledger:443"]
@@ -144,7 +144,7 @@ async def test_a_click_on_a_line_opens_what_is_known_of_it(chromium: str, tmp_pa
         await page.resize(*WIDTHS["desktop"])
         x, y = await page.evaluate(
             """(() => {
-              const path = document.querySelector('.led path.hit');
+              const path = document.querySelector('.route-links path.hit');
               const middle = path.getPointAtLength(path.getTotalLength() / 2).matrixTransform(path.getScreenCTM());
               window.wanted = path.dataset.open;
               return [middle.x, middle.y];

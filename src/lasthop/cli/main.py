@@ -49,7 +49,7 @@ COMMANDS: Final = {
 
 PACKAGES: Final = {"import": "lasthop_import.command.cli", "judge": "lasthop_judge.command.cli"}
 """Modules of commands that are separate packages; nothing else in Lasthop needs them."""
-HABITS: Final = {
+FOREIGN_COMMANDS: Final = {
     "get": "status",
     "list": "status",
     "ls": "ps",
@@ -77,11 +77,11 @@ HABITS: Final = {
     "reverse-proxy": "run",
 }
 """Maps commands of other tools to the equivalent here."""
-WRITING: Final = ("apply", "create", "delete", "edit", "patch", "replace")
+KUBECTL_WRITE_COMMANDS: Final = ("apply", "create", "delete", "edit", "patch", "replace")
 """Commands of kubectl that change objects; Lasthop has no equivalent."""
 
 
-FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+DISK_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """Errors of a full or failing disk, which are reported without a traceback. click ends quietly on a closed pipe."""
 
 
@@ -114,12 +114,14 @@ class Commands(click.Group):
                 return self.resolve_command(ctx, [args[1], "--help"])
             click.echo(ctx.get_help(), color=ctx.color)
             ctx.exit()
-        if name in HABITS:
-            ctx.fail(f"there is no command {name}; use: {' '.join((ctx.info_name or 'lasthop', HABITS[name], *args[1:]))}")
+        if name in FOREIGN_COMMANDS:
+            ctx.fail(
+                f"there is no command {name}; use: {' '.join((ctx.info_name or 'lasthop', FOREIGN_COMMANDS[name], *args[1:]))}"
+            )
         if name == "diff":
             past = "for past changes: lasthop audit --since 24h"
             ctx.fail(f"there is no command diff; use: lasthop check DIR --against HEAD; {past}")
-        if name in WRITING:
+        if name in KUBECTL_WRITE_COMMANDS:
             ctx.fail(
                 f"there is no command {name}: objects are changed by saving their file in the folder that lasthop run "
                 f"watches, in a cluster by kubectl {name}"
@@ -176,7 +178,7 @@ def run(name: str | None = None) -> None:
     try:
         main(prog_name=name)
     except OSError as error:
-        if error.errno not in FULL or error.filename is not None:
+        if error.errno not in DISK_ERRNOS or error.filename is not None:
             raise
         click.echo(f"Error: {_where_full(error)} cannot be written: {error.strerror}", err=True)
         sys.exit(1)

@@ -37,12 +37,11 @@ IDLE_SHOWN: Final = 10
 """Routes without a backend, and Gateways without a line, that are drawn."""
 
 
-class More(msgspec.Struct, frozen=True):
-    """Several items in one place."""
+class OverflowItem(msgspec.Struct, frozen=True):
+    """Items of a column that are counted and not drawn."""
 
     count: int
-    what: str
-    of: str = ""
+    label: str
 
 
 class PlacedItem(msgspec.Struct, Generic[T], frozen=True):
@@ -77,12 +76,12 @@ class Group(msgspec.Struct, frozen=True):
 
     gateway: str
     """Empty: bundles of several Gateways."""
-    listeners: tuple[PlacedItem[ListenerReport | More], ...]
-    routes: tuple[PlacedItem[RouteReport | More], ...]
+    listeners: tuple[PlacedItem[ListenerReport | OverflowItem], ...]
+    routes: tuple[PlacedItem[RouteReport | OverflowItem], ...]
     rows: tuple[PlacedItem[Row], ...]
-    attached: tuple[Link, ...]
+    listener_links: tuple[Link, ...]
     """From listeners to routes."""
-    led: tuple[Link, ...]
+    route_links: tuple[Link, ...]
     """From routes to backends."""
     paths: Mapping[str, tuple[str, ...]]
     """The path to each single line as text, for screens without room for columns."""
@@ -115,7 +114,7 @@ class KnownObjects(msgspec.Struct, frozen=True):
 class RouteNode(NamedTuple):
     """A route, or several, in the middle column."""
 
-    item: RouteReport | More
+    item: RouteReport | OverflowItem
     routes: tuple[str, ...]
     """The routes in the node."""
     rows: list[int]
@@ -141,16 +140,17 @@ def _group(gateway: str, rows: list[Row], objects: KnownObjects, *, whole: bool)
     placed_rows = _stack(rows, [TALL if _tall(row) else ROW for row in rows], None)
     middle = [nodes[name] for name in sorted(nodes, key=lambda name: (_mean(nodes[name].rows, len(rows)), name))]
     placed_routes = _placed_routes(middle, placed_rows)
-    attached = _attachments(gateway, middle, objects, whole=whole)
+    attachments = _attachments(gateway, middle, objects, whole=whole)
     height = max(_end(placed_rows), _end(placed_routes))
-    placed_listeners, links = _listeners(attached, placed_routes, height)
-    led, end = _led(middle, placed_routes, placed_rows), max(height, _end(placed_listeners))
-    return Group(
-        gateway, placed_listeners, placed_routes, placed_rows, links, led, _paths_of_lines(gateway, rows, objects), end
-    )
+    placed_listeners, listener_links = _listeners(attachments, placed_routes, height)
+    route_links = _route_links(middle, placed_routes, placed_rows)
+    paths, end = _paths_of_lines(gateway, rows, objects), max(height, _end(placed_listeners))
+    return Group(gateway, placed_listeners, placed_routes, placed_rows, listener_links, route_links, paths, end)
 
 
-def _placed_routes(nodes: Sequence[RouteNode], rows: Sequence[PlacedItem[Row]]) -> tuple[PlacedItem[RouteReport | More], ...]:
+def _placed_routes(
+    nodes: Sequence[RouteNode], rows: Sequence[PlacedItem[Row]]
+) -> tuple[PlacedItem[RouteReport | OverflowItem], ...]:
     """Places each node beside the middle of its rows."""
     height = _end(rows)
     targets = [_mean([rows[n].middle for n in node.rows], height) for node in nodes]
@@ -167,8 +167,8 @@ def _middle(rows: Sequence[Row], objects: KnownObjects) -> dict[str, RouteNode]:
     return nodes
 
 
-def _led(
-    nodes: Sequence[RouteNode], routes: Sequence[PlacedItem[RouteReport | More]], rows: Sequence[PlacedItem[Row]]
+def _route_links(
+    nodes: Sequence[RouteNode], routes: Sequence[PlacedItem[RouteReport | OverflowItem]], rows: Sequence[PlacedItem[Row]]
 ) -> tuple[Link, ...]:
     """Returns the lines from routes to rows; the worst are drawn last, on top of the others."""
     links = [
@@ -199,7 +199,7 @@ def _tall(row: Row) -> bool:
     return isinstance(row, Line) and row.state in (LineState.FAILING, LineState.PARTLY) and len(row.words) > LINE_LENGTH
 
 
-def _routes_of(row: Row, objects: KnownObjects) -> Iterable[tuple[str, RouteReport | More, tuple[str, ...]]]:
+def _routes_of(row: Row, objects: KnownObjects) -> Iterable[tuple[str, RouteReport | OverflowItem, tuple[str, ...]]]:
     """Yields the nodes of the middle column that lead to a row: name, node, and the routes in it."""
     lines = row.lines if isinstance(row, LineBundle) else (row,)
     leading = dict.fromkeys(itertools.chain.from_iterable(line.routes for line in lines))
@@ -208,24 +208,25 @@ def _routes_of(row: Row, objects: KnownObjects) -> Iterable[tuple[str, RouteRepo
     for name in shown:
         yield name, objects.routes[name], (name,)
     if more := names[len(shown) :]:
-        id = row_id(row)
-        yield f"~{id}", More(len(more), "more routes" if shown else "routes", id), more
+        yield f"~{row_id(row)}", OverflowItem(len(more), "more routes" if shown else "routes"), more
 
 
 def _attachments(
     gateway: str, nodes: Sequence[RouteNode], objects: KnownObjects, *, whole: bool
-) -> list[tuple[ListenerReport | More, tuple[int, ...]]]:
+) -> list[tuple[ListenerReport | OverflowItem, tuple[int, ...]]]:
     """Returns the listeners, each with its attached nodes of the middle column."""
     of = objects.listeners if not gateway else {gateway: objects.listeners.get(gateway, ())}
     by_id = {listener.id: listener for listeners in of.values() for listener in listeners}
     used = _used(nodes, objects, by_id)
     ordered = list(dict.fromkeys((*used, *by_id))) if whole else list(used)
     shown, more = ordered[:LISTENERS_SHOWN], ordered[LISTENERS_SHOWN:]
-    attached: list[tuple[ListenerReport | More, tuple[int, ...]]] = [(by_id[id], tuple(used.get(id, ()))) for id in shown]
+    attachments: list[tuple[ListenerReport | OverflowItem, tuple[int, ...]]] = [
+        (by_id[id], tuple(used.get(id, ()))) for id in shown
+    ]
     if more:
         ends = dict.fromkeys(at for id in more for at in used.get(id, ()))
-        attached.append((More(len(more), "more listeners"), tuple(ends)))
-    return attached
+        attachments.append((OverflowItem(len(more), "more listeners"), tuple(ends)))
+    return attachments
 
 
 def _used(nodes: Sequence[RouteNode], objects: KnownObjects, ids: Collection[str]) -> dict[str, dict[int, None]]:
@@ -238,34 +239,34 @@ def _used(nodes: Sequence[RouteNode], objects: KnownObjects, ids: Collection[str
 
 
 def _listeners(
-    attached: list[tuple[ListenerReport | More, tuple[int, ...]]],
-    routes: Sequence[PlacedItem[RouteReport | More]],
+    attachments: list[tuple[ListenerReport | OverflowItem, tuple[int, ...]]],
+    routes: Sequence[PlacedItem[RouteReport | OverflowItem]],
     height: int,
-) -> tuple[tuple[PlacedItem[ListenerReport | More], ...], tuple[Link, ...]]:
-    attached = sorted(attached, key=lambda entry: (isinstance(entry[0], More), _mean(entry[1], len(routes))))
-    targets = [_mean([routes[at].middle for at in ends], height) for _, ends in attached]
+) -> tuple[tuple[PlacedItem[ListenerReport | OverflowItem], ...], tuple[Link, ...]]:
+    attachments = sorted(attachments, key=lambda entry: (isinstance(entry[0], OverflowItem), _mean(entry[1], len(routes))))
+    targets = [_mean([routes[at].middle for at in ends], height) for _, ends in attachments]
     if len(targets) == 1:
         targets = [min(MAX_LISTENER_DEPTH, targets[0])]
-    hops = [tuple(dict.fromkeys(id for at in ends for id in routes[at].hops)) for _, ends in attached]
-    placed = _stack([item for item, _ in attached], [LISTENER] * len(attached), targets, hops, height)
+    hops = [tuple(dict.fromkeys(id for at in ends for id in routes[at].hops)) for _, ends in attachments]
+    placed = _stack([item for item, _ in attachments], [LISTENER] * len(attachments), targets, hops, height)
     links = tuple(
         Link(placed[number].middle, routes[at].middle, _route_width(routes[at].item), routes[at].hops)
-        for number, (_, ends) in enumerate(attached)
+        for number, (_, ends) in enumerate(attachments)
         for at in ends
     )
     return placed, links
 
 
-def _route_width(route: RouteReport | More) -> float:
+def _route_width(route: RouteReport | OverflowItem) -> float:
     return width(route.rate) if isinstance(route, RouteReport) else width(0)
 
 
-def _width(route: RouteReport | More, row: Row) -> float:
+def _width(route: RouteReport | OverflowItem, row: Row) -> float:
     """Returns the thickness of a line. The share of one route in a hop with several is unknown; it is at most the route's
     rate."""
     rate = row.rate
     alone = isinstance(row, LineBundle) or len(row.report.routes) == 1
-    return width(rate if alone or isinstance(route, More) else min(rate, route.rate))
+    return width(rate if alone or isinstance(route, OverflowItem) else min(rate, route.rate))
 
 
 def _mean(values: Iterable[float], otherwise: float) -> float:

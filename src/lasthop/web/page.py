@@ -109,8 +109,8 @@ def _changed(picture: Picture, seen: str) -> str | None:
 
 
 def _live(picture: Picture, content: str) -> str:
-    poll = address(picture.asked, seen=_digest(content))
-    return _render("live.html", {"poll": poll, "content": content, "asked": picture.asked})
+    poll = address(picture.page_filter, seen=_digest(content))
+    return _render("live.html", {"poll": poll, "content": content, "page_filter": picture.page_filter})
 
 
 def _values(picture: Picture) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from lasthop.engine.plan.upstream import Hop
 from lasthop.engine.resolve.hops.observed import seen_now
 from lasthop.engine.store.graph import Graph
 from lasthop.web.controller_view import ControllerView
-from lasthop.web.drawing import Group, KnownObjects, More, draw
+from lasthop.web.drawing import Group, KnownObjects, OverflowItem, draw
 from lasthop.web.engine_view import located
 from lasthop.web.failures import Failed, latest, observed_failures
 from lasthop.web.picture import Choice, Filter, Line, choose, line
@@ -39,11 +39,11 @@ AGE: Final = 1.0
 """Seconds for which lines are cached while there is traffic, however many pages are open."""
 MAX_LOCATED: Final = 50
 """Findings whose file and line are determined."""
-MAX_RULING_ROUTES: Final = 8
+MAX_DECIDING_ROUTES: Final = 8
 """Routes of a line whose YAML is shown."""
 
 
-class Material(msgspec.Struct, frozen=True):
+class PageData(msgspec.Struct, frozen=True):
     """The data for all pictures, before any filter."""
 
     lines: tuple[Line, ...]
@@ -55,7 +55,7 @@ class Material(msgspec.Struct, frozen=True):
 
 
 class Picture(msgspec.Struct, frozen=True):
-    asked: Filter
+    page_filter: Filter
     choice: Choice
     groups: tuple[Group, ...]
     gateways: Mapping[str, Summary]
@@ -75,7 +75,7 @@ class Detail(msgspec.Struct, frozen=True):
     line: Line
     explained: tuple[tuple[Key, Json], ...]
     """The deciding objects, each with its explanation tree; the first is the most important."""
-    ruling: tuple[tuple[Key, str, Json], ...]
+    source_objects: tuple[tuple[Key, str, Json], ...]
     """The objects that determine the hop: key, `file:line`, and the object as written."""
 
 
@@ -86,14 +86,14 @@ class PageModel:
         self._reports: list[HopReport] = []
         self._hops: list[list[Hop]] = []
         """The hops of each report; they change only with the reports."""
-        self._material = Shared(self._make_material, seconds=AGE)
+        self._data = Shared(self._make_data, seconds=AGE)
 
-    async def _make_material(self) -> Material:
+    async def _make_data(self) -> PageData:
         lines = await self._make_lines()
         objects = await self._make_objects(lines)
         held = await self.view.certificates()
         certificates = await asyncio.to_thread(_certificates, held, lines)
-        return Material(lines, objects, await self._make_mistakes(), certificates)
+        return PageData(lines, objects, await self._make_mistakes(), certificates)
 
     async def _make_lines(self) -> tuple[Line, ...]:
         """Returns all lines in order, each port once: differences between protocols of a port are not shown."""
@@ -123,14 +123,14 @@ class PageModel:
 
     async def picture(self, filter: Filter, *, at_once: bool = False) -> Picture:
         """Returns the picture for a filter. `at_once`: from the last computed data."""
-        material = await (self._material.at_once() if at_once else self._material.get())
-        lines = material.lines
+        data = await (self._data.at_once() if at_once else self._data.get())
+        lines = data.lines
         choice = await asyncio.to_thread(choose, lines, filter)
-        groups = await asyncio.to_thread(draw, choice, material.objects, whole=filter.empty)
+        groups = await asyncio.to_thread(draw, choice, data.objects, whole=filter.empty)
         readiness = self.view.readiness()
         keys = {key.path: key for key in self.engine.store.keys("Gateway")}
         gateways = await in_slices((group.gateway, self._summary(keys.get(group.gateway))) for group in groups)
-        shown = [node.item for group in groups for node in group.routes if not isinstance(node.item, More)]
+        shown = [node.item for group in groups for node in group.routes if not isinstance(node.item, OverflowItem)]
         routes = await in_slices((route.name, self._summary(route.key)) for route in shown)
         failed = await asyncio.to_thread(_failed, self.view.failures.last(), lines)
         return Picture(
@@ -141,9 +141,9 @@ class PageModel:
             dict(routes),
             not readiness.unready,
             readiness.problems,
-            material.mistakes,
+            data.mistakes,
             tuple(failed),
-            material.certificates,
+            data.certificates,
             await asyncio.to_thread(_names, lines, {failure.line for failure in failed}),
             sum(line.rate for line in lines),
         )
@@ -164,20 +164,20 @@ class PageModel:
         return Mistake(located(mistake.finding, self.view.locate), mistake.follows)
 
     async def line(self, id: str) -> Line | None:
-        selected = _line(await self._material.at_once(), id) or _line(await self._material.get(), id)
+        selected = _line(await self._data.at_once(), id) or _line(await self._data.get(), id)
         return msgspec.structs.replace(selected, report=placed(selected.report, self.view.locate)) if selected else None
 
     async def detail(self, id: str) -> Detail | None:
         selected = await self.line(id)
         if selected is None:
             return None
-        ruling = self._ruling(selected)
-        explained = [(key, tree) for key in _worth_explaining(ruling) if (tree := await self.view.explain(key))]
-        documents = await in_slices((key, self._place(key), self._written(key)) for key in ruling)
+        deciding = self._deciding_keys(selected)
+        explained = [(key, tree) for key in _worth_explaining(deciding) if (tree := await self.view.explain(key))]
+        documents = await in_slices((key, self._place(key), self._written(key)) for key in deciding)
         return Detail(selected, tuple(explained), tuple(entry for entry in documents if entry[2]))
 
-    def _ruling(self, selected: Line) -> list[Key]:
-        report = msgspec.structs.replace(selected.report, routes=selected.report.routes[:MAX_RULING_ROUTES])
+    def _deciding_keys(self, selected: Line) -> list[Key]:
+        report = msgspec.structs.replace(selected.report, routes=selected.report.routes[:MAX_DECIDING_ROUTES])
         return deciding_objects(self.engine.graph, report)
 
     def _place(self, key: Key) -> str:
@@ -208,8 +208,8 @@ def _worth_explaining(keys: Sequence[Key]) -> list[Key]:
     return first + [key for key in keys if key.kind in ROUTE_KINDS]
 
 
-def _line(material: Material, id: str) -> Line | None:
-    return next((line for line in material.lines if line.id == id), None)
+def _line(data: PageData, id: str) -> Line | None:
+    return next((line for line in data.lines if line.id == id), None)
 
 
 def _certificates(held: Sequence[CertificateReport], lines: Sequence[Line]) -> tuple[CertificateReport, ...]:

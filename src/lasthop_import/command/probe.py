@@ -26,7 +26,7 @@ from lasthop_import.result import ImportResult
 from lasthop_import.settings import ImportSettings
 
 TIMEOUT: Final = 5.0
-AT_ONCE: Final = 8
+MAX_CONCURRENT_PROBES: Final = 8
 MOST_CAS: Final = 8
 """Maximum CAs of the input to try with each backend, besides the system's."""
 
@@ -61,7 +61,7 @@ def proposals(result: ImportResult, documents: Sequence[Document], settings: Imp
         return _probed(endpoints[0].address, endpoints[0].port, question.hostname, _candidates(inputs, namespace))
 
     endpoints = list(map(endpoints_of, result.questions))
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(MAX_CONCURRENT_PROBES) as pool:
         answers = pool.map(answer, result.questions, endpoints)
         return dict(zip((question.port for question in result.questions), answers, strict=True))
 

@@ -23,7 +23,7 @@ WIDENED: Final = "client-certificate-widened"
 DECIDE: Final = "Write clientCertificate: NAMESPACE/NAME, or none, in decisions.yaml."
 
 
-class OfGateways(NamedTuple):
+class GatewayClientCertificates(NamedTuple):
     """The client certificates that Gateways show to all of their TLS backends."""
 
     chosen: Mapping[ObjectName, ObjectName]
@@ -33,14 +33,16 @@ class OfGateways(NamedTuple):
     notes: tuple[Note, ...]
 
 
-def of_gateways(rule_hops: Sequence[RuleHop], gateways: Mapping[ListenerKey, ObjectName], decisions: Decisions) -> OfGateways:
+def choose_for_gateways(
+    rule_hops: Sequence[RuleHop], gateways: Mapping[ListenerKey, ObjectName], decisions: Decisions
+) -> GatewayClientCertificates:
     """Returns the certificates that Gateways show to all of their TLS backends.
 
     These are the decided certificate, the one that the old gateway showed to all backends, and the common certificate of all
     TLS backends of a Gateway if their policies cannot name it. `gateways`: the Gateway of each listener.
     """
     if decisions.no_client_certificate:
-        return OfGateways({}, frozenset(), ())
+        return GatewayClientCertificates({}, frozenset(), ())
     shown: dict[ObjectName, dict[ObjectName | None, list[RuleHop]]] = {}
     for rule_hop, tls in _with_tls(rule_hops):
         for gateway in _owners(rule_hop, gateways):
@@ -61,7 +63,7 @@ def of_gateways(rule_hops: Sequence[RuleHop], gateways: Mapping[ListenerKey, Obj
         if certificate is not None:
             chosen[gateway] = certificate
         notes += _gateway_notes(gateway, certificate, named, widened=None in by_certificate)
-    return OfGateways(chosen, frozenset(hops), tuple(notes))
+    return GatewayClientCertificates(chosen, frozenset(hops), tuple(notes))
 
 
 def _owners(rule_hop: RuleHop, gateways: Mapping[ListenerKey, ObjectName]) -> set[ObjectName]:
@@ -123,8 +125,8 @@ class BackendCertificate(NamedTuple):
     notes: tuple[Note, ...] = ()
 
 
-def of_port(
-    port: HopPort, tls_hops: Sequence[tuple[RuleHop, HopTLS]], decisions: Decisions, gateways: OfGateways
+def choose_for_port(
+    port: HopPort, tls_hops: Sequence[tuple[RuleHop, HopTLS]], decisions: Decisions, gateways: GatewayClientCertificates
 ) -> BackendCertificate:
     """Returns the client certificate for all routes to a port, because a policy has only one."""
     by_certificate: dict[ObjectName | None, RuleHop] = {}

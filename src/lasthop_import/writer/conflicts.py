@@ -14,7 +14,7 @@ from lasthop_import.notes import Category, Note
 from lasthop_import.rule_hops import RuleHop
 
 
-class Settled(NamedTuple):
+class ChosenTLS(NamedTuple):
     tls: HopTLS
     """The required TLS; the first one of a conflict."""
     rule_hop: RuleHop
@@ -23,10 +23,12 @@ class Settled(NamedTuple):
     """Two or more requirements that exclude each other."""
 
 
-def policed(rule_hops: Sequence[RuleHop]) -> list[tuple[RuleHop, HopTLS]]:
+def tls_hops_of(rule_hops: Sequence[RuleHop]) -> list[tuple[RuleHop, HopTLS]]:
     """Returns the hops for which the old gateway itself started TLS. If there are none, returns the hops with plaintext to a
     port whose appProtocol requires TLS. Lasthop refuses such plaintext, so these hops need a decision."""
-    with_tls = [(rule_hop, rule_hop.tls) for rule_hop in rule_hops if rule_hop.tls and rule_hop.tls.level not in UNPOLICED]
+    with_tls = [
+        (rule_hop, rule_hop.tls) for rule_hop in rule_hops if rule_hop.tls and rule_hop.tls.level not in NO_TLS_ORIGINATION
+    ]
     plaintext = list(filter(_is_plaintext, rule_hops))
     port = plaintext[0].port if plaintext else None
     if with_tls or port is None or not is_tls(port.app_protocol):
@@ -39,22 +41,22 @@ def _is_plaintext(rule_hop: RuleHop) -> bool:
     return rule_hop.tls is None or rule_hop.tls.level is OldLevel.PLAINTEXT
 
 
-UNPOLICED = (OldLevel.PASSTHROUGH, OldLevel.PLAINTEXT)
+NO_TLS_ORIGINATION = (OldLevel.PASSTHROUGH, OldLevel.PLAINTEXT)
 
 
-def settled(tls_hops: Sequence[tuple[RuleHop, HopTLS]]) -> Settled:
+def strictest(tls_hops: Sequence[tuple[RuleHop, HopTLS]]) -> ChosenTLS:
     """Returns the strictest requirement of the routes. Different CAs or names are a conflict: a union would loosen both."""
     verifying = [tls_hop for tls_hop in tls_hops if tls_hop[1].level in VERIFYING]
     if not verifying:
         rule_hop, tls = max(
             tls_hops, key=lambda tls_hop: (STRENGTH[tls_hop[1].level], tls_hop[1].level is OldLevel.UNVERIFIED)
         )
-        return Settled(tls, rule_hop)
+        return ChosenTLS(tls, rule_hop)
     rule_hop, tls = max(verifying, key=lambda tls_hop: STRENGTH[tls_hop[1].level])
     all_tls = [hop_tls for _, hop_tls in verifying]
     if _contradict(all_tls, [hop_tls for hop_tls in all_tls if STRENGTH[hop_tls.level] == STRENGTH[tls.level]]):
-        return Settled(tls, rule_hop, tuple({hop_tls.meaning: hop_tls for hop_tls in all_tls}.values()))
-    return Settled(msgspec.structs.replace(tls, revocation=_lists(all_tls)), rule_hop)
+        return ChosenTLS(tls, rule_hop, tuple({hop_tls.meaning: hop_tls for hop_tls in all_tls}.values()))
+    return ChosenTLS(msgspec.structs.replace(tls, revocation=_lists(all_tls)), rule_hop)
 
 
 def _contradict(verifying: Iterable[HopTLS], strongest: Iterable[HopTLS]) -> bool:
@@ -79,7 +81,7 @@ def merged(conflict: Sequence[HopTLS]) -> HopTLS:
     return msgspec.structs.replace(weakest, level=level, trust=trust, names=names, revocation=_lists(conflict), why=why)
 
 
-def difference_notes(rule_hops: Sequence[RuleHop], requirement: Settled, target: str) -> Iterator[Note]:
+def difference_notes(rule_hops: Sequence[RuleHop], requirement: ChosenTLS, target: str) -> Iterator[Note]:
     if _is_plaintext(requirement.rule_hop):
         return
     winner, level = requirement.rule_hop.source.object, requirement.tls.level

@@ -23,8 +23,8 @@ from lasthop_import.names import shortened
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.rule_hops import HopPort, PortGroup, RuleHop, groups
 from lasthop_import.settings import Progress
-from lasthop_import.writer.client_certificates import ClientSecrets, OfGateways, of_port
-from lasthop_import.writer.conflicts import Settled, difference_notes, merged, policed, settled
+from lasthop_import.writer.client_certificates import ClientSecrets, GatewayClientCertificates, choose_for_port
+from lasthop_import.writer.conflicts import ChosenTLS, difference_notes, merged, strictest, tls_hops_of
 from lasthop_import.writer.objects import ObjectWriter, OutputFile
 from lasthop_import.writer.stage import Grant, StageOutput, WriterContext
 from lasthop_import.writer.trust import SYSTEM_REF, CopiedCAs, PolicyAnchors, TrustWriter
@@ -60,7 +60,7 @@ class PoliciesWritten(StageOutput, frozen=True, kw_only=True):
 
 
 def write_policies(
-    context: WriterContext, rule_hops: Iterable[RuleHop], gateways: OfGateways, progress: Progress
+    context: WriterContext, rule_hops: Iterable[RuleHop], gateways: GatewayClientCertificates, progress: Progress
 ) -> PoliciesWritten:
     """Writes the policy of each port; `gateways`: the client certificates that Gateways show."""
     objects = context.objects()
@@ -86,7 +86,9 @@ def write_policies(
 
 
 class PolicyWriter:
-    def __init__(self, context: WriterContext, objects: ObjectWriter, trust: TrustWriter, gateways: OfGateways) -> None:
+    def __init__(
+        self, context: WriterContext, objects: ObjectWriter, trust: TrustWriter, gateways: GatewayClientCertificates
+    ) -> None:
         self._inputs = context.inputs
         self._settings = context.settings
         self._decisions = context.decisions
@@ -108,11 +110,11 @@ class PolicyWriter:
 
     def write(self, rule_hops: Sequence[RuleHop]) -> PortVerdict | None:
         """Writes the policy of the port of these hops. Returns None if the old gateway started TLS on none of them."""
-        tls_hops = policed(rule_hops)
+        tls_hops = tls_hops_of(rule_hops)
         if not tls_hops:
             self.notes += believed_notes(rule_hops)
             return None
-        requirement = settled(tls_hops)
+        requirement = strictest(tls_hops)
         port = requirement.rule_hop.port
         assert port is not None
         source = requirement.rule_hop.source
@@ -123,7 +125,7 @@ class PolicyWriter:
         if tls.by_section and decision is None:
             return self._sections(port, tls, [rule_hop.source for rule_hop, _ in tls_hops])
         verification = self._verification(port, tls, requirement, decision, source)
-        shown = of_port(port, tls_hops, self._decisions, self._gateways)
+        shown = choose_for_port(port, tls_hops, self._decisions, self._gateways)
         tls = msgspec.structs.replace(tls, client_certificate=shown.certificate)
         target = self._target(port, tls, verification, decision, [rule_hop.source for rule_hop, _ in tls_hops])
         self.notes += [msgspec.structs.replace(note, target=target) for note in shown.notes]
@@ -166,7 +168,7 @@ class PolicyWriter:
 
     # --- requirements ------------------------------------------------------------------------------------------------
 
-    def _decision(self, port: HopPort, requirement: Settled) -> Decision | None:
+    def _decision(self, port: HopPort, requirement: ChosenTLS) -> Decision | None:
         """Returns the decision for a port from the file, or from the shortcuts of the command line."""
         decided = self._decisions.by_port.get(str(port))
         if decided or requirement.conflict:
@@ -182,7 +184,7 @@ class PolicyWriter:
         return Decision(str(port), waive=chosen[1], reason=settings.reason, expires="" if expires == "never" else expires)
 
     def _verification(
-        self, port: HopPort, tls: HopTLS, requirement: Settled, decision: Decision | None, source: SourceRef
+        self, port: HopPort, tls: HopTLS, requirement: ChosenTLS, decision: Decision | None, source: SourceRef
     ) -> PortVerification:
         if decision and decision.plaintext:
             text = "the decision is plaintext, but some route used TLS to this port, and a decision cannot remove TLS"
@@ -338,7 +340,7 @@ class PolicyWriter:
         self._note(Category.DECISION, verification.reason, verification.text, source, target, remedy)
 
     def _differences(
-        self, rule_hops: Sequence[RuleHop], requirement: Settled, tls: HopTLS, verification: PortVerification, target: str
+        self, rule_hops: Sequence[RuleHop], requirement: ChosenTLS, tls: HopTLS, verification: PortVerification, target: str
     ) -> list[Note]:
         decided = str(requirement.rule_hop.port) in self._decisions.by_port
         notes = [

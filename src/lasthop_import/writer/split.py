@@ -17,7 +17,7 @@ from lasthop_import.names import shortened
 from lasthop_import.notes import Category, Note
 from lasthop_import.rule_hops import RuleHop, groups
 from lasthop_import.settings import ImportSettings
-from lasthop_import.writer.conflicts import policed, settled
+from lasthop_import.writer.conflicts import strictest, tls_hops_of
 
 
 class Split(NamedTuple):
@@ -35,18 +35,18 @@ def split_conflicts(
     documents: list[Document] = []
     notes: list[Note] = []
     for (kind, namespace, name, _), port_hops in groups(rule_hops).items():
-        tls_hops = policed(port_hops)
+        tls_hops = tls_hops_of(port_hops)
         if kind != "Service" or not tls_hops:
             continue
-        conflict = settled(tls_hops)
-        if not conflict.conflict or not _is_to_split(conflict.rule_hop, decisions, settings):
+        chosen = strictest(tls_hops)
+        if not chosen.conflict or not _is_to_split(chosen.rule_hop, decisions, settings):
             continue
         service = inputs.find("Service", namespace, name)
         if service is None:
             text = f"Service {namespace}/{name} is not in the input, so no second one can be written"
-            notes.append(Note(Category.TODO, "cannot-split", text, conflict.rule_hop.source, remedy="Add it to the input."))
+            notes.append(Note(Category.TODO, "cannot-split", text, chosen.rule_hop.source, remedy="Add it to the input."))
             continue
-        for alias, hops in _aliases(name, tls_hops, conflict.tls.meaning):
+        for alias, hops in _aliases(name, tls_hops, chosen.tls.meaning):
             documents += _copies(inputs, service, alias)
             renamed |= {id(hop): alias for hop in hops}
     rules = tuple(_renamed(rule, renamed) for rule in imported.rules)

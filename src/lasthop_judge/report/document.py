@@ -113,7 +113,7 @@ def _case(verdict: CaseVerdict) -> dict[str, Any]:
         document["faults"] = [
             {"severity": str(fault.severity), "seen": fault.seen, "step": fault.step} for fault in verdict.faults
         ]
-        document |= {"repeat": list(verdict.repeat), "objects": list(verdict.objects)}
+        document |= {"repeat": list(verdict.repro_commands), "objects": list(verdict.objects)}
     if verdict.why:
         document["why"] = verdict.why
     if verdict.notes:

@@ -30,7 +30,7 @@ def _case(suite: ElementTree.Element, verdict: CaseVerdict) -> None:
         seen = "; ".join(f"{fault.step}: {fault.seen}" if fault.step else fault.seen for fault in verdict.faults)
         failure = ElementTree.SubElement(element, "failure", type=str(verdict.severity), message=_clean(seen))
         broken = requirement(verdict)
-        lines = (f"required: {broken.sentence} ({broken.source})", *verdict.repeat)
+        lines = (f"required: {broken.sentence} ({broken.source})", *verdict.repro_commands)
         failure.text = _clean("\n".join(lines))
     elif verdict.outcome is not Outcome.PASS:
         ElementTree.SubElement(element, "skipped", message=_clean(f"{verdict.outcome}: {verdict.why}"))

@@ -49,10 +49,10 @@ def _fault(verdict: CaseVerdict, objects: bool, heading: str) -> Iterator[str]:
     yield f"- Required: “{broken.sentence}” ({broken.source})"
     for note in verdict.notes:
         yield f"- Note: {_escaped(note)}"
-    if verdict.repeat:
+    if verdict.repro_commands:
         yield ""
         yield "```sh"
-        yield from verdict.repeat
+        yield from verdict.repro_commands
         yield "```"
     if objects and verdict.objects:
         yield ""

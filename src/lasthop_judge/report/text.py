@@ -59,7 +59,7 @@ def _fault(verdict: CaseVerdict) -> Iterator[str]:
         yield from _wrapped("observed", f"{fault.step}: {fault.seen}" if fault.step else fault.seen)
     broken = requirement(verdict)
     yield from _wrapped("required", f"“{broken.sentence}” ({broken.source})")
-    for number, command in enumerate(verdict.repeat):
+    for number, command in enumerate(verdict.repro_commands):
         yield f"  {'' if number else 'repeat':<9} {command}"
 
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from lasthop.cli.render import access_log
-from lasthop.cli.render.access_log import WAITING, AccessLogPrinter
+from lasthop.cli.render.access_log import MAX_QUEUED, AccessLogPrinter
 from lasthop.cli.render.request_lines import MOST, WINDOW, JsonLines, TextLines, request_line
 from lasthop.edge.proxy.entry import AccessLogEntry
 from tests.backends import until
@@ -39,7 +39,7 @@ def test_a_stopped_reader_blocks_nothing_and_missed_lines_are_counted() -> None:
         while True:  # until the pipe is full
             os.write(writing, b"\n")
     os.set_blocking(writing, True)
-    many = 2 * WAITING
+    many = 2 * MAX_QUEUED
     repetitions: list[int] = []
     with os.fdopen(reading, "rb") as output:
         printer = AccessLogPrinter(writing, JsonLines(), repetitions.append, BUSY_MACHINE)
@@ -62,7 +62,7 @@ def test_a_stopped_reader_blocks_nothing_and_missed_lines_are_counted() -> None:
         printer.close()
         os.close(writing)
         reader.join(10)
-    assert len(lines) >= WAITING
+    assert len(lines) >= MAX_QUEUED
     assert len(lines) + sum(repetitions) == many + attempts
 
 
@@ -77,16 +77,16 @@ def test_a_closed_output_does_not_end_the_gateway() -> None:
 
 
 def test_a_reader_that_never_resumes_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access_log, "TELLING", 0.0)
+    monkeypatch.setattr(access_log, "DROP_NOTICE_SECONDS", 0.0)
     reading, writing = os.pipe()
     os.close(reading)
     repetitions: list[int] = []
     printer = AccessLogPrinter(writing, JsonLines(), repetitions.append, 0.0)
-    for _ in range(2 * WAITING):
+    for _ in range(2 * MAX_QUEUED):
         printer(AccessLogEntry(path="/"))
     printer.close()
     os.close(writing)
-    assert WAITING - 10 <= sum(repetitions) <= WAITING
+    assert MAX_QUEUED - 10 <= sum(repetitions) <= MAX_QUEUED
 
 
 FAILED = AccessLogEntry(

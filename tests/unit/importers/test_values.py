@@ -6,7 +6,7 @@ import pytest
 
 from lasthop_import import values
 from lasthop_import.model import ImportedValueMatch
-from lasthop_import.values import cors, duration, header_edits, is_host, methods, milliseconds, retried, value_match
+from lasthop_import.values import cors, duration, header_edits, is_host, methods, milliseconds, retry_codes, value_match
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_value_is_escaped_in_the_pattern_that_it_becomes() -> None:
 
 
 def test_conditions_for_retries_become_status_codes() -> None:
-    retry = retried(["gateway-error", "503", "connect-failure", "odd", "99999"])
+    retry = retry_codes(["gateway-error", "503", "connect-failure", "odd", "99999"])
     assert retry.codes == (502, 503, 504)
     assert retry.refused == ("odd", "99999")
 

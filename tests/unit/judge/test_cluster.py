@@ -124,6 +124,16 @@ async def test_policies_of_one_age_are_created_in_the_order_of_their_names(api: 
     assert [policy["metadata"]["name"] for policy in created] == ["precedence-name-a", "precedence-name-b"]
 
 
+async def test_an_adapter_that_names_endpoints_gets_the_address_of_the_pod(api: Api) -> None:
+    api.served.add(("gateway.envoyproxy.io", "v1alpha1", "backends"))
+    cases = [case for case in ALL if case.id == "gep4152/skip"]
+    settings = dataclasses.replace(make_settings(cases), adapter=ADAPTERS["envoy-gateway"])
+    async with serving(api), client_of(api) as client:
+        await ClusterTestbed(client, settings, "python", "127.0.0.1").start(cases, lambda *_: None)
+    (backend,) = api.objects["backends"].values()
+    assert backend["spec"]["endpoints"][0]["ip"]["address"] == "10.0.0.1"
+
+
 async def test_cases_that_could_not_be_created_are_not_run_with_the_reason(api: Api) -> None:
     """Objects of an absent kind do not fail the run; others do."""
     api.served = {name for name in api.served if name[2] != "tcproutes"}
@@ -185,7 +195,10 @@ async def test_the_commands_of_a_failing_case_go_on_beside_the_port_forward(api:
     async with serving(api), client_of(api) as client:
         testbed = ClusterTestbed(client, make_settings(CASES), "python", "127.0.0.1")
         await testbed.start(CASES, lambda *_: None)
-        commands = "\n".join((f"export PATH={tmp_path}:$PATH", *testbed.repeat(case, case.policies[0], "backend"), "kill %1"))
+        commands = "\n".join(
+            (f"export PATH={tmp_path}:$PATH", *testbed.repro_commands(case, case.policies[0], "backend"), "kill %1")
+        )
     shell = await asyncio.create_subprocess_exec("bash", "-c", commands, cwd=tmp_path, stdout=asyncio.subprocess.PIPE)
     output, _ = await asyncio.wait_for(shell.communicate(), 15)
     assert output == b"verified\n"
+    assert "openssl s_client -connect 127.0.0.1:" in commands

@@ -28,7 +28,9 @@ def verdict(number: int) -> CaseVerdict:
             return CaseVerdict(case, Outcome.PASS, notes=("took 2 s",), seconds=1.5)
         case 1:
             faults = (Fault(list(FaultSeverity)[number // 4 % 4], HOSTILE, "a change"),)
-            return CaseVerdict(case, Outcome.FAIL, faults, repeat=("curl -v http://x/",), objects=({"kind": "Service"},))
+            return CaseVerdict(
+                case, Outcome.FAIL, faults, repro_commands=("curl -v http://x/",), objects=({"kind": "Service"},)
+            )
         case 2:
             return CaseVerdict(case, Outcome.NOT_CLAIMED, why=HOSTILE)
     return CaseVerdict(case, Outcome.NOT_RUN, why="no adapter")

@@ -25,7 +25,7 @@ from lasthop.web.drawing import (
     TALL,
     Group,
     KnownObjects,
-    More,
+    OverflowItem,
     PlacedItem,
     draw,
     row_id,
@@ -72,17 +72,19 @@ def test_lines_go_from_the_listener_over_the_route_to_the_backend() -> None:
     listeners = {node.middle: node.item.name for node in group.listeners if isinstance(node.item, ListenerReport)}
     routes = {node.middle: node.item.name for node in group.routes if isinstance(node.item, RouteReport)}
     rows = {node.middle: node.item.report.backend.path for node in group.rows if isinstance(node.item, Line)}
-    assert {(listeners[link.start], routes[link.end]) for link in group.attached} == {
+    assert {(listeners[link.start], routes[link.end]) for link in group.listener_links} == {
         ("one", "HTTPRoute a/r"),
         ("one", "HTTPRoute a/s"),
         ("two", "HTTPRoute a/s"),
     }
-    assert {(routes[link.start], rows[link.end]) for link in group.led} == {
+    assert {(routes[link.start], rows[link.end]) for link in group.route_links} == {
         ("HTTPRoute a/r", "a/x"),
         ("HTTPRoute a/r", "a/y"),
         ("HTTPRoute a/s", "a/y"),
     }
-    assert {link.state for link in group.led} == {LineState.VERIFIED} and {link.state for link in group.attached} == {None}
+    assert {link.state for link in group.route_links} == {LineState.VERIFIED} and {
+        link.state for link in group.listener_links
+    } == {None}
 
 
 def test_listeners_without_hops_are_drawn_only_in_the_whole_picture() -> None:
@@ -112,20 +114,20 @@ def test_many_routes_and_listeners_are_counted_and_not_drawn() -> None:
     listeners = [listener(f"l{number}") for number in range(300)]
     routes = [route(name, f"l{number}") for number, name in enumerate(names)]
     (group,) = drawn([hop("a/x", *names)], known(routes, listeners))
-    counted = [node.item for node in group.routes if isinstance(node.item, More)]
-    assert [(count.count, count.what) for count in counted] == [(296, "more routes")]
+    counted = [node.item for node in group.routes if isinstance(node.item, OverflowItem)]
+    assert [(count.count, count.label) for count in counted] == [(296, "more routes")]
     assert len(group.listeners) == LISTENERS_SHOWN + 1
     last = group.listeners[-1].item
-    assert isinstance(last, More) and last.count == 300 - LISTENERS_SHOWN
+    assert isinstance(last, OverflowItem) and last.count == 300 - LISTENERS_SHOWN
 
 
 def test_a_bundle_has_one_line_from_its_routes() -> None:
     names = [f"a/s{number}" for number in range(200)]
     known_objects = known([route(name, "one") for name in names], [listener("one")])
     (group,) = drawn([hop(name, name) for name in names], known_objects)
-    assert len(group.rows) == len(group.led) == len(group.routes) == 1
+    assert len(group.rows) == len(group.route_links) == len(group.routes) == 1
     (counted,) = (node.item for node in group.routes)
-    assert isinstance(counted, More) and (counted.count, counted.what) == (200, "routes")
+    assert isinstance(counted, OverflowItem) and (counted.count, counted.label) == (200, "routes")
 
 
 def test_lines_get_thicker_with_the_rate_and_never_too_thick() -> None:
@@ -164,10 +166,10 @@ def test_nothing_overlaps_and_every_line_ends_at_a_node(made: list[tuple[int, li
         ends = {node.middle for node in group.rows}
         middles = {node.middle for node in group.routes}
         starts = {node.middle for node in group.listeners}
-        assert all(link.start in middles and link.end in ends for link in group.led)
-        assert all(link.start in starts and link.end in middles for link in group.attached)
+        assert all(link.start in middles and link.end in ends for link in group.route_links)
+        assert all(link.start in starts and link.end in middles for link in group.listener_links)
         ids = {row_id(node.item) for node in group.rows}
-        assert all(set(link.hops) <= ids for link in (*group.led, *group.attached))
+        assert all(set(link.hops) <= ids for link in (*group.route_links, *group.listener_links))
 
 
 def _check_column(column: Sequence[PlacedItem[Any]], height: int) -> None:

@@ -38,7 +38,7 @@ UNVERIFIED: Final = (
     "no option skips the verification. Without options you are shown the backend's certificate, and the --ca or --pin that "
     "verifies it"
 )
-HABITS: Final = {
+FOREIGN_OPTIONS: Final = {
     **dict.fromkeys(("-k", "--insecure", "--skip-verify", "--tls-skip-verify", "--no-verify"), UNVERIFIED),
     **dict.fromkeys(("--cacert", "--ca-cert", "--cafile", "--ca-file"), "use --ca FILE for the CA"),
     **dict.fromkeys(("--sni", "--server-name", "--servername"), "use --hostname for the name in the backend's certificate"),
@@ -110,9 +110,11 @@ class GroupedCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if error.option_name not in HABITS:
+            if error.option_name not in FOREIGN_OPTIONS:
                 raise
-            raise click.UsageError(f"there is no option {error.option_name}; {HABITS[error.option_name]}", ctx) from None
+            raise click.UsageError(
+                f"there is no option {error.option_name}; {FOREIGN_OPTIONS[error.option_name]}", ctx
+            ) from None
 
 
 def _options_by_name(command: click.Command) -> dict[str, click.Option]:

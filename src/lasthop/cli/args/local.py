@@ -22,9 +22,9 @@ from lasthop.cli.render.terminal import note
 
 ABOUT: Final = "about.json"
 MAX_ABOUT: Final = 64 * 1024
-AGAIN: Final = 0.3
+SECOND_SIGNAL_DELAY: Final = 0.3
 """Seconds until a second signal, which ends a gateway at once."""
-AT_ONCE: Final = 10.0
+FORCED_STOP_TIMEOUT: Final = 10.0
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
@@ -134,9 +134,9 @@ def interrupt(run_dir: Path, *, now: bool) -> bool:
         signal.pidfd_send_signal(pidfd, signal.SIGINT)
         if not now:
             return _wait_ended(pidfd, None)
-        until = time.monotonic() + AT_ONCE
+        until = time.monotonic() + FORCED_STOP_TIMEOUT
         while time.monotonic() < until:
-            if _wait_ended(pidfd, AGAIN):
+            if _wait_ended(pidfd, SECOND_SIGNAL_DELAY):
                 return True
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(pidfd, signal.SIGINT)

@@ -34,10 +34,10 @@ CAUSES: Final = (
 )
 """Conditions that can fail a pipeline: the verification of a hop, a certificate, or an observation."""
 FORMATS: Final = ("text", "json", "csv", "markdown", "html", "sarif")
-FOUND: Final = 3
+EXIT_CONDITION_MET: Final = 3
 """Exit code if a condition holds; 1 means that the audit failed or is incomplete, 2 a usage error."""
 
-ASK: Final = "Request the ClusterRole lasthop-tenant, which the installation contains for this purpose"
+REQUEST_ACCESS_TEXT: Final = "Request the ClusterRole lasthop-tenant, which the installation contains for this purpose"
 
 
 class FailOn(click.ParamType[tuple[str, ...]]):
@@ -82,7 +82,7 @@ class FailOn(click.ParamType[tuple[str, ...]]):
     type=FailOn(),
     multiple=True,
     metavar="WHAT,...",
-    help=f"Exit with {FOUND} if any of these is found: {', '.join(CAUSES)}.",
+    help=f"Exit with {EXIT_CONDITION_MET} if any of these is found: {', '.join(CAUSES)}.",
 )
 @click.option(
     "--since",
@@ -184,9 +184,9 @@ def _fail_on(causes: set[str], report: AuditReport) -> None:
     """Exits if a condition of --fail-on holds, or cannot be decided."""
     if matches := [cause for cause in CAUSES if cause in causes & report.causes]:
         note(f"Failed because of --fail-on {','.join(matches)}")
-        raise click.exceptions.Exit(FOUND)
+        raise click.exceptions.Exit(EXIT_CONDITION_MET)
     if report.hidden:
-        raise click.ClickException(f"backends may be missing: {'; '.join(report.hidden)}. {ASK}")
+        raise click.ClickException(f"backends may be missing: {'; '.join(report.hidden)}. {REQUEST_ACCESS_TEXT}")
     if causes and report.incomplete:
         raise click.ClickException(f"not everything could be read, so the result may be incomplete: {report.incomplete[0]}")
 

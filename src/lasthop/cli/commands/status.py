@@ -89,16 +89,16 @@ def command(
 
     async def look(view: StatusView) -> None:
         if several and not cluster.all_namespaces:
-            shown.within(view.home)
+            shown.set_namespace(view.home)
         for namespace in {ref.namespace for ref in refs if not ref.name} - {""}:
             require_namespace(namespace, await view.namespaces(), view.where)
-        shown.first(await read(view))
+        shown.print_first(await read(view))
 
-        async def again() -> None:
-            shown.again(await read(view))
+        async def print_changes() -> None:
+            shown.print_changes(await read(view))
 
         if watch and not shown.missing:
-            await view.follow(again)
+            await view.follow(print_changes)
 
     with contextlib.suppress(KeyboardInterrupt):
         ask_status(folder, options, look)
@@ -137,11 +137,11 @@ class _StatusPrinter:
             if line not in known:
                 click.echo(click.style(printable(line), fg="red"), err=not self._tabular)
 
-    def within(self, namespace: str) -> None:
+    def set_namespace(self, namespace: str) -> None:
         """Searches this namespace for names without a namespace; empty: all."""
         self._wants = [ref if ref.namespace else ref._replace(namespace=namespace) for ref in self._wants]
 
-    def first(self, documents: list[Json]) -> None:
+    def print_first(self, documents: list[Json]) -> None:
         self._wants = list(self._resolved(documents))
         if not self._wants:
             return
@@ -159,7 +159,7 @@ class _StatusPrinter:
         else:
             click.echo("no objects")
 
-    def again(self, documents: list[Json]) -> None:
+    def print_changes(self, documents: list[Json]) -> None:
         rows, before = self.rows, self._documents
         self._take(documents)
         for name, document in self._documents.items():

@@ -17,11 +17,11 @@ from lasthop.cli.render.request_lines import JsonLines, RequestLines, TextLines
 from lasthop.edge.proxy.entry import AccessLogEntry
 
 STANDARD_OUTPUT: Final = 1
-WAITING: Final = 2_000
+MAX_QUEUED: Final = 2_000
 """Entries that may wait to be printed; more are dropped and counted."""
-TELLING: Final = 10.0
+DROP_NOTICE_SECONDS: Final = 10.0
 """Seconds between two messages about dropped entries."""
-PATIENCE: Final = 1.0
+FLUSH_TIMEOUT: Final = 1.0
 """Seconds to print the waiting entries at exit."""
 
 
@@ -30,19 +30,19 @@ def _utf8(text: str) -> bytes:
 
 
 class AccessLogPrinter:
-    """Calls `dropped` with the number of dropped entries when the queue has room again, and every `TELLING` seconds until
-    then: a stopped reader may never resume."""
+    """Calls `dropped` with the number of dropped entries when the queue has room again, and every
+    `DROP_NOTICE_SECONDS` until then: a stopped reader may never resume."""
 
     def __init__(
         self,
         fd: int,
         lines: RequestLines,
         dropped: Callable[[int], None],
-        patience: float = PATIENCE,
+        flush_timeout: float = FLUSH_TIMEOUT,
         encode: Callable[[str], bytes] = _utf8,
     ) -> None:
-        self._fd, self._lines, self._tell, self._patience, self._encode = fd, lines, dropped, patience, encode
-        self._entries: queue.Queue[AccessLogEntry | None] = queue.Queue(WAITING)
+        self._fd, self._lines, self._tell, self._flush_timeout, self._encode = fd, lines, dropped, flush_timeout, encode
+        self._entries: queue.Queue[AccessLogEntry | None] = queue.Queue(MAX_QUEUED)
         self._dropped, self._since = 0, 0.0
         self._thread: threading.Thread | None = None
 
@@ -59,7 +59,7 @@ class AccessLogPrinter:
             if not self._dropped:
                 self._since = now
             self._dropped += 1
-            if now - self._since < TELLING:
+            if now - self._since < DROP_NOTICE_SECONDS:
                 return
         if self._dropped:
             self._tell(self._dropped)
@@ -68,8 +68,8 @@ class AccessLogPrinter:
     def close(self) -> None:
         if self._thread is not None:
             with contextlib.suppress(queue.Full):
-                self._entries.put(None, timeout=self._patience)
-                self._thread.join(self._patience)
+                self._entries.put(None, timeout=self._flush_timeout)
+                self._thread.join(self._flush_timeout)
 
     def _print(self) -> None:
         # BrokenPipeError: the reader is gone.

@@ -12,8 +12,8 @@ import click
 from lasthop.base.text import terminal
 
 BAR: Final = 24
-QUIET: Final = 1.0
-"""Seconds without a progress line."""
+PROGRESS_DELAY_SECONDS: Final = 1.0
+"""Shorter operations show no progress."""
 LOG_INTERVAL: Final = 5.0
 
 
@@ -60,7 +60,7 @@ class FolderProgress:
     def __call__(self, read: int, files: int) -> None:
         """Runs for each file, in the thread that reads them."""
         now = time.monotonic()
-        if now - self._begun < QUIET:
+        if now - self._begun < PROGRESS_DELAY_SECONDS:
             return
         if read == files:
             self._line.clear()

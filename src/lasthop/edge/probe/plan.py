@@ -32,7 +32,7 @@ from lasthop.engine.resolve.policies.targets import WHOLE, claims, port_winner, 
 from lasthop.engine.resolve.policies.texts import read_policy
 from lasthop.engine.store.graph import Graph
 
-AT_ONCE: Final = 8
+MAX_CONCURRENT_PROBES: Final = 8
 LIMIT: Final = 10
 """Endpoints of a port that are tried; the others usually have the same certificate."""
 
@@ -217,7 +217,7 @@ def _client_identity(engine: Engine, tls: BackendTLS) -> Identity | None:
 def probe(key: Key, todo: list[ProbeTarget], *, notes: tuple[str, ...] = ()) -> ProbeResult:
     """Probes the targets. Blocks, so run it in a thread beside an event loop."""
     now = time.time()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(MAX_CONCURRENT_PROBES) as pool:
 
         def probe_target(target: ProbeTarget) -> TargetResult:
             expected, refused = target.expected, target.refused

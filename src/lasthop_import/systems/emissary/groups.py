@@ -24,12 +24,12 @@ CORE: Final = (
     *("cluster_max_connection_lifetime_ms", "load_balancer", "prefix_regex", "prefix_exact", "method_regex", "host_regex"),
     *("headers", "regex_headers"),
 )
-"""Fields in which no Mapping of a group may differ from the first, if it has them."""
+"""Fields that must equal the first Mapping's, if a Mapping sets them."""
 ALWAYS: Final = ("circuit_breakers",)
-"""Fields of CORE that must be equal even if a Mapping does not have them."""
+"""Fields of CORE that must equal the first Mapping's even if a Mapping does not set them."""
 
 
-class Matched(msgspec.Struct, frozen=True):
+class MatchedMapping(msgspec.Struct, frozen=True):
     """A Mapping with its matches."""
 
     spec: FieldReader
@@ -52,17 +52,17 @@ class Matched(msgspec.Struct, frozen=True):
 
 
 class MappingGroup(msgspec.Struct, frozen=True):
-    mappings: tuple[Matched, ...]
+    mappings: tuple[MatchedMapping, ...]
     """Empty: a redirect."""
-    redirect: Matched | None
-    shadow: Matched | None
+    redirect: MatchedMapping | None
+    shadow: MatchedMapping | None
 
     @property
-    def first(self) -> Matched:
+    def first(self) -> MatchedMapping:
         return self.redirect or self.mappings[0]
 
     @property
-    def members(self) -> tuple[Matched, ...]:
+    def members(self) -> tuple[MatchedMapping, ...]:
         return (*self.mappings, *(mapping for mapping in (self.redirect, self.shadow) if mapping))
 
     @property
@@ -71,27 +71,27 @@ class MappingGroup(msgspec.Struct, frozen=True):
         return {key: value for mapping in self.mappings for key, value in mapping.labels.items()}
 
 
-def grouped(mappings: Iterable[Matched], hosts: Sequence[EmissaryHost]) -> list[MappingGroup]:
+def grouped(mappings: Iterable[MatchedMapping], hosts: Sequence[EmissaryHost]) -> list[MappingGroup]:
     """Returns the groups of Mappings that Emissary uses, in the order in which it tries them."""
-    by_key: dict[tuple[object, ...], list[Matched]] = {}
+    by_key: dict[tuple[object, ...], list[MatchedMapping]] = {}
     for mapping in mappings:
         by_key.setdefault((mapping.identity, _selected_by(mapping, hosts)), []).append(mapping)
     groups = [group for members in by_key.values() if (group := _group(members))]
     return list(reversed(sorted(groups, key=lambda group: group.first.rank)))
 
 
-def _selected_by(matched: Matched, hosts: Sequence[EmissaryHost]) -> tuple[object, ...]:
+def _selected_by(matched: MatchedMapping, hosts: Sequence[EmissaryHost]) -> tuple[object, ...]:
     if matched.mapping_host.hostname is not None:
         return ()
     selecting = (host.selector or {} for host in hosts if host.selects(matched.labels))
     return tuple(item for selector in selecting for item in sorted(selector.items()))
 
 
-def _group(members: Sequence[Matched]) -> MappingGroup | None:
+def _group(members: Sequence[MatchedMapping]) -> MappingGroup | None:
     core = {key: value for key in CORE if (value := members[0].spec.value.get(key)) is not None}
-    mappings: list[Matched] = []
-    redirect: Matched | None = None
-    shadow: Matched | None = None
+    mappings: list[MatchedMapping] = []
+    redirect: MatchedMapping | None = None
+    shadow: MatchedMapping | None = None
     for mapping in members:
         written = mapping.spec.value
         differing = [
@@ -117,7 +117,7 @@ def _group(members: Sequence[Matched]) -> MappingGroup | None:
     return MappingGroup(tuple(mappings), redirect, shadow)
 
 
-def _refuse(matched: Matched, why: str) -> None:
+def _refuse(matched: MatchedMapping, why: str) -> None:
     text = f"Emissary does not use the Mapping: {why}"
     matched.spec.note(Category.SKIPPED, "mapping-refused", text, severity=NoteSeverity.WARNING)
     matched.spec.ignore(*matched.spec.value)
@@ -126,7 +126,7 @@ def _refuse(matched: Matched, why: str) -> None:
 # --- matches ---------------------------------------------------------------------------------------------------------
 
 
-def read_match(spec: FieldReader) -> Matched | None:
+def read_match(spec: FieldReader) -> MatchedMapping | None:
     """Returns a Mapping with its matches; None if they cannot be written, because the rule would match more."""
     problems: list[str] = []
     mapping_host, path = _mapping_host(spec, problems), _path(spec)
@@ -152,7 +152,7 @@ def read_match(spec: FieldReader) -> Matched | None:
     asking = _items(spec, "query_parameters", "regex_query_parameters")
     identity = (prefix, *((name, value) for name, value, _ in compared), "?", *((n, v) for n, v, _ in asking), precedence)
     rank = (precedence, len(prefix), _length(compared), _length(asking), prefix, *_keys(compared), *_keys(asking))
-    return Matched(spec, mapping_host, path, matches, identity, rank)
+    return MatchedMapping(spec, mapping_host, path, matches, identity, rank)
 
 
 Compared = list[tuple[str, str, bool]]

@@ -26,7 +26,7 @@ from lasthop_import.order import order_notes
 from lasthop_import.reader import FieldReader
 from lasthop_import.systems.emissary import filters
 from lasthop_import.systems.emissary.backend_tls import Contexts
-from lasthop_import.systems.emissary.groups import MappingGroup, Matched, grouped, read_match
+from lasthop_import.systems.emissary.groups import MappingGroup, MatchedMapping, grouped, read_match
 from lasthop_import.systems.emissary.hosts import ROUTE, EmissaryHost
 from lasthop_import.systems.emissary.kinds import EmissaryObjects
 from lasthop_import.systems.emissary.listeners import HostListeners
@@ -111,7 +111,7 @@ class MappingReader:
                 self._not_served(matched, takers)
         return places
 
-    def _not_served(self, matched: Matched, takers: Sequence[EmissaryHost]) -> None:
+    def _not_served(self, matched: MatchedMapping, takers: Sequence[EmissaryHost]) -> None:
         """Lists a Mapping that no Host served, if the Hosts are in the input."""
         spec, mapping_host, front = matched.spec, matched.mapping_host, self._front
         spec.ignore(*spec.value)

@@ -45,7 +45,7 @@ class AttachedGateway(NamedTuple):
     servers: tuple[GatewayServer, ...]
 
 
-class Bound(msgspec.Struct, frozen=True):
+class BoundVirtualService(msgspec.Struct, frozen=True):
     """A VirtualService and its gateways of one namespace, which share DestinationRules and Secrets."""
 
     spec: FieldReader
@@ -95,7 +95,7 @@ class VirtualServiceReader:
 
     # --- gateways and hosts ------------------------------------------------------------------------------------------
 
-    def _bound(self, spec: FieldReader) -> list[Bound]:
+    def _bound(self, spec: FieldReader) -> list[BoundVirtualService]:
         export_to, hosts = spec.texts("exportTo"), self._hosts(spec)
         by_namespace: dict[str, list[AttachedGateway]] = {}
         for reference in spec.texts("gateways"):
@@ -106,7 +106,7 @@ class VirtualServiceReader:
                 by_namespace.setdefault(attached.gateway.namespace, []).append(attached)
         if not by_namespace:
             spec.ignore("http", "tls", "tcp")
-        return [Bound(spec, hosts, tuple(group)) for group in by_namespace.values()]
+        return [BoundVirtualService(spec, hosts, tuple(group)) for group in by_namespace.values()]
 
     def _attached(
         self, spec: FieldReader, reference: str, hosts: tuple[str, ...], export_to: tuple[str, ...]
@@ -163,7 +163,7 @@ class VirtualServiceReader:
 
     # --- routes ------------------------------------------------------------------------------------------------------
 
-    def _read(self, bound: Bound) -> None:
+    def _read(self, bound: BoundVirtualService) -> None:
         for route in bound.spec.children("http"):
             for rule in self._delegates.rules(route):
                 self.rules += self._http(bound, rule)
@@ -174,7 +174,7 @@ class VirtualServiceReader:
             for tcp_match in (*route.children("match"),) or (None,):
                 self.rules += self._stream(bound, route, tcp_match, ())
 
-    def _http(self, bound: Bound, route: FieldReader) -> Iterator[ImportedRule]:
+    def _http(self, bound: BoundVirtualService, route: FieldReader) -> Iterator[ImportedRule]:
         route.ignore("name")
         _note_faults(route)
         _note_answers(route)
@@ -208,7 +208,7 @@ class VirtualServiceReader:
             )
 
     def _places(
-        self, bound: Bound, route: FieldReader, *, separate: bool
+        self, bound: BoundVirtualService, route: FieldReader, *, separate: bool
     ) -> Iterator[tuple[HTTPMatch, tuple[str, ...], list[ImportedListener]]]:
         """Yields matches that can share a rule, with hosts and listeners. `separate`: only if they replace the same prefix."""
         for key, matches in _grouped(route, separate=separate).items():
@@ -225,7 +225,7 @@ class VirtualServiceReader:
             yield key._replace(matches=joined, prefix=matches[0].prefix), hosts, reached
 
     def _stream(
-        self, bound: Bound, route: FieldReader, match: FieldReader | None, names: Sequence[str]
+        self, bound: BoundVirtualService, route: FieldReader, match: FieldReader | None, names: Sequence[str]
     ) -> Iterator[ImportedRule]:
         """Yields the rules of connections: TLS passthrough by SNI, terminated TLS, or TCP."""
         gateways, port = (read_gateway_names(match), match.integer("port") or 0) if match else ((), 0)
@@ -245,7 +245,7 @@ class VirtualServiceReader:
             route.ignore("route")
 
     def _tls_connections(
-        self, bound: Bound, route: FieldReader, listeners: Sequence[ImportedListener], names: Sequence[str]
+        self, bound: BoundVirtualService, route: FieldReader, listeners: Sequence[ImportedListener], names: Sequence[str]
     ) -> Iterator[ImportedRule]:
         """Yields the rule of TLS connections. TLS is passed through if `names` has server names."""
         hosts = self._stream_hosts(names or bound.hosts, listeners)
@@ -258,7 +258,7 @@ class VirtualServiceReader:
 
     def _connections(
         self,
-        bound: Bound,
+        bound: BoundVirtualService,
         route: FieldReader,
         kind: RouteKind,
         listeners: Sequence[ImportedListener],
@@ -280,7 +280,9 @@ def _of_protocol(servers: Sequence[GatewayServer], protocol: str) -> list[Import
     return [server.listener for server in servers if server.listener.protocol == protocol]
 
 
-def _rule_of(bound: Bound, route: FieldReader, listeners: Sequence[ImportedListener], hosts: tuple[str, ...]) -> ImportedRule:
+def _rule_of(
+    bound: BoundVirtualService, route: FieldReader, listeners: Sequence[ImportedListener], hosts: tuple[str, ...]
+) -> ImportedRule:
     owner = bound.spec.document
     return ImportedRule(route.source(), owner.namespace, owner.bare_name, keys_of(listeners), hosts)
 

@@ -25,7 +25,7 @@ from lasthop_import.systems.nginx.hosts import Hosts
 from lasthop_import.systems.nginx.ingresses import OWN_PREFIXES, Ingresses
 from lasthop_import.systems.nginx.kinds import GROUP, OWN_KINDS, POLICY
 from lasthop_import.systems.nginx.listeners import CustomListeners
-from lasthop_import.systems.nginx.policies import PolicyBook
+from lasthop_import.systems.nginx.policies import NginxPolicyReader
 from lasthop_import.systems.nginx.transport_servers import read_transport_servers
 from lasthop_import.systems.nginx.virtual_servers import SNIPPETS, VirtualServers
 
@@ -38,7 +38,7 @@ def _claims(document: Document) -> bool:
 
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
-    policies, custom_listeners = PolicyBook(inputs), CustomListeners(inputs)
+    policies, custom_listeners = NginxPolicyReader(inputs), CustomListeners(inputs)
     classed = [
         document for kind in OWN_KINDS for document in inputs.of(kind) if kind.kind != POLICY.kind and class_of(document)
     ]

@@ -35,7 +35,7 @@ from lasthop_import.systems.nginx.annotations import EVERYWHERE, list_unsupporte
 from lasthop_import.systems.nginx.backend_tls import hop_tls
 from lasthop_import.systems.nginx.hosts import MERGEABLE, Hosts
 from lasthop_import.systems.nginx.paths import regex, rewritten
-from lasthop_import.systems.nginx.policies import NginxPolicies, PolicyBook, hsts
+from lasthop_import.systems.nginx.policies import NginxPolicies, NginxPolicyReader, hsts
 from lasthop_import.systems.nginx.upstreams import cookie
 from lasthop_import.systems.nginx.virtual_servers import WILDCARD
 from lasthop_import.values import REDIRECT_CODES, full_path, header_edits, https_redirect_rule, is_port, redirect, url_rewrite
@@ -59,7 +59,7 @@ class _Ingress(msgspec.Struct, frozen=True):
 
 
 class Ingresses:
-    def __init__(self, inputs: Inputs, policies: PolicyBook, hosts: Hosts) -> None:
+    def __init__(self, inputs: Inputs, policies: NginxPolicyReader, hosts: Hosts) -> None:
         self._inputs = inputs
         self._policies = policies
         self._hosts = hosts
@@ -104,7 +104,7 @@ class Ingresses:
         return _Ingress(
             resource,
             annotations,
-            self._policies.together(references),
+            self._policies.combine(references),
             frozenset(_split(annotations.text("ssl-services"))),
             frozenset(_split(annotations.text("grpc-services"))),
             rewrites,

@@ -75,13 +75,13 @@ class NginxPolicies(msgspec.Struct, frozen=True):
     auth: Auth | None = None
 
 
-class PolicyBook:
+class NginxPolicyReader:
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
         self._documents = {(document.namespace, document.bare_name): document for document in inputs.of(POLICY)}
         self._read: dict[tuple[str, str], NginxPolicies] = {}
 
-    def together(self, references: Iterable[tuple[str, str, SourceRef]]) -> NginxPolicies:
+    def combine(self, references: Iterable[tuple[str, str, SourceRef]]) -> NginxPolicies:
         """Combines the policies of a context. A reference has a namespace, a name and a source."""
         combined = NginxPolicies()
         for namespace, name, source in references:

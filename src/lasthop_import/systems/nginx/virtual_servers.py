@@ -32,7 +32,7 @@ from lasthop_import.systems.nginx.hosts import Hosts
 from lasthop_import.systems.nginx.kinds import VIRTUAL_SERVER, VIRTUAL_SERVER_ROUTE
 from lasthop_import.systems.nginx.listeners import CustomListeners
 from lasthop_import.systems.nginx.paths import location
-from lasthop_import.systems.nginx.policies import NginxPolicies, PolicyBook
+from lasthop_import.systems.nginx.policies import NginxPolicies, NginxPolicyReader
 from lasthop_import.systems.nginx.upstreams import Upstream, read_upstreams
 from lasthop_import.values import REDIRECT_CODES, https_redirect_rule
 
@@ -53,7 +53,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 class VirtualServers:
-    def __init__(self, inputs: Inputs, policies: PolicyBook, custom_listeners: CustomListeners, hosts: Hosts) -> None:
+    def __init__(self, inputs: Inputs, policies: NginxPolicyReader, custom_listeners: CustomListeners, hosts: Hosts) -> None:
         self._inputs = inputs
         self._policies = policies
         self._custom_listeners = custom_listeners
@@ -76,7 +76,7 @@ class VirtualServers:
         spec = self._inputs.open(document).child("spec")
         host = spec.text("host").lower()
         _common(spec)
-        server = self._policies.together(references(spec))
+        server = self._policies.combine(references(spec))
         plain, secure, redirect_code = self._listeners(spec, host, server)
         listeners = list(filter(None, (plain, secure)))
         self.listeners += listeners
@@ -126,7 +126,7 @@ class VirtualServers:
         """Yields the rules of the VirtualServerRoutes that a route names or selects."""
         path = route.text("path")
         _route_notes(route)
-        inherited = self._policies.together(references(route))
+        inherited = self._policies.combine(references(route))
         documents = self._selected(route, place)
         for number, document in enumerate(documents):
             spec = self._inputs.open(document).child("spec")
@@ -162,7 +162,7 @@ class VirtualServers:
     def _route(self, route: FieldReader, place: _Place, number: int) -> Iterator[tuple[tuple[int, int], ImportedRule]]:
         _route_notes(route)
         at = location(route.text("path", "/"), number)
-        policies = self._policies.together(references(route))
+        policies = self._policies.combine(references(route))
         if not route.value.get("policies") and place.inherited is not None:
             policies = place.inherited
         if policies.clients:

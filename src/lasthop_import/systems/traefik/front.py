@@ -39,7 +39,7 @@ class Termination(NamedTuple):
     clients: ClientValidation | None = None
 
 
-class Keys(NamedTuple):
+class ListenerKeys(NamedTuple):
     plain: tuple[ListenerKey, ...] = ()
     secure: tuple[ListenerKey, ...] = ()
 
@@ -106,7 +106,7 @@ class EntryPointListeners:
         tls: Termination | None,
         *,
         only_tls: bool,
-    ) -> Keys | str:
+    ) -> ListenerKeys | str:
         """Adds the listeners of a route, and returns their keys, or the reason why they cannot be written.
 
         Traefik detects TLS by the first byte, so an entry point can serve both; a port of a Gateway has one protocol."""
@@ -122,7 +122,7 @@ class EntryPointListeners:
             names = ", ".join(point.name for point in points)
             return f"it has tls on {names}, where other routes have none, and a port of a Gateway has one protocol"
         self.listeners += [*plain, *secure]
-        return Keys(keys_of(plain), keys_of(secure))
+        return ListenerKeys(keys_of(plain), keys_of(secure))
 
     def _note_tls(self, source: SourceRef, point: EntryPoint) -> None:
         text = f"tls makes Traefik serve it with TLS, not in plaintext, on entry point {point.name} too; so does the Gateway"

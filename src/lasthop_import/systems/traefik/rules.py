@@ -12,7 +12,7 @@ from lasthop_import.inputs import Inputs
 from lasthop_import.model import ImportedListener, ImportedMatch, ImportedRule, ListenerKey, RouteKind
 from lasthop_import.notes import Category, Note, SourceRef
 from lasthop_import.order import order_notes
-from lasthop_import.systems.traefik.front import EntryPointListeners, Keys, Termination
+from lasthop_import.systems.traefik.front import EntryPointListeners, ListenerKeys, Termination
 from lasthop_import.systems.traefik.matches import Alternative
 from lasthop_import.systems.traefik.middlewares import RedirectMiddleware, Steps, path_modifier
 from lasthop_import.systems.traefik.services import ServiceHops
@@ -74,7 +74,7 @@ class TraefikRules:
         elif not router.points:
             self._refuse(router, "none of its entry points is known")
 
-    def _add_groups(self, router: Router, groups: Groups, keys: Keys) -> None:
+    def _add_groups(self, router: Router, groups: Groups, keys: ListenerKeys) -> None:
         """Adds the rules of all hosts, with separate rules for TLS where the redirect or headers differ."""
         redirect, headers = router.steps.redirect, router.steps.headers
         problem = router.steps.refused or router.service_hops.refused
