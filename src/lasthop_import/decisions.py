@@ -229,7 +229,7 @@ def _check_waiver(entry: FieldReader, decision: Decision) -> None:
 def _check_combination(entry: FieldReader, decision: Decision) -> None:
     """Raises if one answer makes another one meaningless."""
     if decision.waive == "All" and any((decision.ca, decision.certificates, decision.pins, decision.names)):
-        _fail(entry, "waive", "All verifies nothing, so a CA, pin or name beside it has no meaning; remove one of them")
+        _fail(entry, "waive", "All verifies nothing, so it cannot be combined with a CA, pin or name; remove one of them")
     if decision.ca and (decision.certificates or decision.pins):
         _fail(entry, "ca", "and pin exclude each other; remove one of them")
     if decision.pins and (decision.waive or decision.names or decision.certificates):

@@ -196,7 +196,7 @@ def _other_kind(owner: System | None, unread: Sequence[Document]) -> Note:
     text = f"kind {document.kind} is not read: {', '.join(names[:3])}{more}"
     if owner is None:
         return Note(Category.SKIPPED, "other-kind", text, SourceRef(document))
-    text = f"{text}; the kind is part of {owner.title}, and what it configures is lost"
+    text = f"{text}; the kind is part of {owner.title}, and its settings are lost"
     return Note(Category.CANNOT, "other-kind", text, SourceRef(document), severity=NoteSeverity.HIGH)
 
 

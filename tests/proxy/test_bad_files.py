@@ -62,7 +62,7 @@ def test_an_unreadable_file_withholds_new_plaintext_until_it_is_mended(
     assert lasthop.get("plain") == (500, BACKEND_FAILURE), "the file may hold its policy"
     assert plain.connections == []
     message = lasthop.conditions("HTTPRoute", "plain")["ResolvedRefs"][2]
-    assert "not known whether a BackendTLSPolicy names it" in message and "unknown.yaml:" in message
+    assert "an unread BackendTLSPolicy may target this port" in message and "unknown.yaml:" in message
     lasthop.write("unknown.yaml", docs.config_map("harmless", ""))
     lasthop.until_status("plain", 200)
     # Hops that are plaintext by now stay plaintext: a typo elsewhere must not close them.

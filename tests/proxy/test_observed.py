@@ -340,7 +340,7 @@ def test_an_endpoint_that_retries_hide_is_known_by_the_counters_and_ejected(
 
     said = until(asked_often)
     where = f"1 of 2 endpoints of Service shop/{name}:443 (127.0.0.1:{bad.port})"
-    why = "certificate is for another name than the policy wants (from counters of Envoy, which have no details)"
+    why = "certificate is for another name than the policy wants (from Envoy's counters, without details)"
     assert said[1:] == ("HandshakeFailed", f"{where}: {why} (ejected: no traffic for 30 s at a time)")
     assert [finding["message"] for finding in failing(gateway, name)] == [f"at Gateway shop/web: {said[2]}."]
     ((endpoint, since),) = audited(gateway, name)["observed"]["ejected"]

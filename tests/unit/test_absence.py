@@ -19,7 +19,7 @@ V1, V1ALPHA2 = (GROUP, "v1", POLICIES), (GROUP, "v1alpha2", POLICIES)
 GATEWAYS = (GROUP, "v1", "gateways")
 CRDS = "customresourcedefinitions"
 CRD = f"{POLICIES}.{GROUP}"
-UNKNOWN = "it is not known whether a BackendTLSPolicy names it"
+UNKNOWN = "an unread BackendTLSPolicy may target this port"
 FORBIDDEN = Refusal(403, "Forbidden", "User x cannot list backendtlspolicies")
 
 

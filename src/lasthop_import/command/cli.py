@@ -210,7 +210,7 @@ def command(
     click.echo(import_report.RENDERERS[output](report), err=output == "text")
     for path in edited:
         note(
-            f"{path} was edited by hand and is kept; the import wrote {path.name}.new beside it: compare them, and remove one"
+            f"{path} was edited by hand and is kept; the import wrote {path.name}.new next to it: compare them, and remove one"
         )
     for line in _next(result, folder, paths):
         note(line)

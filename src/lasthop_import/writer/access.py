@@ -120,7 +120,7 @@ def _note(document: Document, reasons: Sequence[str]) -> Note:
 
 
 def _question(document: Document, reasons: Sequence[str]) -> Question:
-    answer = ("open: true", 'reason: "what restricts access now"')
+    answer = ("open: true", 'reason: "how access is restricted now"')
     return Question(document.name, CLOSED, f"restricted by {_listed(reasons)}", "", (answer,), "route")
 
 

@@ -25,7 +25,7 @@ class VerifyingListeners(NamedTuple):
 def verifying(listeners: tuple[ImportedListener, ...]) -> VerifyingListeners:
     """Removes the verification of clients from listeners that cannot have it, and lists these."""
     lost = [listener for listener in listeners if listener.clients and listener.protocol != "HTTPS"]
-    text = "clients are verified on HTTPS listeners only; connections of this one need no certificate any more"
+    text = "only HTTPS listeners verify clients; connections to this one need no certificate now"
     notes = (Note(Category.ACCESS_CONTROL, "client-certificates", text, listener.source) for listener in lost)
     kept = (msgspec.structs.replace(listener, clients=None) if listener in lost else listener for listener in listeners)
     return VerifyingListeners(tuple(kept), tuple(dict.fromkeys(notes)))

@@ -33,7 +33,7 @@ def tls_hops_of(rule_hops: Sequence[RuleHop]) -> list[tuple[RuleHop, HopTLS]]:
     port = plaintext[0].port if plaintext else None
     if with_tls or port is None or not is_tls(port.app_protocol):
         return with_tls
-    why = f"was sent plaintext, although the port has appProtocol {port.app_protocol}; Lasthop refuses that"
+    why = f"the old gateway used plaintext, although the port has appProtocol {port.app_protocol}; Lasthop refuses it"
     return [(rule_hop, HopTLS(OldLevel.BROKEN, why, was_plaintext=True)) for rule_hop in plaintext]
 
 

@@ -294,7 +294,7 @@ class GatewayWriter:
         )
         host = listener.hostname or f"port {listener.port}"
         remedy = f"Create Secret {owner.namespace}/{_TODO_CERTIFICATE}, or pass --default-certificate NS/SECRET."
-        text = f"{host} has no certificate of its own: {problem}"
+        text = f"the import found no certificate for {host}: {problem}"
         self.notes.append(Note(Category.TODO, "default-certificate", text, listener.source, remedy=remedy))
         return self._secret(owner, ObjectName(owner.namespace, _TODO_CERTIFICATE), kind)
 

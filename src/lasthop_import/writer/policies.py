@@ -187,7 +187,7 @@ class PolicyWriter:
         self, port: HopPort, tls: HopTLS, requirement: ChosenTLS, decision: Decision | None, source: SourceRef
     ) -> PortVerification:
         if decision and decision.plaintext:
-            text = "plaintext is decided, but some route had TLS to this port, which no decision can take away"
+            text = "the decision is plaintext, but some route used TLS to this port, and a decision cannot remove TLS"
             return todo(port, tls, "plaintext-refused", text)
         if requirement.conflict and not (decision and (decision.merge or decision.names_trust)):
             return todo(port, tls, "conflict", "routes require different CAs or names on this port")
@@ -204,7 +204,7 @@ class PolicyWriter:
         if decision is None or not decision.names_trust:
             return self._trust.anchors(tls.trust, port.namespace, port.name, source, tls.revocation)
         if tls.revocation and not self._has_lists(decision.ca, port.namespace):
-            text = "certificates were looked up in a revocation list, and what is decided for this port has none"
+            text = "the old gateway checked a revocation list; the decision for this port has none"
             self._note(Category.LOOSENED, "crl-dropped", text, source)
         return self._trust.decided(decision.ca, port.namespace, port.name, source) if decision.ca else PolicyAnchors()
 
@@ -242,7 +242,7 @@ class PolicyWriter:
             validation["subjectAltNames"] = [_san(name) for name in verification.names]
         comment = (
             f"TODO ({verification.reason}): {printable(verification.text)}",
-            "It fails closed until decisions.yaml says more.",
+            "It fails closed until decisions.yaml has an answer for this port.",
         )
         if port.kind == "XBackend":
             self.xbackend_tls[port.namespace, port.name] = self._xbackend_tls(port, tls, validation, sources[0])

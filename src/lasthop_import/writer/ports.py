@@ -19,7 +19,7 @@ def shared_ports(objects: Iterable[Written]) -> Iterator[Note]:
         if owner.key != gateway.key and gateway.key[::2] not in noted:
             noted.add(gateway.key[::2])
             text = f"port {port} is also one of {owner.name}'s: on one host only one of them can have it"
-            remedy = "For lasthop run, give each an address of its own in spec.addresses. In a cluster each has one."
+            remedy = "For lasthop run, give each a separate address in spec.addresses. In a cluster each has one."
             yield Note(Category.TODO, "port-shared", text, remedy=remedy, target=gateway.name)
 
 

@@ -183,7 +183,7 @@ class RouteWriter:
         if rule.persistence is None:
             return {}
         if len(rule.hops) > 1:
-            text = "sessions are kept with one backend only, and the rule has several; they are not kept any more"
+            text = "sessions can be kept with one backend only, and the rule has several; the new gateway does not keep them"
             self.notes.append(Note(Category.CANNOT, "affinity-dropped", text, rule.source))
             return {}
         if not self._allowed("sessionPersistence", rule.source):

@@ -75,7 +75,7 @@ class TrustWriter:
         if not trust:
             return PolicyAnchors(problem="no CA is known")
         if any(isinstance(ca, SystemTrust) for ca in trust):
-            text = "certificates were looked up in a revocation list, which the system's store cannot have beside it"
+            text = "the old gateway checked a revocation list; a policy with the system's CAs cannot have one"
             return PolicyAnchors(problem=text, reason="crl-not-possible") if revocation else PolicyAnchors(system=True)
         if revocation:
             return self._revocable(trust, revocation, namespace, service, source)
@@ -103,7 +103,7 @@ class TrustWriter:
         if isinstance(contents, PolicyAnchors):
             return contents
         if any(_leaves(content.certificates) for content in contents):
-            text = "a single certificate is trusted as a CA beside a revocation list, of which no policy can be made"
+            text = "a policy cannot combine a single trusted certificate with a revocation list"
             return PolicyAnchors(problem=text, reason="mixed-trust")
         cas = b"".join(certificate.pem.strip() + b"\n" for content in contents for certificate in content.certificates)
         now = current(lists, cas, self._settings.now)
@@ -119,7 +119,7 @@ class TrustWriter:
         for ca in trust:
             content = self._content(ca, namespace, service)
             if isinstance(content, PolicyAnchors):
-                text = f"{ca} is not in the input, so that the revocation list cannot be put beside it"
+                text = f"the input lacks {ca}, so the import cannot write the revocation list next to it"
                 return content if content.problem else PolicyAnchors(problem=text)
             contents.append(content)
         return contents
@@ -216,10 +216,10 @@ class TrustWriter:
             return True
         now = current(Lists(crl, f"{trust}, key {CRL_KEY}"), content.pem, self._settings.now)
         if now.problem:
-            text = f"{now.problem}; the old gateway did not look at it, and the CA is copied without it"
+            text = f"{now.problem}; the old gateway ignored it, and the CA is copied without it"
             self.notes.append(Note(Category.CHANGED, "crl-left-out", text, source))
             return False
-        text = f"{trust} has a revocation list ({CRL_KEY}), which the old gateway did not look at; it is enforced now"
+        text = f"{trust} has a revocation list ({CRL_KEY}), which the old gateway ignored; it is enforced now"
         self.notes.append(Note(Category.TIGHTENED, "crl-now-enforced", text, source))
         return True
 
@@ -255,8 +255,10 @@ class TrustWriter:
         remedy = "Renew it with the original, or let trust-manager write it."
         self.notes.append(Note(Category.CHANGED, "ca-copied", text, source, "", remedy, target))
         if lists and lists.due:
-            text = f"the copied revocation list is out of date from {lists.due} on, and all that it is for is refused then"
-            remedy = f"Have what renews the CA's list write it to {target}, key {CRL_KEY}."
+            text = (
+                f"the copied revocation list expires on {lists.due}; the gateway then refuses all certificates that it covers"
+            )
+            remedy = f"Configure the tool that renews the CA's list to write it to {target}, key {CRL_KEY}."
             note = Note(Category.CHANGED, "crl-copied", text, source, "", remedy, target, NoteSeverity.HIGH)
             self.notes.append(note)
 
@@ -307,9 +309,7 @@ def _together(anchors: Sequence[PolicyAnchors]) -> PolicyAnchors:
         refs += [ref for ref in anchor.refs if ref not in refs]
     leaves = tuple(leaf for anchor in anchors for leaf in anchor.leaves)
     if refs and leaves:
-        return PolicyAnchors(
-            problem="CAs and single certificates are mixed, of which no policy can be made", reason="mixed-trust"
-        )
+        return PolicyAnchors(problem="a policy cannot combine CAs with single certificates", reason="mixed-trust")
     if len(refs) > 8:
         return PolicyAnchors(problem=f"{len(refs)} CA references are more than the 8 of a policy", reason="too-many-cas")
     return PolicyAnchors(tuple(refs), leaves=leaves)

@@ -21,7 +21,7 @@ def cold(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 def test_audit_calls_nothing_plaintext_that_a_start_would_withhold(cold: Path) -> None:
     hops = json.loads(lasthop("audit", cold, "-o", "json").stdout)["hops"]
     assert {hop["manner"] for hop in hops} == {"failing closed"}
-    assert all("not known whether a BackendTLSPolicy names it: " in hop["detail"] for hop in hops)
+    assert all("an unread BackendTLSPolicy may target this port: " in hop["detail"] for hop in hops)
     assert all("policy.yaml:" in hop["detail"] and "cannot be fully read" in hop["detail"] for hop in hops)
     assert lasthop("audit", cold, "--fail-on", "plaintext").exit_code == 1  # not everything could be looked at
     assert lasthop("audit", cold, "--fail-on", "failing-closed").exit_code == 3
@@ -29,7 +29,7 @@ def test_audit_calls_nothing_plaintext_that_a_start_would_withhold(cold: Path) -
 
 def test_explain_says_what_is_withheld_and_why(cold: Path) -> None:
     shown = lasthop("explain", "httproute", "api", "--dir", cold).stdout
-    assert "not known whether a BackendTLSPolicy names it" in shown
+    assert "an unread BackendTLSPolicy may target this port" in shown
     assert "plaintext" not in shown
 
 
@@ -37,7 +37,7 @@ def test_check_says_it_once_where_it_is_broken(cold: Path) -> None:
     findings = json.loads(lasthop("check", cold, "-o", "json").stdout)["findings"]
     assert {Path(finding["file"]).name for finding in findings} == {"policy.yaml"}
     follows = [follow for finding in findings for follow in finding["follows"]]
-    assert any("not known whether a BackendTLSPolicy" in follow["message"] for follow in follows)
+    assert any("an unread BackendTLSPolicy" in follow["message"] for follow in follows)
 
 
 def test_a_folder_that_can_be_read_withholds_nothing(tmp_path: Path) -> None:

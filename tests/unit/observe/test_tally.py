@@ -257,7 +257,7 @@ def test_failures_from_counters_are_reported_without_details(tls_failures: dict[
         tally.count({Connection(HOP): HopCounts(2 * n, 2 * n, 0, seen, connect_timeouts=timeouts * n)}, 1.0 + n)
         tally.count_endpoints({Connection(HOP): {A: EndpointCounts(2 * n, 2 * n)}}, 1.0 + n)
     (endpoint,) = tally.report(5.0).hops[HOP].endpoints
-    assert endpoint.failure.startswith(words) and endpoint.failure.endswith("(from counters of Envoy, which have no details)")
+    assert endpoint.failure.startswith(words) and endpoint.failure.endswith("(from Envoy's counters, without details)")
     assert endpoint.handshake is bool(tls_failures)
 
 

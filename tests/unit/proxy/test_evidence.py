@@ -292,7 +292,7 @@ def test_an_upgrade_that_is_hung_up_on_names_the_protocol_first() -> None:
     ).why
     assert (
         reason is not None
-        and "one that speaks HTTP/2 alone does this to a WebSocket; with TLS 1.3 also a backend that wants" in reason
+        and "an HTTP/2-only backend closes WebSocket connections this way; with TLS 1.3 also a backend that wants" in reason
     )
 
 

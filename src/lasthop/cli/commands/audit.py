@@ -88,8 +88,8 @@ class FailOn(click.ParamType[tuple[str, ...]]):
     "--since",
     type=Since(),
     metavar="24h|DATE",
-    help="Show instead what has changed since then: how a backend was verified, how it is, which CAs, names and pins came and "
-    "went, with the edit and its author. Says from when the record is complete, and exits with 1 if it was edited.",
+    help="Show the changes since that time: old and new verification of each backend, added and removed CAs, names and pins, "
+    "the edit and its author. Prints the start of the complete record, and exits with 1 if the record was edited.",
 )
 @target.controller_namespace("Namespace of the record of a cluster's changes.")
 @target.files

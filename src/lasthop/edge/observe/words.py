@@ -49,4 +49,4 @@ def of_counters(kind: str, *, timeout: bool = False) -> str:
 def counted_only(text: str) -> str:
     """Marks a reason that no access log confirms: an attempt before a successful retry, a mirrored request, a request to an
     ExternalAuth server. A counter shows the kind of a failure; only `lasthop probe` shows the certificate."""
-    return f"{text} (from counters of Envoy, which have no details)"
+    return f"{text} (from Envoy's counters, without details)"

@@ -59,7 +59,7 @@ CLOSES: Final = "the backend closes the connection right after the handshake, wi
 CHOOSE_ALPN: Final = (
     "Offer what the backend speaks: option lasthop.dev/alpn of the policy, or appProtocol of the Service's port."
 )
-SPEAK_H2: Final = "Let the backend speak HTTP/2 on this port and pick h2 by ALPN: GRPCRoutes need it."
+SPEAK_H2: Final = "Enable HTTP/2 with ALPN h2 on this port of the backend; GRPCRoutes require it."
 
 
 def addresses(host: str, port: int) -> list[tuple[str, int]]:
@@ -272,13 +272,16 @@ def _alpn(address: tuple[str, int], expected: Expectation, seen: Handshake, time
         return Check("alpn", CheckOutcome.PASS, f"it picks none of {offered}")
     if expected.falls_back:
         return Check(
-            "alpn", CheckOutcome.WARN, "it does not pick h2, which is all that is offered; HTTP/1.1 is used", CHOOSE_ALPN
+            "alpn",
+            CheckOutcome.WARN,
+            "the backend does not select h2 by ALPN, although only h2 is offered; HTTP/1.1 is used",
+            CHOOSE_ALPN,
         )
     if expected.alpn == ("h2",):
         return Check(
             "alpn",
             CheckOutcome.FAIL,
-            "it does not pick h2, so it does not speak HTTP/2, which is all that is offered",
+            "the backend does not select h2 by ALPN, and the gateway offers only HTTP/2",
             CHOOSE_ALPN,
         )
     if expected.alpn == ("http/1.1",) and _picks_h2(address, expected, timeout):

@@ -29,7 +29,7 @@ BODY_TOO_LARGE: Final = "request_payload_exceeded_retry_buffer_limit"
 """Envoy's response code details of a request whose connection failed and whose body was too large to retry."""
 _NAMES_SHOWN: Final = 5
 _CLOSED: Final = "backend closed the connection before it responded"
-_H2_ALONE: Final = "one that speaks HTTP/2 alone does this to a WebSocket"
+_H2_ALONE: Final = "an HTTP/2-only backend closes WebSocket connections this way"
 
 
 def explained(entry: AccessLogEntry) -> AccessLogEntry:

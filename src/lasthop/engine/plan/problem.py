@@ -183,7 +183,7 @@ def invalid_backend_tls(backend: Key, port: int, problem: Problem) -> Problem:
 
 def policies_unknown(unknown: Unknown, namespace: str) -> Problem:
     """Reports a backend that is closed because an unread BackendTLSPolicy may name it."""
-    message = f"closed, because it is not known whether a BackendTLSPolicy names it: {unknown.why}"
+    message = f"closed: an unread BackendTLSPolicy may target this port: {unknown.why}"
     unnamed = Key("BackendTLSPolicy", namespace, "")
     return Problem(reasons.POLICIES_UNKNOWN, message, remedy=unknown.remedy, missing=(unnamed,))
 

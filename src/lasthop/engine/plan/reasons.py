@@ -158,7 +158,7 @@ PARENT_NOT_PROGRAMMED: Final = condition("ParentNotProgrammed")
 
 NO_MATCHING_PARENT: Final = condition(
     "NoMatchingParent",
-    "no parentRef names a Gateway of Lasthop or a ListenerSet of one; the route or ListenerSet has no effect (in a "
+    "no parentRef names a Gateway of Lasthop or one of its ListenerSets; the route or ListenerSet has no effect (in a "
     "cluster, where another controller may serve it, a warning)",
     remedy="Correct the parentRef, or create the Gateway and its GatewayClass.",
     follows=(Cause.NAMED, Cause.MISSING, Cause.UNSERVED, Cause.BROKEN_NEED),
@@ -397,7 +397,7 @@ PLAINTEXT_BACKEND: Final = finding(
 )
 WARNING: Final = finding(
     "Warning",
-    "a CA that expires soon, is not currently valid beside others that are, or is a server's own certificate; dates of a "
+    "a CA that expires soon; an expired or not yet valid CA among valid ones; a server certificate used as a CA; dates of a "
     "Gateway's own certificates; an option without effect; a UDP port",
     warning=True,
 )

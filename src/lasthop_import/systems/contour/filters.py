@@ -123,7 +123,7 @@ def retry(route: FieldReader) -> HTTPRouteRetry | None:
     codes = list(retried_codes(reader, "retryOn", reader.texts("retryOn") or ("5xx",)))
     values = reader.raw("retriableStatusCodes")
     codes += [code for code in values if isinstance(code, int) and 400 <= code <= 599] if isinstance(values, list) else []
-    reader.cannot("perTryTimeout", "one try has no timeout of its own")
+    reader.cannot("perTryTimeout", "a try cannot have a separate timeout")
     if count == -1:
         return HTTPRouteRetry(attempts=0)
     return HTTPRouteRetry(tuple(dict.fromkeys(codes)), max(1, min(count or 1, 100)))

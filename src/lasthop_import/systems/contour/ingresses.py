@@ -135,7 +135,7 @@ def _annotated(ingress: IngressObject) -> _Annotated:
 
 def _retry(annotations: FieldReader) -> HTTPRouteRetry | None:
     on, count = annotations.text(f"{_PREFIX}retry-on"), annotations.text(f"{_PREFIX}num-retries")
-    annotations.cannot(f"{_PREFIX}per-try-timeout", "one try has no timeout of its own")
+    annotations.cannot(f"{_PREFIX}per-try-timeout", "a try cannot have a separate timeout")
     attempts = int(count) if is_number(count) and len(count) < 4 else 1
     return HTTPRouteRetry((500, 502, 503, 504) if "5xx" in on else (), max(1, min(attempts, 100))) if on else None
 

@@ -41,11 +41,11 @@ from lasthop_import.values import TOKEN, https_redirect_rule, is_host, url_rewri
 HTTP, HTTPS = 80, 443
 CRL_KEY: Final = "crl.pem"
 ACCESS: Final = {
-    "rateLimitPolicy": "requests were limited; they are not any more",
+    "rateLimitPolicy": "requests were limited; the new gateway does not limit them",
     "jwtProviders": "requests needed a token (JWT); they need none now",
     "jwtVerificationPolicy": "requests needed a token (JWT); they need none now",
-    "ipAllowPolicy": "only these addresses were let in, and Gateway API has no IP lists",
-    "ipDenyPolicy": "these addresses were refused, and Gateway API has no IP lists",
+    "ipAllowPolicy": "only these client addresses had access; Gateway API has no IP allowlists",
+    "ipDenyPolicy": "these client addresses were refused; Gateway API has no IP denylists",
 }
 CANNOT: Final = {
     "healthCheckPolicy": "endpoints are not probed",
@@ -171,12 +171,14 @@ class ProxyReader:
         optional = reader.boolean("optionalClientCertificate") or reader.boolean("skipClientCertValidation")
         reader.ignore("optionalClientCertificate", "skipClientCertValidation")
         if optional:
-            text = "clients without a valid certificate are let in, and the backend cannot tell which they are"
+            text = "the gateway accepts clients without a valid certificate, and does not identify them to the backend"
             reader.note(Category.CHANGED, "client-validation-optional", text)
         reader.cannot("forwardClientCertificate", "the client's certificate is not passed on")
         listed = secret_name(reader.text("crlSecret"), tls.namespace) if "crlSecret" in reader else None
         if reader.boolean("crlOnlyVerifyLeafCert") and listed:
-            text = "only clients' own certificates were looked up in the list; if it is a root's, those of their CAs are too"
+            text = (
+                "only client certificates were checked against the list; if it is a root's, those of intermediate CAs are too"
+            )
             reader.note(Category.TIGHTENED, "crl-of-chain", text, "crlOnlyVerifyLeafCert", severity=NoteSeverity.WARNING)
         revocation = (TrustRef("Secret", *listed, CRL_KEY),) if listed else ()
         return ClientValidation((TrustRef("Secret", *secret),), optional, revocation)

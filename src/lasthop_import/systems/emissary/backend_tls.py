@@ -154,7 +154,7 @@ def _context(inputs: Inputs, reader: FieldReader) -> TLSContext:
     spec.ignore("hosts", "cert_required", "redirect_cleartext_from")
     trust, problem = _trust(inputs, ca, secret, ca_file)
     if trust and not secret and not chain:
-        problem = "has a CA and no certificate of its own, which Emissary refuses"
+        problem = "has a CA but no client certificate, which Emissary refuses"
     else:
         problem = _certificate_problem(inputs, spec, secret, chain, key) or problem
     if trust and spec.value.get("hosts"):

@@ -166,7 +166,7 @@ def retry(spec: FieldReader) -> HTTPRouteRetry | None:
     on = [condition.strip() for condition in reader.text("retry_on").split(",") if condition.strip()]
     timeout = milliseconds(reader.text("per_try_timeout") or "x")
     if timeout is not None:
-        reader.note(Category.CANNOT, "per-try-timeout", "one try has no timeout of its own", "per_try_timeout")
+        reader.note(Category.CANNOT, "per-try-timeout", "a try cannot have a separate timeout", "per_try_timeout")
     codes = retried_codes(reader, "retry_on", on)
     return HTTPRouteRetry(codes if attempts else (), attempts)
 

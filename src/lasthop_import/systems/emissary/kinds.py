@@ -108,7 +108,7 @@ class EmissaryObjects:
             )
             for key in sorted({*config.value} - {*_READ}):
                 if key in ("ip_allow", "ip_deny"):
-                    config.access_control(key, "addresses of clients were compared; all clients are let in now")
+                    config.access_control(key, "Emissary restricted client addresses; the new gateway accepts all clients")
                     continue
                 text = "a setting of the whole instance that is not carried over"
                 if may_restrict(key) and key != "allow_chunked_length":
@@ -120,7 +120,8 @@ class EmissaryObjects:
 
     def list_others(self) -> None:
         for reader in self.of("RateLimitService"):
-            reader.note(Category.ACCESS_CONTROL, "rate-limits", "requests were limited; they are not any more", "spec")
+            text = "requests were limited; the new gateway does not limit them"
+            reader.note(Category.ACCESS_CONTROL, "rate-limits", text, "spec")
         for reader in self.of("ConsulResolver"):
             reader.note(Category.CANNOT, "consul", "backends of Consul have no equivalent", "spec", severity=NoteSeverity.HIGH)
         for name, text in _SKIPPED.items():
@@ -128,9 +129,9 @@ class EmissaryObjects:
                 reader.note(Category.SKIPPED, "not-needed", text, "spec")
         for document in self._inputs.documents:
             if ANNOTATION in document.annotations:
-                text = "Mappings and other objects in annotations are not read, and what they configure is lost"
+                text = "Mappings and other objects in annotations are not read, and their settings are lost"
                 source = SourceRef(document, ("metadata", "annotations", ANNOTATION))
-                remedy = "Write them as objects of their own."
+                remedy = "Write them as separate objects."
                 note = Note(Category.CANNOT, "in-annotation", text, source, remedy=remedy, severity=NoteSeverity.HIGH)
                 self._inputs.notes.append(note)
 

@@ -211,7 +211,7 @@ class MappingReader:
             spec = reader.child("spec")
             auth = self._auth_server(spec)
             if server is not None or auth is None:
-                text = "only one server can authorize a request; this one is not used any more"
+                text = "only one server can authorize a request; the new gateway does not use this one"
                 spec.note(Category.ACCESS_CONTROL, "auth-service", text, "auth_service")
             else:
                 server = auth
@@ -276,7 +276,7 @@ def _settle(spec: FieldReader, first: FieldReader) -> None:
         if key in spec:
             spec.note(Category.CANNOT, key, text, key, severity=NoteSeverity.HIGH)
     spec.access_control("auth_context_extensions", "the authorization server used this, and no longer receives it")
-    spec.access_control("labels", "requests with these labels were limited by a RateLimitService; they are not any more")
+    spec.access_control("labels", "a RateLimitService limited requests with these labels; the new gateway does not")
     spec.ignore(*IGNORED, "grpc", "resolver", "tls", "weight", "shadow", "host_redirect", "service", "auto_host_rewrite")
     if spec.document is first.document:
         return

@@ -35,7 +35,7 @@ class EmissaryServices:
         port = int(number) if number else 443 if tls else 80
         host = host.strip("[]").lower()
         if extra:
-            reader.note(Category.CHANGED, "service-path", "what comes after host and port is ignored", key)
+            reader.note(Category.CHANGED, "service-path", "the part after host and port is ignored", key)
         if not host or not is_port(port):
             reader.note(
                 Category.CANNOT,
@@ -54,7 +54,7 @@ class EmissaryServices:
         labels = host.removesuffix(".").split(".")
         if len(labels) == 1:
             if self._own_namespace:
-                text = "is in the namespace of Emissary itself, which is not known; that of the Mapping is assumed"
+                text = "is in Emissary's namespace, which is unknown; the import assumes the namespace of the Mapping"
                 reader.note(Category.TODO, "service-namespace", text, key, remedy="Write name.namespace.")
             return ServiceBackend(namespace, host, port)
         if len(labels) == 2 or labels[2:] in (["svc"], ["svc", "cluster", "local"]):

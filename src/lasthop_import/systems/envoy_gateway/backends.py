@@ -171,7 +171,7 @@ def _endpoints(spec: FieldReader) -> _Endpoints:
         elif "ip" in endpoint:
             endpoints.addresses.append((ip.text("address"), ip.integer("port") or 0))
     if len(endpoints.hosts) > 1:
-        text = "each host is a backend of its own now, without failover between them"
+        text = "each host is a separate backend now, without failover between them"
         spec.note(Category.CHANGED, "several-hosts", text, None)
     return endpoints
 

@@ -288,9 +288,7 @@ class Copies:
         return _scaled(written)
 
     def _note_kind(self, ref: Json, source: SourceRef) -> None:
-        text = (
-            f"the import does not read backends of kind {str(ref.get('kind'))[:60]}, so it is not known whether TLS was used"
-        )
+        text = f"the import does not read backends of kind {str(ref.get('kind'))[:60]}; they may have used TLS"
         self._inputs.notes.append(Note(Category.CANNOT, "backend-kind", text, source, severity=NoteSeverity.HIGH))
 
     def _note_lost(self, source: SourceRef) -> None:

@@ -250,7 +250,7 @@ def _external_auth(reader: FieldReader) -> SecurityPolicyAuth | None:
         reader.access_control(field, "the authorization server used this, and no longer receives it")
     server.cannot("backendSettings", "settings of the connection to the authorization server are not carried over")
     if reader.boolean("failOpen"):
-        text = "requests were let in when the authorization server failed; they are refused now"
+        text = "requests were allowed when the authorization server failed; they are refused now"
         reader.note(Category.TIGHTENED, "fail-open", text, "failOpen")
     if len(references) != 1 or not isinstance(references[0], dict):
         text = "a filter names exactly one authorization server; requests are not authorized now"
@@ -307,12 +307,12 @@ def _validation(reader: FieldReader, namespace: str) -> Json:
         text = "expired client certificates were accepted, and are refused now"
         reader.note(Category.TIGHTENED, "expired-clients", text, "allowExpiredCertificate")
     if not refs:
-        text = "without a CA that can be carried over, no certificate is requested from clients any more"
+        text = "without a CA that can be carried over, the new gateway requests no certificate from clients"
         reader.note(Category.ACCESS_CONTROL, "clientValidation", text, None)
         return {}
     if not optional and mode not in ("Request", "VerifyIfGiven", "Optional"):
         return {"caCertificateRefs": refs}
-    text = "clients with an invalid certificate are let in as those without one"
+    text = "the gateway accepts clients with an invalid certificate, as it does those without one"
     reader.note(Category.LOOSENED, "client-validation-optional", text, None, severity=NoteSeverity.WARNING)
     return {"caCertificateRefs": refs, "mode": "AllowInsecureFallback"}
 

@@ -80,7 +80,7 @@ class BackendConfigs:
 def _config(spec: FieldReader) -> BackendConfig:
     for key, text in CANNOT.items():
         spec.cannot(key, text)
-    for key, text in (("iap", "users had to log in at Google"), ("securityPolicy", "Cloud Armor looked at requests")):
+    for key, text in (("iap", "users had to log in at Google"), ("securityPolicy", "Cloud Armor inspected requests")):
         spec.access_control(key, f"{text}; there is no equivalent")
     seconds = spec.integer("timeoutSec")
     timeouts = HTTPRouteTimeouts(request=duration(seconds * 1000)) if seconds and 0 < seconds < 10**8 else HTTPRouteTimeouts()

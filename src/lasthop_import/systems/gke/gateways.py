@@ -88,7 +88,7 @@ class _Copier:
         if isinstance(listeners, list):
             spec["listeners"] = [self._listener(listener, number, document) for number, listener in enumerate(listeners)]
         if spec.pop("addresses", None):
-            text = "the addresses are Google's; give the Gateway one of its own"
+            text = "the addresses are Google's; give the Gateway another one"
             self._inputs.notes.append(Note(Category.CANNOT, "addresses", text, SourceRef(document, ("spec", "addresses"))))
         if self._copy(document, spec):
             self._gateways[ObjectName(document.namespace, document.bare_name)] = spec

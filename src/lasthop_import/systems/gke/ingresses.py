@@ -88,7 +88,7 @@ class _GKEIngressImporter:
             for document in inputs.of(FRONTEND_CONFIG)
         }
         for document in inputs.of(MANAGED_CERTIFICATE):
-            text = "Google issued it for its load balancers; the listeners need certificates of their own"
+            text = "Google issued it for its load balancers; the listeners need other certificates"
             inputs.skip(document, "managed-certificate", text)
         self._taken: dict[tuple[str, PathMatch], Document] = {}
         self.listeners: list[ImportedListener] = []
@@ -97,7 +97,7 @@ class _GKEIngressImporter:
     def ingress(self, ingress: IngressObject) -> None:
         annotations = ingress.annotation_reader
         for key in ADDRESSES:
-            annotations.cannot(key, "the address is Google's; give the Gateway one of its own")
+            annotations.cannot(key, "the address is Google's; give the Gateway another one")
         annotations.ignore(*STATUS)
         paths = [(at, _path(at)) for at in (*ingress.paths, *_defaults(ingress))]
         gateway = self._gateway(ingress, [(at.host, match) for at, match in paths])
@@ -138,8 +138,8 @@ class _GKEIngressImporter:
             return None
         namespace, name = self._settings.gateway
         gateway = ObjectName(namespace, f"{name}-{ingress.namespace}-{ingress.name}")
-        text = f"has hosts and paths of {holder.name}, at another address, so it gets a Gateway of its own"
-        remedy = "In a folder, give it an address of its own in spec.addresses."
+        text = f"has hosts and paths of {holder.name}, at another address, so it gets a separate Gateway"
+        remedy = "In a folder, give it a separate address in spec.addresses."
         note = Note(
             Category.CHANGED, "own-gateway", text, SourceRef(ingress.document), remedy=remedy, target=f"Gateway {gateway}"
         )

@@ -43,7 +43,7 @@ class GKEPolicies:
         for kind in RESTRICTING:
             for document in inputs.of(kind):
                 reader = inputs.open(document)
-                text = "some requests, or clients, may have been refused; all are let in now"
+                text = "some requests or clients may have been refused; the new gateway accepts all"
                 reader.note(Category.ACCESS_CONTROL, "policy-lost", text, "spec")
         for kind in OTHER_POLICIES:
             for document in inputs.of(kind):
@@ -96,7 +96,7 @@ class GKEPolicies:
     def _backend(self, spec: FieldReader, document: Document) -> None:
         default = spec.child("default")
         seconds = default.integer("timeoutSec") or 0
-        for key, text in (("iap", "users had to log in at Google"), ("securityPolicy", "Cloud Armor looked at requests")):
+        for key, text in (("iap", "users had to log in at Google"), ("securityPolicy", "Cloud Armor inspected requests")):
             default.access_control(key, f"{text}; there is no equivalent")
         for key in ("logging", "sessionAffinity", "connectionDraining", "maxRatePerEndpoint", "backendPreference", "scopes"):
             default.cannot(key, "has no equivalent")

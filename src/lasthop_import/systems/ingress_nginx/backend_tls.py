@@ -105,7 +105,7 @@ def backend_annotations(inputs: Inputs, ingress: Ingress, config: ControllerConf
 
 def _note_depth(annotations: Annotations, *, limited: bool) -> None:
     if limited and "proxy-ssl-verify-depth" in annotations:
-        text = "how long a chain may be is not limited any more"
+        text = "the new gateway does not limit the length of certificate chains"
         annotations.note(Category.LOOSENED, "depth-dropped", text, "proxy-ssl-verify-depth")
     for name in ("proxy-ssl-verify-depth", "proxy-ssl-protocols", "proxy-ssl-ciphers"):
         annotations.reader.ignore(annotations.key(name))

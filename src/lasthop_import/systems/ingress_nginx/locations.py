@@ -112,7 +112,7 @@ def _aliases(ingress: Ingress, taken: set[str]) -> Iterator[str]:
     """Yields the aliases of a host. Lists an alias that cannot be written."""
     for alias in (name.strip().lower() for name in ingress.annotations.text("server-alias").split(",")):
         if alias.startswith("~") or alias in taken - {""}:
-            why = "is a regular expression" if alias.startswith("~") else "is a host of its own"
+            why = "is a regular expression" if alias.startswith("~") else "is a separate host"
             text = f"the alias {alias} {why}, and is left out"
             ingress.annotations.note(Category.CANNOT, "server-alias", text, "server-alias")
         elif alias:

@@ -62,7 +62,7 @@ def _changes(prefix: str, between: str, remainder: str, replacement: str) -> Ite
     if prefix:
         yield "case-sensitive-now", f"the path was matched without case; it is the prefix {prefix} now"
     if prefix and between in ("/?", ""):
-        yield "prefix-narrowed", f"{prefix}bar was matched, too; it is not any more"
+        yield "prefix-narrowed", f"{prefix}bar was matched, too; it is not matched now"
     if prefix and (between == "/" or "+" in remainder):
         short = prefix if between == "/" else f"{prefix}/"
         yield "prefix-widened", f"{short} was not matched, and is now"

@@ -142,11 +142,11 @@ class _IngressImporter:
                 annotations.note(Category.ACCESS_CONTROL, "auth-tls-secret", text, "auth-tls-secret")
                 continue
             if depth in annotations:
-                text = "how long the chain of a client's certificate may be is not limited any more"
+                text = "the new gateway does not limit the length of client certificate chains"
                 annotations.note(Category.LOOSENED, "depth-dropped", text, depth)
             if mode in ("optional", "optional_no_ca"):
-                text = f"{mode}: clients without a valid certificate are let in, and the backend cannot tell which they are"
-                annotations.note(Category.CHANGED, "client-validation-optional", text, "auth-tls-verify-client")
+                text = "the gateway accepts clients without a valid certificate, and does not identify them to the backend"
+                annotations.note(Category.CHANGED, "client-validation-optional", f"{mode}: {text}", "auth-tls-verify-client")
             return ClientValidation((TrustRef("Secret", namespace, name),), mode != "on")
         return None
 

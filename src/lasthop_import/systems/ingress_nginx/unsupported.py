@@ -9,9 +9,9 @@ from lasthop_import.notes import Category
 from lasthop_import.systems.ingress_nginx.filters import retry
 
 ACCESS_CONTROL: Final = {
-    "whitelist-source-range": "only these addresses were let in, and Gateway API has no IP lists",
-    "allowlist-source-range": "only these addresses were let in, and Gateway API has no IP lists",
-    "denylist-source-range": "these addresses were refused, and Gateway API has no IP lists",
+    "whitelist-source-range": "only these client addresses had access; Gateway API has no IP allowlists",
+    "allowlist-source-range": "only these client addresses had access; Gateway API has no IP allowlists",
+    "denylist-source-range": "these client addresses were refused; Gateway API has no IP denylists",
     "auth-type": "users had to log in; no login is required now",
     "auth-secret": "held the users of basic or digest authentication, which is gone",
     "auth-secret-type": "belongs to basic authentication, which is gone",
@@ -25,7 +25,7 @@ ACCESS_CONTROL: Final = {
     "limit-burst-multiplier": "belongs to the limits of requests",
     "limit-whitelist": "belongs to the limits of requests",
     "limit-allowlist": "belongs to the limits of requests",
-    "enable-modsecurity": "a web application firewall looked at requests",
+    "enable-modsecurity": "a web application firewall inspected requests",
     "enable-owasp-core-rules": "belongs to the web application firewall",
     "modsecurity-snippet": "belongs to the web application firewall",
     "modsecurity-transaction-id": "belongs to the web application firewall",
@@ -57,7 +57,7 @@ CANNOT: Final = {
     "proxy-redirect-to": "the Location header is not rewritten",
     "connection-proxy-header": "the Connection header is the gateway's own",
     "custom-http-errors": "the backend's error pages are passed on",
-    "default-backend": "what answers when a Service has no endpoints; the gateway answers 503 itself",
+    "default-backend": "the default backend for Services without endpoints; the gateway answers 503",
     "disable-proxy-intercept-errors": "belongs to custom-http-errors",
     "load-balance": "the new gateway balances in its own way",
     "upstream-hash-by": "requests are not distributed by a hash",

@@ -92,7 +92,7 @@ class Delegates:
         rule.child("delegate").ignore("name", "namespace")
         rule.ignore("name", *INHERITED)
         for key in _REFUSED:
-            rule.cannot(key, "Istio refuses it beside delegate")
+            rule.cannot(key, "Istio refuses it together with delegate")
         spec = self._inputs.open(document).child("spec")
         spec.ignore("hosts", "gateways")
         if not exported(spec.texts("exportTo"), document.namespace, rule.namespace):
@@ -110,7 +110,7 @@ class Delegates:
         """Yields the rule without its delegate. It answers 500, so that no later rule takes its requests."""
         namespace, _, bare = name.partition("/")
         if self._inputs.find(VIRTUAL_SERVICE.kind, namespace, bare, VIRTUAL_SERVICE.group):
-            text = f"VirtualService {name} has hosts of its own, so Istio does not take it for a delegate and skips the rule"
+            text = f"VirtualService {name} has hosts, so Istio does not use it as a delegate and skips the rule"
             rule.note(Category.SKIPPED, "no-delegate", text, "delegate")
             rule.ignore("name", "match", *INHERITED, *_REFUSED)
             return

@@ -179,5 +179,5 @@ def _problem(hosts: tuple[str, ...], resolution: str, addresses: list[str], sele
     if resolution not in ("DNS", "DNS_ROUND_ROBIN"):
         return f"has resolution {resolution}, for which there is no backend"
     if len(addresses) > 1 or any(map(is_ip, addresses)):
-        return "has several endpoints, or addresses as endpoints, beside resolution DNS"
+        return "has several endpoints, or addresses as endpoints, with resolution DNS"
     return ""

@@ -243,7 +243,7 @@ def _clients(inputs: Inputs, tls: FieldReader, namespace: str, mode: str) -> Cli
     for key, text in _NARROWER.items():
         tls.access_control(key, text)
     if tls.boolean("insecureSkipVerify"):
-        text = "client certificates were requested and not verified; clients without a valid one are let in"
+        text = "client certificates were requested and not verified; the gateway accepts clients without a valid one"
         tls.note(Category.CHANGED, "client-validation-optional", text, "insecureSkipVerify")
     optional = mode == "OPTIONAL_MUTUAL" or bool(tls.value.get("insecureSkipVerify"))
     credential = tls.text("credentialName")

@@ -198,7 +198,7 @@ def list_others(inputs: Inputs, mesh: Mesh) -> None:
                     "gateway-api-beside",
                     text,
                     SourceRef(document),
-                    remedy="Compare it with what is written.",
+                    remedy="Compare it with the written objects.",
                 )
             )
 

@@ -21,7 +21,7 @@ ACCESS_CONTROL_OF_PLUS: Final = {
     "nginx.com/jwt-token": "belongs to the JSON Web Token, which is not required now",
     "nginx.com/jwt-login-url": "belongs to the JSON Web Token, which is not required now",
     **{
-        f"appprotect.f5.com/app-protect-{suffix}": "a web application firewall looked at requests"
+        f"appprotect.f5.com/app-protect-{suffix}": "a web application firewall inspected requests"
         for suffix in ("enable", "policy", "security-log", "security-log-destination", "security-log-enable")
     },
     "appprotectdos.f5.com/app-protect-dos-resource": "protected against denial of service",

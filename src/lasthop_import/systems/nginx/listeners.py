@@ -27,7 +27,7 @@ class CustomListeners:
                 name, protocol, port = listener.text("name"), listener.text("protocol"), listener.integer("port", 0) or 0
                 listener.boolean("ssl")
                 for key in ("ipv4", "ipv6"):
-                    listener.cannot(key, "a listener has no address of its own; write spec.addresses of the Gateway")
+                    listener.cannot(key, "a listener cannot have an address; set spec.addresses of the Gateway")
                 self.by_name.setdefault(name, NamedListener(protocol, port))
 
     def find(self, name: str) -> NamedListener | None:

@@ -38,12 +38,12 @@ TLS_TYPE: Final = "kubernetes.io/tls"
 PROTOCOLS: Final = "TLSv1 TLSv1.1 TLSv1.2"
 """The default TLS versions and ciphers of nginx."""
 ACCESS_CONTROL: Final = {
-    "accessControl": "only some addresses were let in, and Gateway API has no IP lists",
+    "accessControl": "only some client addresses had access; Gateway API has no IP allowlists or denylists",
     "rateLimit": "requests were limited",
     "jwt": "requests needed a JSON Web Token; none is required now",
     "basicAuth": "users had to log in; no login is required now",
     "oidc": "users had to log in; no login is required now",
-    "waf": "a web application firewall looked at requests",
+    "waf": "a web application firewall inspected requests",
     "apiKey": "requests needed an API key; none is required now",
 }
 
@@ -186,7 +186,9 @@ class NginxPolicyReader:
         text = f"chains of more than {depth} intermediate certificate(s) were refused; their length is not limited now"
         reader.note(Category.LOOSENED, "depth-dropped", text, "verifyDepth", severity=NoteSeverity.WARNING)
         if mode != "on":
-            text = f"{mode}: clients without a valid certificate are let in, and the backend cannot tell which they are"
+            text = (
+                f"{mode}: the gateway accepts clients without a valid certificate, and does not identify them to the backend"
+            )
             reader.note(Category.CHANGED, "client-validation-optional", text, "verifyClient")
         revocation = (FileTrust(file),) if file else ()
         return ClientValidation((TrustRef("Secret", document.namespace, secret),), mode != "on", revocation)
@@ -225,7 +227,7 @@ def _options(reader: FieldReader) -> TLSOptions:
         reader.note(Category.CANNOT, "ciphers", text, "ciphers")
     if tls_options(protocols or PROTOCOLS, "").old_versions:
         always = "" if protocols else ", as always if protocols is not set"
-        text = f"TLS 1.0 and 1.1 were offered to backends{always}; they are not any more"
+        text = f"nginx offered TLS 1.0 and 1.1 to backends{always}; the new gateway does not"
         reader.note(Category.TIGHTENED, "tls-1.0-gone", text, "protocols", severity=NoteSeverity.WARNING)
     reuse = "true" if reader.boolean("sessionReuse", True) else "false"
     return msgspec.structs.replace(result.options, session_reuse=reuse)

@@ -22,8 +22,8 @@ from lasthop_import.values import TOKEN, cookie_sessions, duration, header_edits
 PREFIX: Final = "haproxy.router.openshift.io/"
 OWN: Final = "router.openshift.io/"
 ACCESS_CONTROL: Final = {
-    f"{PREFIX}ip_allowlist": "only these addresses were let in, and Gateway API has no IP lists",
-    f"{PREFIX}ip_whitelist": "only these addresses were let in, and Gateway API has no IP lists",
+    f"{PREFIX}ip_allowlist": "only these client addresses had access; Gateway API has no IP allowlists",
+    f"{PREFIX}ip_whitelist": "only these client addresses had access; Gateway API has no IP allowlists",
     f"{PREFIX}rate-limit-connections": "requests of one client were limited",
     f"{PREFIX}rate-limit-connections.concurrent-tcp": "belongs to rate-limit-connections",
     f"{PREFIX}rate-limit-connections.rate-http": "belongs to rate-limit-connections",
@@ -31,7 +31,7 @@ ACCESS_CONTROL: Final = {
 }
 CANNOT: Final = {
     f"{PREFIX}balance": "the new gateway balances in its own way",
-    f"{PREFIX}timeout-tunnel": "a tunnel has no timeout of its own",
+    f"{PREFIX}timeout-tunnel": "a tunnel cannot have a separate timeout",
     f"{PREFIX}set-forwarded-headers": "X-Forwarded-For and its kin are the gateway's own",
     f"{PREFIX}pod-concurrent-connections": "connections to one Pod were limited",
     f"{PREFIX}h1-adjust-case": "headers are written in lower case",

@@ -91,7 +91,7 @@ def _note_routers(inputs: Inputs) -> None:
     """Lists routers that verify clients. Reads their objects only from files, because few users may list them in a cluster."""
     for document in inputs.documents:
         if (document.group, document.kind) == ("operator.openshift.io", "IngressController") and "clientTLS" in document.spec:
-            text = "the router verified certificates of clients; no client needs one any more"
+            text = "the router verified client certificates; the new gateway does not require them"
             source = SourceRef(document, ("spec", "clientTLS"))
             inputs.notes.append(Note(Category.ACCESS_CONTROL, "client-certificates", text, source, everywhere=True))
 
@@ -152,7 +152,7 @@ class _RouteReader:
             host = f"*.{host.partition('.')[2]}"
         if host:
             return host, ""
-        text = "the router made the host of its own domain, which is not known; nothing is written"
+        text = "the router generated the host from its domain, which the input lacks; the import skips the Route"
         spec.note(Category.TODO, "host-unknown", text, "host", remedy="Pass --domain, as apps.example.org.")
         return "", "its host is not known"
 

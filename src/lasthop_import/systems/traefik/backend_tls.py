@@ -46,7 +46,7 @@ _CONNECTIONS: Final = {
     "dialTimeout": "the gateway has its own connect timeout",
     "dialKeepAlive": "keep-alive probes are the gateway's own",
     "terminationDelay": "connections are closed when either side closes them",
-    "proxyProtocol": "backends were sent the PROXY protocol, and are not any more",
+    "proxyProtocol": "Traefik sent the PROXY protocol to backends; the new gateway does not",
 }
 DEFAULT_ONLY: Final = "so that Go's default holds: the system's CAs and the Pod's IP address as the name"
 
@@ -242,7 +242,7 @@ def hop_tls(transport: Transport, dialled: str, *, default_known: bool = True) -
     if transport.mesh:
         return result(OldLevel.MESH, f"{label} uses SPIFFE")
     if not default_known:
-        why = "no serversTransport, and only Traefik's static configuration says what the default one verifies"
+        why = "no serversTransport is set, and the input lacks Traefik's static configuration, which defines the default"
         return result(OldLevel.UNKNOWN, f"{why} (--traefik-static, --traefik-insecure-skip-verify)")
     if unverified:
         return result(OldLevel.UNVERIFIED, f"{label} has insecureSkipVerify")

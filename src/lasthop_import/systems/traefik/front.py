@@ -207,7 +207,9 @@ class EntryPointListeners:
             auth.note(Category.ACCESS_CONTROL, "clientAuth", text, None, everywhere=everywhere)
             return None
         if mode == "VerifyClientCertIfGiven":
-            text = "clients with an invalid certificate were refused; they are let in as those without one"
+            text = (
+                "clients with an invalid certificate were refused; the new gateway accepts them, as it does those without one"
+            )
             auth.note(Category.LOOSENED, "client-validation-optional", text, "clientAuthType")
         return ClientValidation(trust, mode == "VerifyClientCertIfGiven")
 

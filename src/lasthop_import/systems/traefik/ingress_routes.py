@@ -135,7 +135,7 @@ def _datagrams(context: TraefikContext, route: FieldReader, points: tuple[EntryP
         refused = "a host outside cannot be the backend of a UDPRoute"
     listeners = [ImportedListener(route.source(), point.port, "UDP") for point in points]
     if any(listener.key in keys_of(listeners) for listener in context.front.listeners):
-        refused = "another route has the same entry point, and packets cannot be told apart"
+        refused = "another route uses the same entry point; UDP has no field that distinguishes them"
     if refused:
         return msgspec.structs.replace(rule, refused=refused)
     context.front.listeners += listeners
@@ -214,7 +214,7 @@ def _stream_hop(context: TraefikContext, reader: FieldReader, parent: str, passt
     tls, transport = reader.boolean("tls"), reader.text("serversTransport")
     for key in ("terminationDelay", "nodePortLB", "nativeLB"):
         reader.cannot(key, "connections have no such setting")
-    reader.cannot("proxyProtocol", "backends were sent the PROXY protocol, and are not any more")
+    reader.cannot("proxyProtocol", "Traefik sent the PROXY protocol to backends; the new gateway does not")
     weight = reader.integer("weight", 1)
     reference = ServiceReference(
         reader.source(), namespace, reader.text("name"), reader.port("port"), "", transport, False, True

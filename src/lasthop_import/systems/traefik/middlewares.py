@@ -19,8 +19,8 @@ from lasthop_import.values import TOKEN, duration, full_path, is_port, milliseco
 
 DEEPEST: Final = 10
 ACCESS_CONTROL: Final = {
-    "ipAllowList": "only these addresses were let in, and Gateway API has no IP lists",
-    "ipWhiteList": "only these addresses were let in, and Gateway API has no IP lists",
+    "ipAllowList": "only these client addresses had access; Gateway API has no IP allowlists",
+    "ipWhiteList": "only these client addresses had access; Gateway API has no IP allowlists",
     "basicAuth": "users had to log in; no login is required now",
     "digestAuth": "users had to log in; no login is required now",
     "rateLimit": "requests were limited",
@@ -161,7 +161,7 @@ class Middlewares:
                 if service is None
                 else "only one server can authorize requests"
             )
-            reader.note(Category.ACCESS_CONTROL, "forwardAuth", f"{problem}; this one is not used any more", "address")
+            reader.note(Category.ACCESS_CONTROL, "forwardAuth", f"{problem}; the new gateway does not use this one", "address")
             return steps
         path = "" if service.path == "/" else service.path
         _note_auth(reader, path, all_headers=not request_headers)
@@ -213,7 +213,7 @@ def _note_auth(reader: FieldReader, path: str, *, all_headers: bool) -> None:
     """Lists the changes in the request to an authorization server."""
     if all_headers:
         text = "all headers were sent to the authorization server; Authorization and a few others are now"
-        remedy = "List in allowedHeaders what it reads, as Cookie."
+        remedy = "List the headers that it reads, such as Cookie, in allowedHeaders."
         reader.note(Category.CHANGED, "auth-headers", text, None, remedy=remedy)
     if path:
         text = f"the server received requests for {path}; now this precedes the request's own path"
@@ -289,7 +289,7 @@ def _edited(edit: PathMiddleware, kind: PathKind, first: str, current: str) -> s
         return current
     after = _applied(edit, current, exact=kind is PathKind.EXACT)
     if after is None:
-        _lost(edit, f"the route matches {first}, of which only some paths have the prefix")
+        _lost(edit, f"the route matches {first}, and only some of these paths have the prefix")
         return current
     return after
 

@@ -112,7 +112,7 @@ class TraefikRules:
         ports = {key.port for rule in rules if rule.hostnames for key in rule.listeners}
         for rule in rules:
             if not rule.hostnames and ports & {key.port for key in rule.listeners}:
-                text = "applied to requests for any host; now not to those for hosts that have rules of their own"
+                text = "applied to requests for any host; now only to those for hosts without other rules"
                 remedy = "Add the hostnames for which it is wanted."
                 self._inputs.notes.append(Note(Category.LOOSENED, "catch-all-host", text, rule.source, remedy=remedy))
 

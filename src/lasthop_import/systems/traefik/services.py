@@ -167,7 +167,7 @@ class TraefikServices:
         if name.endswith(CRD):
             reader = self._objects.find_normalized(kind, name.removesuffix(CRD))
         elif OTHER_PROVIDER in name:
-            return f"the transport {name[:100]} is of another provider, so what it verifies is not in the input"
+            return f"the transport {name[:100]} belongs to another provider; the input lacks its verification settings"
         else:
             reader = self._objects.find(kind, namespace, name)
         if reader is None:

@@ -21,7 +21,7 @@ from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.stages import Output
 from lasthop.engine.store.store import read
 
-ROUTE = "no parentRef names a Gateway of this controller, nor a ListenerSet of one; the route has no effect"
+ROUTE = "no parentRef names a Gateway of this controller or one of its ListenerSets; the route has no effect"
 LISTENER_SET = "its parentRef names no Gateway of this controller; the ListenerSet has no effect"
 
 
