@@ -21,7 +21,7 @@ from lasthop.engine.plan.proxy import ProxyState
 from lasthop.engine.plan.reasons import NO_LONGER_VERIFIED
 from lasthop.engine.plan.tls import SystemStore
 from lasthop.engine.resolve.gateways.gateways import gateway
-from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.gateways.ports import BIND_RESULT, BindResult
 from lasthop.engine.resolve.settings import PROXY, SYSTEM_STORE, Settings
 from lasthop.engine.store import sources
 from lasthop.engine.store.graph import Query
@@ -77,7 +77,7 @@ def settle(engine: Engine, snapshot: Snapshot) -> None:
             continue
         for address in gateway_plan.addresses:
             for listener in gateway_plan.listeners:
-                PROBE.set(engine.graph, Probe(), key, address, listener.port, listener.transport)
+                BIND_RESULT.set(engine.graph, BindResult(), key, address, listener.port, listener.transport)
         PROXY.set(engine.graph, ProxyState.serving(gateway_plan.listeners), key)
     snapshot.take(engine.settle())
 

@@ -16,7 +16,7 @@ from lasthop.edge.sources.files.loader import Loader
 from lasthop.edge.sources.files.state import StateDirectory
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Resource
-from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.gateways.ports import BIND_RESULT, BindResult
 
 LISTEN = 18080
 """In what is emitted; each Envoy gets a port of its own."""
@@ -60,7 +60,7 @@ def emitted(home: Path, backend: int, pem: str) -> Emitted:
     engine = Engine(now=time.time())
     engine.apply(batch.changes)
     (gateway,) = (key for key in batch.changes if key.kind == "Gateway")
-    PROBE.set(engine.graph, Probe(), gateway, "127.0.0.1", LISTEN, "TCP")
+    BIND_RESULT.set(engine.graph, BindResult(), gateway, "127.0.0.1", LISTEN, "TCP")
     resources = {
         type_url: [r for r in changes.values() if isinstance(r, Resource)]
         for type_url, changes in engine.settle().xds[gateway].items()

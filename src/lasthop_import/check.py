@@ -9,7 +9,7 @@ from lasthop.base.api.meta import Key, ObjectMeta, StringMap
 from lasthop.engine.dry_run import serve_all
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.audit.hops import HopReport
-from lasthop.engine.outputs.findings.root_causes import Mistake, mistakes
+from lasthop.engine.outputs.findings.root_causes import RootCause, root_causes
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity
 from lasthop.engine.plan.reasons import entry_of
@@ -24,7 +24,7 @@ ON_A_HOST: Final = Settings()
 
 
 class ImportCheck(NamedTuple):
-    errors: tuple[Mistake, ...]
+    errors: tuple[RootCause, ...]
     hops: tuple[HopReport, ...]
 
 
@@ -37,7 +37,7 @@ def check(result: ImportResult, now: float, mode: Settings = ON_A_HOST) -> Impor
     """Returns the findings of the objects, and the verification of each hop."""
     engine = engine_of(result, now, mode)
     return ImportCheck(
-        tuple(mistake for mistake in mistakes(engine.findings(), {}) if mistake.finding.severity is Severity.ERROR),
+        tuple(root for root in root_causes(engine.findings(), {}) if root.finding.severity is Severity.ERROR),
         tuple(engine.hops()),
     )
 
@@ -46,8 +46,8 @@ def with_check(result: ImportResult, settings: ImportSettings) -> ImportResult:
     """Adds those findings of `lasthop check` that the report lacks."""
     reported = {note.target for note in result.notes if note.category in (Category.DECISION, Category.TODO)}
     notes = list(result.notes)
-    for mistake in check(result, settings.now, serving_mode(settings)).errors:
-        finding = mistake.finding
+    for root in check(result, settings.now, serving_mode(settings)).errors:
+        finding = root.finding
         if finding.missing or str(finding.object) in reported or _suppressed(finding):
             continue
         text = f"lasthop check: {finding.field}: {finding.message}" if finding.field else f"lasthop check: {finding.message}"

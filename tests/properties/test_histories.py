@@ -30,7 +30,7 @@ from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SEC
 from lasthop.engine.plan.listener import GatewayPlan
 from lasthop.engine.plan.proxy import ProxyState
 from lasthop.engine.plan.tls import SystemStore
-from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.gateways.ports import BIND_RESULT, BindResult
 from lasthop.engine.resolve.settings import CRD_VERSIONS, PROXY, SYSTEM_STORE
 from lasthop.run.controller import Controller
 from tests.examples import slow
@@ -162,7 +162,9 @@ class Site(Sink):
         for name, plan in gateways.items():
             for address in plan.addresses:
                 for listener in plan.listeners:
-                    PROBE.set(self.controller.engine.graph, Probe(), name, address, listener.port, listener.transport)
+                    BIND_RESULT.set(
+                        self.controller.engine.graph, BindResult(), name, address, listener.port, listener.transport
+                    )
         for name in self.proxies.keys() - gateways.keys():
             del self.proxies[name]
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lasthop.edge.observe.observations import Observations
-from lasthop.edge.observe.verdict import LONGEST_RECOVERY, SILENCE
+from lasthop.edge.observe.verdict import EVIDENCE_EXPIRY_SECONDS, LONGEST_RECOVERY
 from lasthop.engine.plan.observation import Health
 from tests.observed import HOP, A, B, World
 
@@ -52,7 +52,7 @@ def test_a_settled_history_is_judged_as_by_a_later_observer(events: list[tuple[o
 
 @given(st.lists(EVENTS, max_size=40))
 def test_silence_ends_everything(events: list[tuple[object, ...]]) -> None:
-    world = play([*events, ("wait", SILENCE + 1.0)])
+    world = play([*events, ("wait", EVIDENCE_EXPIRY_SECONDS + 1.0)])
     assert world.state.health is Health.UNTRIED
 
 

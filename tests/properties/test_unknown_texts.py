@@ -28,7 +28,7 @@ from lasthop.engine.engine import Engine
 from lasthop.engine.memory import codec
 from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Resource
 from lasthop.engine.plan.listener import GatewayPlan
-from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.gateways.ports import BIND_RESULT, BindResult
 from lasthop.run.controller import Controller
 from lasthop.run.infra import memory
 from tests.hunt.base import BASE, hop_file
@@ -85,7 +85,9 @@ class Running(Sink):
         for name, plan in gateways.items():
             for address in plan.addresses:
                 for listener in plan.listeners:
-                    PROBE.set(self._controller.engine.graph, Probe(), name, address, listener.port, listener.transport)
+                    BIND_RESULT.set(
+                        self._controller.engine.graph, BindResult(), name, address, listener.port, listener.transport
+                    )
 
     def look(self) -> None:
         if (batch := self._loader.apply(self._loader.look())) is not None:

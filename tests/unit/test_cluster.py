@@ -206,7 +206,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seconds become tenths."""
     monkeypatch.setattr(cluster, "PROBE_INTERVAL", 0.05)
-    monkeypatch.setattr(contact, "SILENT", 1.0)
+    monkeypatch.setattr(contact, "LOST_AFTER_SECONDS", 1.0)
     monkeypatch.setattr(contact, "FRESH", 0.5)
     monkeypatch.setattr(replicas, "REPEAT", 0.1)
     monkeypatch.setattr(replicas, "RETRY", 0.1)
@@ -247,5 +247,5 @@ async def test_replicas_that_lose_the_api_server_together_keep_their_proxies(nam
         async with proxy(api, started[-1].port) as stream:
             await until(lambda: started[-1].controller.server.state(Key("Gateway", "shop", "web")).proxies)
             tunnel.cut()
-            await until(lambda: all(running.runtime.age() > 2 * contact.SILENT for running in started))
+            await until(lambda: all(running.runtime.age() > 2 * contact.LOST_AFTER_SECONDS for running in started))
             assert not any(running.runtime.unready() for running in started) and not stream.done()

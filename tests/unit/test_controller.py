@@ -20,7 +20,7 @@ from lasthop.edge.xds.session import Acked, Nacked
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource, Withdrawal
 from lasthop.engine.outputs.status.summary import summary
-from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.gateways.ports import BIND_RESULT, BindResult
 from lasthop.run import loop
 from lasthop.run.controller import Controller
 from lasthop.run.host import HostRuntime, with_reason
@@ -66,7 +66,7 @@ class SlowSource(ObjectSource):
 async def controller(tmp_path: Path) -> Controller:
     made = HostRuntime(NoSource(), Envoy(Path("/no/envoy"), (1, 40, 0)), tmp_path).controller
     made.take(Batch(OBJECTS))
-    PROBE.set(made.engine.graph, Probe(), GATEWAY, "0.0.0.0", 80, "TCP")
+    BIND_RESULT.set(made.engine.graph, BindResult(), GATEWAY, "0.0.0.0", 80, "TCP")
     made.settle()
     return made
 

@@ -23,7 +23,7 @@ from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.envoy import encoded_routes, route_messages
 from lasthop.engine.outputs.envoy.resource import ROUTES, SECRET
 from lasthop.engine.plan.listener import GatewayPlan
-from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.gateways.ports import BIND_RESULT, BindResult
 from lasthop.engine.resolve.trust import certificates
 from lasthop.run import loop
 from lasthop.run.controller import Controller
@@ -50,7 +50,7 @@ class FreePorts(Sink):
     def want(self, gateways: Mapping[Key, GatewayPlan]) -> None:
         for key, plan in gateways.items():
             for listener in plan.listeners:
-                PROBE.set(self._engine.graph, Probe(), key, "127.0.0.1", listener.port, "TCP")
+                BIND_RESULT.set(self._engine.graph, BindResult(), key, "127.0.0.1", listener.port, "TCP")
 
 
 class World:

@@ -7,7 +7,7 @@ from lasthop.engine.engine import Engine
 from lasthop.engine.plan.infrastructure import Infrastructure
 from lasthop.engine.plan.proxy import ProxyState
 from lasthop.engine.resolve.gateways.gateways import gateway
-from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.gateways.ports import BIND_RESULT, BindResult
 from lasthop.engine.resolve.settings import INFRASTRUCTURE, PROXY
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.node import Crash
@@ -35,7 +35,7 @@ def serve(graph: Graph, key: Key) -> None:
         return
     for address in plan.addresses:
         for listener in plan.listeners:
-            PROBE.set(graph, Probe(), key, address, listener.port, listener.transport)
+            BIND_RESULT.set(graph, BindResult(), key, address, listener.port, listener.transport)
     inside = ("::",) if plan.requested.inside else ()
     addresses = (("IPAddress", address) for address in ("0.0.0.0", *inside))
     INFRASTRUCTURE.set(graph, Infrastructure(tuple(addresses), inside=inside), key)

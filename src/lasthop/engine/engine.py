@@ -144,8 +144,8 @@ class Engine:
         `urgent` restricts the outputs to clusters, endpoints and secrets, so that a tightened policy waits for no route table.
         `busy` Gateways get no route table now, because their proxies have not acknowledged the last one. Routes to ports that
         wait for a proof stay unchanged, except to `overdue` ports; None waits for no port."""
-        aside = self._owners(self._held(overdue))
-        outputs = self.stages.settle(limit, URGENT_NAMES if urgent else None, enough, {HOSTS.name: busy}, aside)
+        delayed_owners = self._owners(self._held(overdue))
+        outputs = self.stages.settle(limit, URGENT_NAMES if urgent else None, enough, {HOSTS.name: busy}, delayed_owners)
         self._remember(outputs)
         waiting = self.stages.waiting(STREAMS, LISTENERS)
         xds = self._assembly.take(outputs, listeners_wait=waiting, held=self._held(overdue))
@@ -246,7 +246,9 @@ class Engine:
             return ()
         # Only the resolver knows the addresses behind a DNS name.
         return (
-            ANYTHING if endpoint_set.kind is EndpointsKind.DNS else {_written(endpoint) for endpoint in endpoint_set.endpoints}
+            ALL_ADDRESSES
+            if endpoint_set.kind is EndpointsKind.DNS
+            else {_written(endpoint) for endpoint in endpoint_set.endpoints}
         )
 
     def serves(self, gateway: Key, route: Key) -> bool:
@@ -274,12 +276,12 @@ class Engine:
         return self._findings.changes()
 
 
-class _Anything(Container[str]):
+class _AllAddresses(Container[str]):
     def __contains__(self, _: object) -> bool:
         return True
 
 
-ANYTHING: Final = _Anything()
+ALL_ADDRESSES: Final = _AllAddresses()
 
 
 def _written(endpoint: EndpointAddress) -> str:

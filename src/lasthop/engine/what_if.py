@@ -26,7 +26,7 @@ from lasthop.engine.outputs.comparison import Best, ComparedState, Comparison, G
 from lasthop.engine.outputs.envoy.clusters import CLUSTERS
 from lasthop.engine.outputs.findings.collection import FindingCollection
 from lasthop.engine.outputs.findings.findings import FINDINGS
-from lasthop.engine.outputs.findings.root_causes import mistakes
+from lasthop.engine.outputs.findings.root_causes import root_causes
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.profile import Refusal
 from lasthop.engine.plan.reasons import entry_of
@@ -218,11 +218,11 @@ def _consequences(
     best: Best,
 ) -> Consequences:
     lasting = (finding for finding in new if not entry_of(finding.reason).passes)
-    roots = (mistake for mistake in mistakes(lasting, {}) if _concerns(key, mistake.finding))
-    compared = compare(before, msgspec.structs.replace(after, mistakes=tuple(roots)), best)
+    roots = (root for root in root_causes(lasting, {}) if _concerns(key, root.finding))
+    compared = compare(before, msgspec.structs.replace(after, root_causes=tuple(roots)), best)
     unknown = (gap.description for gap in (*before.unknown, *after.unknown))
     return Consequences(
-        tuple(mistake.finding for mistake in compared.introduced),
+        tuple(root.finding for root in compared.introduced),
         tuple(filter(attrgetter("weaker"), compared.hops)),
         () if key.kind in OPERATORS else tuple(dict.fromkeys(_refusals(compared, before, after, rules))),
         tuple(filter(attrgetter("other_trust"), compared.hops)),

@@ -232,7 +232,7 @@ class ClusterRuntime(Sink, Leadership, ContactAges):
         return self._contact.age(time.monotonic())
 
     def peer(self, age: float) -> None:
-        self._contact.peer(age, time.monotonic())
+        self._contact.record_peer_contact(age, time.monotonic())
 
     def started_leading(self) -> None:
         self._log.info("leading: this replica writes statuses and manages the proxies")

@@ -111,7 +111,7 @@ class Endings:
 
 
 def _leave(run_dir: Path, seconds: int) -> None:
-    left = handover.leave(run_dir, seconds)
+    left = handover.write_handover(run_dir, seconds)
     command = [sys.executable, "-m", "lasthop.cli.main", "stop", str(run_dir), "--left", left.token]
     quiet = subprocess.DEVNULL
     subprocess.run(command, stdin=quiet, stdout=quiet, stderr=quiet, cwd="/", start_new_session=True, check=False)

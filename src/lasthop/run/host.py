@@ -34,7 +34,7 @@ from lasthop.engine.plan.messages import limited
 from lasthop.engine.plan.problem import joined
 from lasthop.engine.plan.reasons import PROGRAMMED
 from lasthop.engine.plan.upstream import Hop
-from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.gateways.ports import BIND_RESULT, BindResult
 from lasthop.engine.resolve.gateways.profiles import proxy_profile
 from lasthop.engine.resolve.routing.attachment import parents
 from lasthop.engine.resolve.routing.budgets import verdict_at
@@ -91,7 +91,7 @@ class HostRuntime(Sink):
         self.processes = Processes(
             envoy,
             run_dir,
-            probed=self._probed,
+            bind_result=self._bind_result,
             proxy_event=self._proxy_event,
             entry=self._logged,
             skipped=self._entries_skipped,
@@ -127,7 +127,7 @@ class HostRuntime(Sink):
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(loop.run(controller))]
                 await controller.loaded.wait()
-                self.processes.probe()
+                self.processes.try_ports()
                 if controller.engine.policies.withholds:
                     controller.engine.policies.adopt(await self.processes.plaintext_hops())
                 controller.settle()
@@ -261,9 +261,9 @@ class HostRuntime(Sink):
         conditions = status.conditions if isinstance(status, GatewayStatus) else ()
         return any(condition.type == PROGRAMMED and condition.status == "True" for condition in conditions)
 
-    def _probed(self, key: Key, address: str, port: int, transport: str, probe: Probe | None) -> None:
+    def _bind_result(self, key: Key, address: str, port: int, transport: str, result: BindResult | None) -> None:
         """Records whether a port can be bound; if not, a finding reports it."""
-        PROBE.set(self.controller.engine.graph, probe, key, address, port, transport)
+        BIND_RESULT.set(self.controller.engine.graph, result, key, address, port, transport)
         self.controller.dirty.set()
 
     def _proxy_event(self, key: Key, event: ProxyEvent | str) -> None:

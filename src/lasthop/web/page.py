@@ -119,8 +119,8 @@ def _values(picture: Picture) -> dict[str, Any]:
     return {
         **{name: getattr(picture, name) for name in picture.__struct_fields__},
         "now": now,
-        "mistakes": picture.mistakes[:MAX_FINDINGS],
-        "more_mistakes": max(0, len(picture.mistakes) - MAX_FINDINGS),
+        "root_causes": picture.root_causes[:MAX_FINDINGS],
+        "more_root_causes": max(0, len(picture.root_causes) - MAX_FINDINGS),
         "certificates": due[:MAX_CERTIFICATES],
         "more_certificates": max(0, len(due) - MAX_CERTIFICATES),
     }

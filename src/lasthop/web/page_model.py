@@ -20,7 +20,7 @@ from lasthop.engine.outputs.audit.audit import placed
 from lasthop.engine.outputs.audit.certificates import CertificateReport
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.outputs.audit.observed import hops_of, leaves, with_figures
-from lasthop.engine.outputs.findings.root_causes import Mistake, mistakes
+from lasthop.engine.outputs.findings.root_causes import RootCause, root_causes
 from lasthop.engine.outputs.status.summary import Summary
 from lasthop.engine.outputs.topology import ListenerReport, RouteReport, deciding_objects, each_listener, each_route
 from lasthop.engine.plan.finding import Severity
@@ -49,7 +49,7 @@ class PageData(msgspec.Struct, frozen=True):
     lines: tuple[Line, ...]
     """In display order."""
     objects: KnownObjects
-    mistakes: tuple[Mistake, ...]
+    root_causes: tuple[RootCause, ...]
     certificates: tuple[CertificateReport, ...]
     """Certificates in objects and from backends, the first to expire first."""
 
@@ -63,7 +63,7 @@ class Picture(msgspec.Struct, frozen=True):
     routes: Mapping[str, Summary]
     ready: bool
     problems: tuple[str, ...]
-    mistakes: tuple[Mistake, ...]
+    root_causes: tuple[RootCause, ...]
     failures: tuple[Failed, ...]
     certificates: tuple[CertificateReport, ...]
     names: Mapping[str, str]
@@ -93,7 +93,7 @@ class PageModel:
         objects = await self._make_objects(lines)
         held = await self.view.certificates()
         certificates = await asyncio.to_thread(_certificates, held, lines)
-        return PageData(lines, objects, await self._make_mistakes(), certificates)
+        return PageData(lines, objects, await self._make_root_causes(), certificates)
 
     async def _make_lines(self) -> tuple[Line, ...]:
         """Returns all lines in order, each port once: differences between protocols of a port are not shown."""
@@ -141,7 +141,7 @@ class PageModel:
             dict(routes),
             not readiness.unready,
             readiness.problems,
-            data.mistakes,
+            data.root_causes,
             tuple(failed),
             data.certificates,
             await asyncio.to_thread(_names, lines, {failure.line for failure in failed}),
@@ -151,17 +151,17 @@ class PageModel:
     def _summary(self, key: Key | None) -> Summary:
         return (self.view.ready(key) if key else None) or Summary("", "")
 
-    async def _make_mistakes(self) -> tuple[Mistake, ...]:
+    async def _make_root_causes(self) -> tuple[RootCause, ...]:
         """Returns errors before warnings, and in each group findings with a file first. If there are many, only the first are
         located in files."""
         broken = {key: entry.file for entry in self.view.controller.not_applied for key in entry.objects}
-        ordered = await asyncio.to_thread(mistakes, await self.view.findings(), broken)
+        ordered = await asyncio.to_thread(root_causes, await self.view.findings(), broken)
         ordered = await asyncio.to_thread(sorted, ordered, key=_errors_first)
         located = await in_slices(map(self._located, ordered[:MAX_LOCATED]))
         return (*sorted(located, key=_errors_first), *ordered[MAX_LOCATED:])
 
-    def _located(self, mistake: Mistake) -> Mistake:
-        return Mistake(located(mistake.finding, self.view.locate), mistake.follows)
+    def _located(self, root: RootCause) -> RootCause:
+        return RootCause(located(root.finding, self.view.locate), root.follows)
 
     async def line(self, id: str) -> Line | None:
         selected = _line(await self._data.at_once(), id) or _line(await self._data.get(), id)
@@ -216,8 +216,8 @@ def _certificates(held: Sequence[CertificateReport], lines: Sequence[Line]) -> t
     return tuple(sorted((*held, *leaves(line.report for line in lines)), key=lambda line: line.order))
 
 
-def _errors_first(mistake: Mistake) -> tuple[bool, bool]:
-    return mistake.finding.severity is not Severity.ERROR, not mistake.finding.file
+def _errors_first(root: RootCause) -> tuple[bool, bool]:
+    return root.finding.severity is not Severity.ERROR, not root.finding.file
 
 
 def _in_order(lines: list[Line]) -> tuple[Line, ...]:

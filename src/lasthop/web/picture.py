@@ -118,7 +118,7 @@ def line(report: HopReport, seen: HopSeen | None = None, recent: tuple[float, fl
 
 
 def line_id(gateway: Key, backend: Key, port: int, protocol: str = "") -> str:
-    """Returns the id of a line. `own`: the protocol of a hop to which policies do not apply."""
+    """Returns the id of a line. `protocol` is set for hops to which policies do not apply."""
     text = "\n".join((gateway.path, str(backend), str(port), protocol))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 

@@ -153,4 +153,4 @@ def test_only_regular_files_are_read_and_never_more_than_the_limit(tmp_path: Pat
         with pytest.raises(OSError):
             foreign_file.read(tmp_path / name, 3)
     os.mkfifo(tmp_path / handover.FILE)
-    assert handover.left(tmp_path) is None
+    assert handover.read_handover(tmp_path) is None

@@ -11,7 +11,7 @@ import pytest
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.proxy.binary import Envoy
-from lasthop.engine.resolve.gateways.ports import Probe
+from lasthop.engine.resolve.gateways.ports import BindResult
 from lasthop.run.infra import ports
 from lasthop.run.infra.processes import Processes
 from tests.ports import free_port
@@ -81,20 +81,20 @@ class Told:
         self.processes = Processes(
             Envoy(Path("/no/envoy"), (1, 40, 0)),
             run_dir,
-            probed=self._probed,
+            bind_result=self._bind_result,
             proxy_event=lambda *_: None,
             entry=lambda _: None,
             skipped=lambda *_: None,
         )
 
-    def _probed(self, key: Key, address: str, port: int, transport: str, probe: Probe | None) -> None:
+    def _bind_result(self, key: Key, address: str, port: int, transport: str, result: BindResult | None) -> None:
         self.problems.pop(address, None)
-        if probe:
-            self.problems[address] = probe.problem
+        if result:
+            self.problems[address] = result.problem
 
     def want(self, port: int, *addresses: str) -> dict[str, str]:
         self.processes.want({Key("Gateway", "a", "web"): {(address, port, "TCP") for address in addresses}})
-        self.processes.probe()
+        self.processes.try_ports()
         return self.problems
 
 

@@ -8,7 +8,7 @@ from lasthop.base.api.meta import Key
 from lasthop.edge.observe.evidence import ConnectionOutcome, EndpointCounts, HopCounts
 from lasthop.edge.observe.observations import AT_ONCE, DETAILS_HOLD, EXPIRES, FIRST_DETAILS_HOLD, MAX_PROXIES, Observations
 from lasthop.edge.observe.tally import MAX_CONFIGS, Tally
-from lasthop.edge.observe.verdict import FIRST_HOLD, HOLD, SILENCE
+from lasthop.edge.observe.verdict import EVIDENCE_EXPIRY_SECONDS, FIRST_HOLD, HOLD
 from lasthop.engine.plan.observation import EndpointSeen, Failure, HopSeen, HopState, LeafCertificate, ProxyReport, Traffic
 from lasthop.engine.plan.upstream import Connection, Hop
 from tests.observed import HOP, LEAF, WEB, WRONG_NAME, A, B, C, World
@@ -92,7 +92,7 @@ def test_it_recovers_by_the_counters_where_the_samples_missed_it() -> None:
 def test_a_hop_that_no_sample_shows_is_working_by_its_counters() -> None:
     world = World()
     world.wait(5)
-    for _ in range(2 * round(SILENCE) // 60):
+    for _ in range(2 * round(EVIDENCE_EXPIRY_SECONDS) // 60):
         world.succeeds(sampled=False)
         world.wait(60)
     assert world.healths == ["untried", "working"] and world.state.working == (A,)
@@ -101,7 +101,7 @@ def test_a_hop_that_no_sample_shows_is_working_by_its_counters() -> None:
 def test_a_hop_that_was_sampled_once_stays_working_by_its_counters() -> None:
     world = World()
     world.succeeds()
-    for _ in range(2 * round(SILENCE) // 60):
+    for _ in range(2 * round(EVIDENCE_EXPIRY_SECONDS) // 60):
         world.succeeds(sampled=False)
         world.wait(60)
     assert world.healths == ["untried", "working"]
@@ -142,7 +142,7 @@ def test_an_endpoint_that_comes_and_goes_by_the_minute_settles_in_failing() -> N
 def test_long_silence_makes_it_untried_again() -> None:
     world = World()
     world.fails()
-    world.wait(SILENCE - 1)
+    world.wait(EVIDENCE_EXPIRY_SECONDS - 1)
     assert world.health == "failing"
     world.wait(2)
     assert world.healths == ["untried", "failing", "untried"]
@@ -152,10 +152,10 @@ def test_a_long_connection_is_not_silence() -> None:
     world = World()
     world.succeeds()
     world.active = 1
-    world.wait(3 * SILENCE)
+    world.wait(3 * EVIDENCE_EXPIRY_SECONDS)
     assert world.healths == ["untried", "working"]
     world.active = 0
-    world.wait(SILENCE + 1)
+    world.wait(EVIDENCE_EXPIRY_SECONDS + 1)
     assert world.health == "untried"
 
 

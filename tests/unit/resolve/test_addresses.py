@@ -13,7 +13,7 @@ from lasthop.engine.plan.infrastructure import Infrastructure, RequestedAddresse
 from lasthop.engine.plan.listener import GatewayPlan
 from lasthop.engine.plan.proxy import ProxyState
 from lasthop.engine.resolve.gateways.gateways import gateway
-from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.gateways.ports import BIND_RESULT, BindResult
 from lasthop.engine.resolve.settings import IN_CLUSTER, INFRASTRUCTURE, PROXY, Settings
 from tests.world import keyed, mk_class, mk_gateway
 
@@ -33,7 +33,7 @@ def settled(
     assert gateway_plan
     PROXY.set(engine.graph, ProxyState.serving(gateway_plan.listeners), KEY)
     for address in gateway_plan.addresses:
-        PROBE.set(engine.graph, Probe(), KEY, address, 80, "TCP")
+        BIND_RESULT.set(engine.graph, BindResult(), KEY, address, 80, "TCP")
     return engine, gateway_plan
 
 

@@ -16,7 +16,7 @@ from lasthop.engine.outputs.envoy.resource import LISTENER
 from lasthop.engine.plan.infrastructure import Infrastructure
 from lasthop.engine.plan.proxy import ProxyState
 from lasthop.engine.resolve.gateways.gateways import gateway, port_holder
-from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.gateways.ports import BIND_RESULT, BindResult
 from lasthop.engine.resolve.settings import IN_CLUSTER, INFRASTRUCTURE, PROXY, Settings
 from lasthop.run.infra.kubernetes.desired import desired_gateway
 from tests.snapshot import Snapshot, settle, settled
@@ -116,7 +116,7 @@ def attached(snapshot: Snapshot) -> int:
 
 def test_a_port_that_cannot_be_had_is_the_sets_problem_only() -> None:
     engine, snapshot = running(mk_listener_set("shop/set", "edge/web", [http(81)]))
-    PROBE.set(engine.graph, Probe("0.0.0.0:81 is in use by nginx"), WEB, "0.0.0.0", 81, "TCP")
+    BIND_RESULT.set(engine.graph, BindResult("0.0.0.0:81 is in use by nginx"), WEB, "0.0.0.0", 81, "TCP")
     snapshot.take(engine.settle())
     assert reasons(snapshot) == ("Accepted", "-PortUnavailable")
     status = snapshot.status[WEB]

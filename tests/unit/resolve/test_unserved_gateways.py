@@ -8,7 +8,7 @@ from lasthop.base.api.meta import Key, Object
 from lasthop.base.api.status import GatewayStatus, PolicyStatus, RouteStatus
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.explain.explain import explain
-from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.gateways.ports import BIND_RESULT, BindResult
 from tests.snapshot import settled
 from tests.world import (
     HTTP_AND_HTTPS,
@@ -42,7 +42,7 @@ WORLD = keyed(
 def outcome(gateway: Object, problem: str = "") -> tuple[dict[str, tuple[str, str, str]], Engine]:
     engine, snapshot = settled({**WORLD, **keyed(gateway)})
     if problem:
-        PROBE.set(engine.graph, Probe(problem), GATEWAY, "0.0.0.0", 80, "TCP")
+        BIND_RESULT.set(engine.graph, BindResult(problem), GATEWAY, "0.0.0.0", 80, "TCP")
         snapshot.take(engine.settle())
     status = snapshot.status[POLICY]
     assert isinstance(status, PolicyStatus)
@@ -80,7 +80,7 @@ def test_a_gateway_that_serves_nothing_is_named_in_the_entry_and_its_hops_are_no
 def test_one_port_of_two_is_enough_to_serve() -> None:
     two = [HTTP_AND_HTTPS[0], {**HTTP_AND_HTTPS[0], "name": "other", "port": 8080}]
     engine, _ = settled({**WORLD, **keyed(mk_gateway("a/g", two))})
-    PROBE.set(engine.graph, Probe("taken"), GATEWAY, "0.0.0.0", 80, "TCP")
+    BIND_RESULT.set(engine.graph, BindResult("taken"), GATEWAY, "0.0.0.0", 80, "TCP")
     engine.settle()
     assert [hop.manner for hop in engine.hops()] == ["verified"]
 
@@ -93,7 +93,7 @@ def test_a_route_reports_an_unserved_port_of_exactly_its_listeners(section: str,
     route = mk_route("a/r", "a/g", [{"name": "api", "port": 443}], parents=[parent])
     engine, snapshot = settled({**WORLD, **keyed(mk_gateway("a/g", two), route)})
     for port in (80, 8080):
-        PROBE.set(engine.graph, Probe(problems.get(port, "")), GATEWAY, "0.0.0.0", port, "TCP")
+        BIND_RESULT.set(engine.graph, BindResult(problems.get(port, "")), GATEWAY, "0.0.0.0", port, "TCP")
     snapshot.take(engine.settle())
     status = snapshot.status[Key("HTTPRoute", "a", "r")]
     assert isinstance(status, RouteStatus)

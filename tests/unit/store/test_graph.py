@@ -242,7 +242,7 @@ def claimed(g: Graph, word: str) -> int:
 
 @pytest.mark.parametrize(("keeps", "left"), [(True, 1), (False, GONE)])
 def test_a_crashed_indexer_keeps_its_entries_only_if_configured(keeps: bool, left: object) -> None:
-    g = Stages(Graph(), [indexer("word", keeps=keeps)(claim), Output("claimed", CLAIMS, claimed)])
+    g = Stages(Graph(), [indexer("word", keep_on_crash=keeps)(claim), Output("claimed", CLAIMS, claimed)])
     put(g, "a", "x")
     assert g.settle() == {"claimed": {("x",): 1}}
     put(g, "a", "bad")

@@ -32,7 +32,7 @@ def test_a_limited_settle_looks_at_the_latest_change_first_and_comes_to_the_same
 
 
 def test_members_wait_for_unreported_members_that_they_refer_to() -> None:
-    stages = [Output("clusters", "thing", length, named=True), Output("routes", "thing", both, names=True)]
+    stages = [Output("clusters", "thing", length, is_referenced=True), Output("routes", "thing", both, has_references=True)]
     g = Stages(Graph(), stages)
     for number in range(3):
         g.enter("thing", (f"t{number}",))
@@ -89,8 +89,8 @@ def test_owners_take_turns_however_much_one_of_them_has_changed() -> None:
 
 
 def test_new_members_of_one_owner_do_not_hold_back_others() -> None:
-    routes = Output("routes", "things", shown, names=True)
-    g = Stages(Graph(), [Output("clusters", "things", shown, named=True), routes])
+    routes = Output("routes", "things", shown, has_references=True)
+    g = Stages(Graph(), [Output("clusters", "things", shown, is_referenced=True), routes])
     mine = thing("shop", 0)
     WORDS.set(g.graph, 0, mine)
     g.enter("things", (mine,))
@@ -128,7 +128,7 @@ def test_once_there_is_enough_each_output_still_gets_on_by_one_member() -> None:
 
 def test_two_outputs_of_which_one_leads_to_the_other_report_a_member_together_or_not_at_all() -> None:
     clusters = Output("clusters", "things", shown)
-    g = Stages(Graph(), [clusters, Output("endpoints", "things", shown, beside="clusters")])
+    g = Stages(Graph(), [clusters, Output("endpoints", "things", shown, reported_with="clusters")])
     for number in range(20):
         WORDS.set(g.graph, 0, thing("a", number))
         g.enter("things", (thing("a", number),))
@@ -143,7 +143,7 @@ def test_two_outputs_of_which_one_leads_to_the_other_report_a_member_together_or
 
 
 def test_two_that_go_together_are_one_limit_and_what_changes_alone_gets_on_all_the_same() -> None:
-    g = Stages(Graph(), [Output("clusters", "things", length), Output("endpoints", "things", both, beside="clusters")])
+    g = Stages(Graph(), [Output("clusters", "things", length), Output("endpoints", "things", both, reported_with="clusters")])
     for number in range(40):
         WORDS.set(g.graph, "x", f"{number}")
         g.enter("things", (f"{number}",))
@@ -157,7 +157,7 @@ def test_two_that_go_together_are_one_limit_and_what_changes_alone_gets_on_all_t
 def test_an_index_of_thousands_does_not_hold_up_what_another_one_has_edited() -> None:
     seen = Index[str, Key]("seen")
 
-    @indexer("things", patient=True)
+    @indexer("things", deferrable=True)
     def index_seen(g: Graph, key: Key) -> Iterator[Entry]:
         calls.append(("listed", key))
         yield seen.entry((str(shown(g, key)),), key)

@@ -22,7 +22,7 @@ from lasthop.engine.plan.observation import Failure, Health, HopState
 from lasthop.engine.plan.tls import Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.reach import REACH
-from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.gateways.ports import BIND_RESULT, BindResult
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.settings import SETTINGS, Settings, set_observed
 from lasthop.run.cluster import ClusterRuntime
@@ -183,8 +183,8 @@ async def asked() -> AsyncIterator[Asked]:
         controller.take(Batch(OBJECTS, unknown=(Unknown(False, "u", "u.yaml cannot be read"),)))
         for name, port in (("web", 80), ("second", 81), ("second", 85), ("blocked", 82), ("blocked", 84)):
             problem = f"0.0.0.0:{port} is in use" if name == "blocked" else ""
-            PROBE.set(graph, Probe(problem), Key("Gateway", "a", name), "0.0.0.0", port, "TCP")
-        PROBE.set(graph, Probe(), Key("Gateway", "u", "web"), "0.0.0.0", 83, "TCP")
+            BIND_RESULT.set(graph, BindResult(problem), Key("Gateway", "a", name), "0.0.0.0", port, "TCP")
+        BIND_RESULT.set(graph, BindResult(), Key("Gateway", "u", "web"), "0.0.0.0", 83, "TCP")
         controller.settle()
         gateway, plain = Key("Gateway", "a", "web"), Key("Service", "a", "plain")
         (collector,) = (hop for hop in REACH.of(graph, plain) if hop.protocol is not Protocol.AUTO)

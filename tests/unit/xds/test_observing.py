@@ -22,7 +22,7 @@ from lasthop.edge.xds import observing
 from lasthop.edge.xds.budget import BASE, PER_HOP
 from lasthop.edge.xds.observing import MAX_REPORT, METHOD, SERVICE, ProxiesHere, ReportSender, bounded, encode
 from lasthop.edge.xds.replicas import Reporter
-from lasthop.engine.engine import ANYTHING
+from lasthop.engine.engine import ALL_ADDRESSES
 from lasthop.engine.plan.observation import (
     LATENCY_BOUNDS,
     MAX_ENDPOINTS,
@@ -148,7 +148,7 @@ class Everything:
     """Knows every hop, endpoint and route."""
 
     def addresses(self, hop: Hop) -> Container[str]:
-        return ANYTHING
+        return ALL_ADDRESSES
 
     def serves(self, gateway: Key, route: Key) -> bool:
         return True

@@ -76,7 +76,7 @@ def clear(run_dir: Path) -> None:
             elif path.name != "lock":
                 path.unlink(missing_ok=True)
         return
-    handover.taken(run_dir)
+    handover.remove_handover(run_dir)
     for name in (ABOUT, paths.USED_FOR, paths.ADMIN_SOCKET, "xds.sock"):
         (run_dir / name).unlink(missing_ok=True)
 
@@ -106,7 +106,7 @@ def about(run_dir: Path) -> dict[str, Any]:
 
 
 def holder(run_dir: Path) -> int:
-    """Returns the pid of the Lasthop that has locked the directory; 0: none. Does not try to lock it, because that could
+    """Returns the pid of the Lasthop process that locks the directory, or 0. Does not try to lock it, because that could
     prevent a Lasthop from starting."""
     try:
         lock = run_dir / "lock"
@@ -256,7 +256,7 @@ def state(gateway: LocalGateway) -> str:
         return "running"
     if not envoys(gateway):
         return "ended"
-    return "left" if handover.left(gateway.run_dir) else "orphaned"
+    return "left" if handover.read_handover(gateway.run_dir) else "orphaned"
 
 
 def envoys(gateway: LocalGateway) -> list[int]:

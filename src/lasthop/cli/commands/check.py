@@ -13,7 +13,7 @@ from lasthop.cli.views.command_view import View, ask
 
 if TYPE_CHECKING:
     from lasthop.engine.outputs.comparison import ComparedState, Comparison
-    from lasthop.engine.outputs.findings.root_causes import Mistake
+    from lasthop.engine.outputs.findings.root_causes import RootCause
 
 WEAKER: Final = 3
 """The exit code if a change introduces no error but weakens the verification of a backend."""
@@ -87,7 +87,7 @@ def command(
         raise click.UsageError("--fail-on goes with --against")
 
     async def look(view: View) -> report.Report:
-        listed = await _mistakes(view)
+        listed = await _root_causes(view)
         objects, files = await view.size()
         where = view.where if files is None else report.count(files, "file")
         return report.Report(listed, where, objects, files or 0).of_namespace(view.namespace)
@@ -102,11 +102,11 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-async def _mistakes(view: View) -> tuple[Mistake, ...]:
-    from lasthop.engine.outputs.findings.root_causes import mistakes
+async def _root_causes(view: View) -> tuple[RootCause, ...]:
+    from lasthop.engine.outputs.findings.root_causes import root_causes
 
     findings = await view.findings()
-    return tuple(mistakes(findings, view.broken_objects(findings), view.unseen))
+    return tuple(root_causes(findings, view.broken_objects(findings), view.unseen))
 
 
 def _compare(
@@ -147,7 +147,7 @@ async def _state(view: View) -> ComparedState:
 
     if not isinstance(view, FolderView):
         raise TypeError("--against compares folders only")
-    listed = Report(await _mistakes(view), view.where, 0)
+    listed = Report(await _root_causes(view), view.where, 0)
     hops = [hop for hop in (await view.audit()).hops if view.namespace in ("", hop.gateway.namespace, hop.backend.namespace)]
-    shown = listed.of_namespace(view.namespace).mistakes
+    shown = listed.of_namespace(view.namespace).root_causes
     return ComparedState(view.where, shown, tuple(hops), view.engine.verified(), view.unknown())

@@ -26,7 +26,7 @@ from lasthop.cli.render.progress import FolderProgress
 from lasthop.edge.proxy.binary import Envoy, EnvoyNotFound, find_envoy
 from lasthop.edge.proxy.directory import ProxyDirectory, RunDirLocked
 from lasthop.edge.proxy.entry import AccessLogEntry
-from lasthop.edge.proxy.handover import taken
+from lasthop.edge.proxy.handover import remove_handover
 from lasthop.edge.sources.files.folder import FilesError
 from lasthop.edge.sources.files.source import FilesSource
 from lasthop.engine.engine import Engine
@@ -284,7 +284,7 @@ async def _run_locked(
     view = ControllerView(runtime, source.locate, f"folder {folder.absolute()}")
     endings = Endings(runtime, handover)
     endings.listen(asyncio.get_running_loop())
-    taken(run_dir)
+    remove_handover(run_dir)
     local.describe(
         run_dir,
         {

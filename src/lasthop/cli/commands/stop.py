@@ -78,7 +78,7 @@ def _end_leftovers(run_dir: Path, token: str) -> None:
     from lasthop.edge.proxy import handover
 
     def still() -> handover.Handover | None:
-        leftover = handover.left(run_dir)
+        leftover = handover.read_handover(run_dir)
         return leftover if leftover and leftover.token == token else None
 
     if os.fork():

@@ -17,9 +17,9 @@ FACT: Final = f"{INDENT[:-2]}- "
 
 def text(comparison: Comparison) -> str:
     blocks = []
-    for title, mistakes in (("Introduced", comparison.introduced), ("Fixed", comparison.fixed)):
-        if mistakes:
-            shown = report.text(report.Report(mistakes, comparison.where, 0)).rpartition("\n\n")[0]
+    for title, root_causes in (("Introduced", comparison.introduced), ("Fixed", comparison.fixed)):
+        if root_causes:
+            shown = report.text(report.Report(root_causes, comparison.where, 0)).rpartition("\n\n")[0]
             blocks.append(f"{click.style(title, bold=True)}\n{shown}")
     if comparison.hops:
         lines = [line for change in comparison.hops for line in _hop(change)]
@@ -63,8 +63,8 @@ def as_json(comparison: Comparison) -> str:
         "weaker": comparison.weaker,
         "otherTrust": comparison.other_trust,
         "notJudged": comparison.not_judged,
-        "introduced": [report.plain(mistake.finding) for mistake in comparison.introduced],
-        "fixed": [report.plain(mistake.finding) for mistake in comparison.fixed],
+        "introduced": [report.plain(root.finding) for root in comparison.introduced],
+        "fixed": [report.plain(root.finding) for root in comparison.fixed],
         "hops": [
             {
                 "gateway": change.gateway.path,
@@ -90,7 +90,7 @@ def as_json(comparison: Comparison) -> str:
 def github(comparison: Comparison) -> str:
     """Annotates new findings, hops whose verification becomes weaker or has other anchors, and items that could not be
     compared."""
-    lines = [report.annotation(mistake.finding) for mistake in comparison.introduced]
+    lines = [report.annotation(root.finding) for root in comparison.introduced]
     for change in comparison.hops:
         if change.weaker or change.other_trust:
             level, title = (

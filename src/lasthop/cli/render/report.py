@@ -13,7 +13,7 @@ import msgspec
 from lasthop.base.api.documents import Json
 from lasthop.base.api.meta import Key
 from lasthop.cli.render.terminal import wrapped
-from lasthop.engine.outputs.findings.root_causes import Mistake
+from lasthop.engine.outputs.findings.root_causes import RootCause
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity, with_remedy
 from lasthop.engine.plan.reasons import entry_of
@@ -23,7 +23,7 @@ INDENT = " " * 4
 
 
 class Report(msgspec.Struct, frozen=True):
-    mistakes: tuple[Mistake, ...]
+    root_causes: tuple[RootCause, ...]
     """By file and line, or by object."""
     where: str
     """The folder, gateway or cluster that was checked."""
@@ -32,15 +32,15 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def errors(self) -> int:
-        return sum(mistake.finding.severity is Severity.ERROR for mistake in self.mistakes)
+        return sum(root.finding.severity is Severity.ERROR for root in self.root_causes)
 
     @property
     def warnings(self) -> int:
-        return len(self.mistakes) - self.errors
+        return len(self.root_causes) - self.errors
 
     def __str__(self) -> str:
         problems = [count(self.errors, "error"), *([count(self.warnings, "warning")] if self.warnings else [])]
-        summary = ", ".join(problems) if self.mistakes else "nothing wrong"
+        summary = ", ".join(problems) if self.root_causes else "nothing wrong"
         return f"{summary} in {self.where}; {count(self.objects, 'object')}"
 
     def of_namespace(self, namespace: str) -> Report:
@@ -52,11 +52,11 @@ class Report(msgspec.Struct, frozen=True):
             return finding.object is None or finding.object.namespace in ("", namespace)
 
         kept = [
-            msgspec.structs.replace(mistake, follows=tuple(filter(concerns, mistake.follows)))
-            for mistake in self.mistakes
-            if any(map(concerns, (mistake.finding, *mistake.follows)))
+            msgspec.structs.replace(root, follows=tuple(filter(concerns, root.follows)))
+            for root in self.root_causes
+            if any(map(concerns, (root.finding, *root.follows)))
         ]
-        return msgspec.structs.replace(self, mistakes=tuple(kept))
+        return msgspec.structs.replace(self, root_causes=tuple(kept))
 
 
 def count(number: int, noun: str) -> str:
@@ -76,14 +76,14 @@ def placed(finding: Finding, locate: Callable[[Key, str], tuple[str, int] | None
 
 def text(report: Report) -> str:
     blocks = []
-    for _, group in itertools.groupby(report.mistakes, key=lambda mistake: mistake.finding.file):
-        blocks.append("\n".join(line for mistake in group for line in _lines(mistake)))
+    for _, group in itertools.groupby(report.root_causes, key=lambda root: root.finding.file):
+        blocks.append("\n".join(line for root in group for line in _lines(root)))
     colour = "red" if report.errors else "yellow" if report.warnings else "green"
     return "\n\n".join([*blocks, click.style(str(report), bold=True, fg=colour)])
 
 
-def _lines(mistake: Mistake) -> Iterator[str]:
-    finding = mistake.finding
+def _lines(root: RootCause) -> Iterator[str]:
+    finding = root.finding
     subject = ", ".join(str(part) for part in (finding.object, finding.field) if part)
     place = _place(finding) or subject or "cluster"
     yield from _headline(finding, place)
@@ -91,14 +91,14 @@ def _lines(mistake: Mistake) -> Iterator[str]:
         yield click.style(f"    {subject}", fg="cyan")
     if finding.remedy:
         yield from (click.style(line, fg="green") for line in wrapped(finding.remedy, INDENT, INDENT))
-    yield from (click.style(line, dim=True) for line in _consequences(mistake))
+    yield from (click.style(line, dim=True) for line in _consequences(root))
 
 
-def _consequences(mistake: Mistake) -> Iterator[str]:
-    for consequence in mistake.follows[:SHOWN_FOLLOWS]:
-        yield from wrapped(_follow(consequence, mistake.finding), f"{INDENT}so ", f"{INDENT}   ")
-    if len(mistake.follows) > SHOWN_FOLLOWS:
-        yield f"{INDENT}and {len(mistake.follows) - SHOWN_FOLLOWS} more like these"
+def _consequences(root: RootCause) -> Iterator[str]:
+    for consequence in root.follows[:SHOWN_FOLLOWS]:
+        yield from wrapped(_follow(consequence, root.finding), f"{INDENT}so ", f"{INDENT}   ")
+    if len(root.follows) > SHOWN_FOLLOWS:
+        yield f"{INDENT}and {len(root.follows) - SHOWN_FOLLOWS} more like these"
 
 
 def _headline(finding: Finding, place: str) -> Iterator[str]:
@@ -135,8 +135,8 @@ def as_json(report: Report) -> str:
         "files": report.files,
         "objects": report.objects,
         "findings": [
-            {**plain(mistake.finding), "follows": [plain(consequence) for consequence in mistake.follows]}
-            for mistake in report.mistakes
+            {**plain(root.finding), "follows": [plain(consequence) for consequence in root.follows]}
+            for root in report.root_causes
         ],
     }
     return json.dumps(document, indent=2)
@@ -152,7 +152,7 @@ def plain(finding: Finding) -> Json:
 
 
 def github(report: Report) -> str:
-    return "\n".join([*(annotation(mistake.finding) for mistake in report.mistakes), str(report)])
+    return "\n".join([*(annotation(root.finding) for root in report.root_causes), str(report)])
 
 
 def annotation(finding: Finding) -> str:

@@ -12,11 +12,11 @@ from typing import Final
 
 PROBE_INTERVAL: Final = 1.0
 PROBE_WITHIN: Final = 2.0
-SILENT: Final = 5.0
+LOST_AFTER_SECONDS: Final = 5.0
 """Seconds without a response after which the API server counts as lost."""
 FRESH: Final = 2.5
-"""Maximum age of another replica's contact that proves that the API server is available. It is below `SILENT`, so that
-replicas that lose the server together never prove it for each other."""
+"""Maximum age of another replica's contact that proves that the API server is available. It is below
+`LOST_AFTER_SECONDS`, so that replicas that lose the server together never prove it for each other."""
 
 
 class Contact:
@@ -37,7 +37,7 @@ class Contact:
         """Returns the seconds since the API server's last response, for other replicas."""
         return max(0.0, now - self._heard)
 
-    def peer(self, age: float, now: float) -> None:
+    def record_peer_contact(self, age: float, now: float) -> None:
         """Records the age of another replica's contact."""
-        if self._failures > 1 and self.age(now) >= SILENT and 0.0 <= age <= FRESH:
+        if self._failures > 1 and self.age(now) >= LOST_AFTER_SECONDS and 0.0 <= age <= FRESH:
             self.cut_off = True

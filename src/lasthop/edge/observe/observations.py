@@ -16,7 +16,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.observe.totals import summed
-from lasthop.edge.observe.verdict import NONE, EndpointVerdict, judge
+from lasthop.edge.observe.verdict import NONE, EndpointVerdict, next_verdict
 from lasthop.engine.plan.observation import (
     MAX_CERTIFICATES,
     MAX_ENDPOINTS,
@@ -205,7 +205,7 @@ class Observations:
             for endpoint in endpoints:
                 successes[endpoint.config] = max(endpoint.last_success, successes.get(endpoint.config, 0.0))
             for endpoint in endpoints:
-                verdict, due = judge(
+                verdict, due = next_verdict(
                     before.get((endpoint.config, endpoint.address), NONE),
                     endpoint,
                     hop_success=successes[endpoint.config],

@@ -34,17 +34,17 @@ from lasthop.engine.plan.upstream import Connection, Hop
 MAX_HOPS: Final = 20_000
 MAX_WATCHED: Final = 100
 """Hops whose endpoint counters are read at a time."""
-QUIET: Final = 30.0
+SUCCESS_ASSUMED_AFTER: Final = 30.0
 """Seconds without a failure after which new connections count as successes even without samples."""
-FORGOTTEN: Final = 3600.0
+HOP_EXPIRY_SECONDS: Final = 3600.0
 """Seconds after which a hop that Envoy no longer counts is dropped."""
 MAX_CONFIGS: Final = 4
 """Configurations of a hop that are counted separately: the current one, and earlier ones with open streams."""
-_DOUBTFUL: Final = 16
-_AT_ONCE: Final = 2
+_MAX_DOUBTFUL: Final = 16
+_MAX_FAILURES_PER_READ: Final = 2
 """Maximum failures recorded for a counter's growth between two reads: the number that a verdict needs."""
-_EJECTED_ANEW: Final = 5.0
-"""Seconds without ejection after which the next ejection counts as new."""
+_MIN_EJECTION_GAP: Final = 5.0
+"""Minimum gap in seconds between two ejections that count separately."""
 
 
 class Tally:
@@ -77,7 +77,9 @@ class Tally:
             if hop := self._of(key.hop):
                 hop.count(key.config, counted, now, first=not self._counted)
         counted_hops = {key.hop for key in counts}
-        for gone in [key for key, hop in self._hops.items() if now - hop.heard > FORGOTTEN and key not in counted_hops]:
+        for gone in [
+            key for key, hop in self._hops.items() if now - hop.heard > HOP_EXPIRY_SECONDS and key not in counted_hops
+        ]:
             del self._hops[gone]
         self._counted = True
 
@@ -253,18 +255,17 @@ class _ConfigTally:
 
     @property
     def _unlogged(self) -> bool:
-        """Returns whether TLS errors of a stream were counted so long ago that their log lines would have arrived, and none
-        did."""
+        """Returns whether Envoy counted TLS errors of a stream whose log lines are overdue."""
         return self._refused and bool(self._errors[0]) and not self._endpoints and not self._unsampled
 
     def take(self, outcome: ConnectionOutcome) -> None:
         self._seen, self.heard = None, max(self.heard, outcome.at)
         if outcome.doubtful:
-            self._doubtful = [*self._doubtful, outcome][-_DOUBTFUL:]
+            self._doubtful = [*self._doubtful, outcome][-_MAX_DOUBTFUL:]
             return
         self._endpoint(outcome.address).take(outcome)
         if any(self._errors):
-            self._endpoint(outcome.address).refuse()
+            self._endpoint(outcome.address).reclassify_as_client_certificate_rejection()
         if not outcome.failure and outcome.address:
             self._endpoints.pop("", None)  # the hop has endpoints again
 
@@ -290,14 +291,14 @@ class _ConfigTally:
         self._judge_doubtful()
         if any(self._errors):
             for endpoint in self._endpoints.values():
-                endpoint.refuse()
+                endpoint.reclassify_as_client_certificate_rejection()
                 self._seen = None
         good = not growth.failures and not kind
         self._unsampled, self._sending = bool(growth.requests) and good and not self._endpoints, bool(growth.requests)
         if kind:
             for endpoint in self._endpoints.values():
                 # An endpoint may have counted the failure before, without its kind.
-                endpoint.counted(self._words, handshake=True)
+                endpoint.describe_from_counters(self._words, handshake=True)
         if good:
             self._mark_working(growth, now)
 
@@ -315,7 +316,7 @@ class _ConfigTally:
         """Marks endpoints as working if there is traffic and none of it fails, even without samples."""
         for endpoint in self._endpoints.values():
             if (
-                growth.connections and now - endpoint.last_bad > QUIET
+                growth.connections and now - endpoint.last_bad > SUCCESS_ASSUMED_AFTER
                 if endpoint.in_a_row
                 else growth.requests and endpoint.last_success
             ):
@@ -334,10 +335,12 @@ class _ConfigTally:
         for address, counts in counted.items():
             if address not in self._endpoints and not self._notice(address, counts, now, unlogged=unlogged):
                 continue
-            unseen = ConnectionOutcome(self.key.hop, address, now, words, handshake=bool(self._kind) or unlogged)
+            unlogged_failure = ConnectionOutcome(self.key.hop, address, now, words, handshake=bool(self._kind) or unlogged)
             if unlogged:
-                self._endpoint(address).take(unseen)
-            self._endpoint(address).count(counts, unseen, now, made=not self._refused, failing=self._failing)
+                self._endpoint(address).take(unlogged_failure)
+            self._endpoint(address).count(
+                counts, unlogged_failure, now, responses_prove_success=not self._refused, failing=self._failing
+            )
 
     def _notice(self, address: str, counts: EndpointCounts, now: float, *, unlogged: bool) -> bool:
         """Returns whether the counters of an endpoint without log lines are evidence about it."""
@@ -400,8 +403,8 @@ class _Endpoint:
             self.failure, self.handshake = outcome.failure, outcome.handshake
             self.request, self._refused = outcome.request, outcome.refused
             if self._rejects:
-                self.refuse()
-            self._failed(outcome.at)
+                self.reclassify_as_client_certificate_rejection()
+            self._record_failure(outcome.at)
             return
         self.succeeded(outcome.at)
         self._certificate = outcome.certificate or self._certificate
@@ -414,20 +417,20 @@ class _Endpoint:
         still fails."""
         return max(self.last_failure, self._last_ejected)
 
-    def _failed(self, at: float) -> None:
+    def _record_failure(self, at: float) -> None:
         self.failures += 1
         if not self.in_a_row:
             self.failing_since = at
         self.in_a_row += 1
         self.last_failure = max(self.last_failure, at)
 
-    def refuse(self) -> None:
+    def reclassify_as_client_certificate_rejection(self) -> None:
         """Reinterprets failed requests as a rejected client certificate, because Envoy has counted TLS errors."""
         if self._refused:
             self.failure, self.handshake, self.request, self._refused = self._refused, True, False, ""
             self._rejects = True
 
-    def counted(self, words: str, *, handshake: bool) -> None:
+    def describe_from_counters(self, words: str, *, handshake: bool) -> None:
         """Describes the failure from the counters, unless the log has given a better reason since the last success."""
         if self.in_a_row and not self._from_log and (handshake or not self.handshake):
             self.failure, self.handshake, self.request = words, handshake, False
@@ -437,39 +440,61 @@ class _Endpoint:
         self.handshake, self.request, self._refused, self._rejects = False, False, "", False
         self.last_success = max(self.last_success, at)
 
-    def count(self, counts: EndpointCounts, unseen: ConnectionOutcome, now: float, *, made: bool, failing: bool) -> None:
-        """Records Envoy's counts for an endpoint. `unseen`: the failure to record if no log line shows one. `made`: responses
-        are successes. `failing`: the hop's failures have just grown."""
+    def count(
+        self,
+        counts: EndpointCounts,
+        unlogged_failure: ConnectionOutcome,
+        now: float,
+        *,
+        responses_prove_success: bool,
+        failing: bool,
+    ) -> None:
+        """Records Envoy's counts for an endpoint. `unlogged_failure` is recorded if the counts show a failure and no log line
+        does. `failing`: the hop's failures have just grown."""
         last, self._counts = self._counts, counts
         logged, self._logged = self._logged, False
         if counts.ejected:
-            self._ejected(counts, unseen, now)
+            self._ejected(counts, unlogged_failure, now)
         if last is None or counts.connections < last.connections:
-            self._begin(counts, unseen, now, made=made, failing=failing and not logged and last is None)
+            self._record_new_counters(
+                counts,
+                unlogged_failure,
+                now,
+                responses_prove_success=responses_prove_success,
+                failing=failing and not logged and last is None,
+            )
         elif counts.answers > last.answers:
-            if made:
+            if responses_prove_success:
                 self.succeeded(now)
         elif counts.connect_failures > last.connect_failures and not logged:
-            self._fails(counts.connect_failures - last.connect_failures, unseen, now)
+            self._record_failures(counts.connect_failures - last.connect_failures, unlogged_failure, now)
 
-    def _ejected(self, counts: EndpointCounts, unseen: ConnectionOutcome, now: float) -> None:
-        if not self.in_a_row and now - self._last_ejected > _EJECTED_ANEW:
+    def _ejected(self, counts: EndpointCounts, unlogged_failure: ConnectionOutcome, now: float) -> None:
+        if not self.in_a_row and now - self._last_ejected > _MIN_EJECTION_GAP:
             # An ejection implies repeated failures, even if it was short.
-            self._fails(counts.connect_failures, unseen, now)
+            self._record_failures(counts.connect_failures, unlogged_failure, now)
         self.ejected_since, self._last_ejected = self.ejected_since or now, now
 
-    def _begin(self, counts: EndpointCounts, unseen: ConnectionOutcome, now: float, *, made: bool, failing: bool) -> None:
+    def _record_new_counters(
+        self,
+        counts: EndpointCounts,
+        unlogged_failure: ConnectionOutcome,
+        now: float,
+        *,
+        responses_prove_success: bool,
+        failing: bool,
+    ) -> None:
         """Records counters that are new or were reset. They prove only whether a response has ever arrived."""
         if failing and counts.connections == counts.connect_failures > 0:
             # No connection ever succeeded, and retries may have hidden that before the counters were read.
-            self._fails(counts.connect_failures, unseen, now)
-        elif made and counts.answers and not self.last_success and self.in_a_row:
+            self._record_failures(counts.connect_failures, unlogged_failure, now)
+        elif responses_prove_success and counts.answers and not self.last_success and self.in_a_row:
             self.last_success = self.failing_since - 1.0  # at an unknown earlier time
 
-    def _fails(self, times: int, unseen: ConnectionOutcome, now: float) -> None:
-        for _ in range(min(times, _AT_ONCE)):
-            self._failed(now)
-        self.counted(unseen.failure, handshake=unseen.handshake)
+    def _record_failures(self, times: int, unlogged_failure: ConnectionOutcome, now: float) -> None:
+        for _ in range(min(times, _MAX_FAILURES_PER_READ)):
+            self._record_failure(now)
+        self.describe_from_counters(unlogged_failure.failure, handshake=unlogged_failure.handshake)
 
     def seen(self) -> EndpointSeen:
         return EndpointSeen(

@@ -1,7 +1,7 @@
 """Leaves proxies running for the next Lasthop, for a limited time that a file records.
 
-a Lasthop ends ── leave() ──> RUN_DIR/left ──> the next Lasthop: taken()
-                                   └──> none starts in time: the caretaker stops the proxies (`lasthop stop`)
+a Lasthop ends ── write_handover() ──> RUN_DIR/left ──> the next Lasthop: remove_handover()
+                                            └──> none starts in time: the caretaker stops the proxies (`lasthop stop`)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Handover(msgspec.Struct, frozen=True):
     """Unix time at which the proxies are drained unless a Lasthop has started."""
 
 
-def leave(run_dir: Path, seconds: float) -> Handover:
+def write_handover(run_dir: Path, seconds: float) -> Handover:
     """Records that the proxies are left to the next Lasthop. Raises OSError."""
     handover = Handover(secrets.token_hex(8), time.time() + seconds)
     draft = run_dir / f"{FILE}.{os.getpid()}"
@@ -39,7 +39,7 @@ def leave(run_dir: Path, seconds: float) -> Handover:
     return handover
 
 
-def left(run_dir: Path) -> Handover | None:
+def read_handover(run_dir: Path) -> Handover | None:
     """Returns the pending handover, if any."""
     try:
         return msgspec.json.decode(foreign_file.read(run_dir / FILE, LARGEST), type=Handover)
@@ -47,6 +47,6 @@ def left(run_dir: Path) -> Handover | None:
         return None
 
 
-def taken(run_dir: Path) -> None:
+def remove_handover(run_dir: Path) -> None:
     """Removes the file, because a Lasthop has taken the proxies over."""
     (run_dir / FILE).unlink(missing_ok=True)

@@ -8,7 +8,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.audit.hops import HopReport
-from lasthop.engine.outputs.findings.root_causes import Mistake
+from lasthop.engine.outputs.findings.root_causes import RootCause
 from lasthop.engine.plan.finding import Severity
 from lasthop.engine.plan.verdict import HopVerification
 from lasthop.engine.plan.verification_change import SAME, ChangeKind, Subject, VerificationChange
@@ -32,7 +32,7 @@ class NotCompared(msgspec.Struct, frozen=True):
 
 class ComparedState(msgspec.Struct, frozen=True):
     where: str
-    mistakes: tuple[Mistake, ...]
+    root_causes: tuple[RootCause, ...]
     hops: tuple[HopReport, ...]
     verified: Mapping[GatewayPort, HopVerification]
     """The hops that policies may apply to."""
@@ -67,15 +67,15 @@ class HopChange(msgspec.Struct, frozen=True):
 class Comparison(msgspec.Struct, frozen=True):
     where: str
     against: str
-    introduced: tuple[Mistake, ...]
-    fixed: tuple[Mistake, ...]
+    introduced: tuple[RootCause, ...]
+    fixed: tuple[RootCause, ...]
     hops: tuple[HopChange, ...]
     not_judged: tuple[str, ...] = ()
     """Input that was not compared, and the reason."""
 
     @property
     def errors(self) -> int:
-        return sum(mistake.finding.severity is Severity.ERROR for mistake in self.introduced)
+        return sum(root.finding.severity is Severity.ERROR for root in self.introduced)
 
     @property
     def weaker(self) -> int:
@@ -88,12 +88,12 @@ class Comparison(msgspec.Struct, frozen=True):
 
 def compare(before: ComparedState, after: ComparedState, best: Best = lambda backend, port: None) -> Comparison:
     """Compares two states. Findings are equal if object and message are equal, independent of file and line."""
-    old, new = {_identity(mistake) for mistake in before.mistakes}, {_identity(mistake) for mistake in after.mistakes}
+    old, new = {_identity(root) for root in before.root_causes}, {_identity(root) for root in after.root_causes}
     return Comparison(
         after.where,
         before.where,
-        tuple(mistake for mistake in after.mistakes if _identity(mistake) not in old),
-        tuple(mistake for mistake in before.mistakes if _identity(mistake) not in new),
+        tuple(root for root in after.root_causes if _identity(root) not in old),
+        tuple(root for root in before.root_causes if _identity(root) not in new),
         tuple(_changes(before, after, best)),
         tuple(_not_judged(before, after)),
     )
@@ -105,8 +105,8 @@ def _not_judged(before: ComparedState, after: ComparedState) -> Iterable[str]:
         yield from (f"{gap.description} ({state.where})" for gap in state.unknown if gap.digest not in digests)
 
 
-def _identity(mistake: Mistake) -> tuple[object, ...]:
-    finding = mistake.finding
+def _identity(root: RootCause) -> tuple[object, ...]:
+    finding = root.finding
     return finding.severity, finding.object, finding.reason, finding.message if finding.object else finding.reason
 
 

@@ -31,11 +31,11 @@ class Cause(Enum):
     OWN_TARGET = auto()
     """The error in the policy's own targetRefs."""
     AT_GATEWAY = auto()
-    """The error of a policy that the message names, at the same Gateway: others may refuse it for another reason."""
+    """The error of a policy that the message names, at the same Gateway; other Gateways may refuse it for another reason."""
     NAMED = auto()
     """The error of an object that the message names."""
     MISSING = auto()
-    """The error in the broken file, or the local file, that has an object that is missing."""
+    """The error in the broken file that contains the missing object, or in the local file that this object refers to."""
     UNSERVED = auto()
     """A Gateway without a GatewayClass, unless the finding names an object or is an error of one."""
     BROKEN_NEED = auto()
@@ -254,7 +254,7 @@ NO_LONGER_VERIFIED: Final = condition(
     "the verification of a backend of the route is weaker than before, without an acknowledgement; see "
     "[backend-tls.md](backend-tls.md#verified-less-than-before)",
 )
-"""The reason of both."""
+"""The reason of `VerificationWeakened` and `BackendsWeakened`."""
 
 POLICY_STATUS_FULL: Final = condition("PolicyStatusFull")
 NO_ROOM: Final = condition("NoRoom")

@@ -43,10 +43,10 @@ class Indexer(msgspec.Struct, frozen=True):
     name: str
     domains: tuple[Domain, ...]
     entries: Query[*Member, tuple[Entry, ...]]
-    keeps: bool = False
+    keep_on_crash: bool = False
     """A member that crashes keeps its earlier entries. For indexes whose missing entries would open something: the claims of
     policies, the owners of hostnames."""
-    patient: bool = False
+    deferrable: bool = False
     """In a limited `settle()`, its members take turns like those of outputs: indexing thousands of members of one change would
     delay all other changes. A member is indexed before an output of the same domain reports it."""
     only_where: Gate | None = None
@@ -62,20 +62,20 @@ class Gate(msgspec.Struct, frozen=True):
 
 @overload
 def indexer(
-    *kinds: str, keeps: bool = False, patient: bool = False
+    *kinds: str, keep_on_crash: bool = False, deferrable: bool = False
 ) -> Callable[[Callable[[Graph, Key], Iterable[Entry]]], Indexer]: ...
 @overload
 def indexer(
-    index: Index[*Ts, Any], /, *, keeps: bool = False, patient: bool = False, only_where: Gate | None = None
+    index: Index[*Ts, Any], /, *, keep_on_crash: bool = False, deferrable: bool = False, only_where: Gate | None = None
 ) -> Callable[[Callable[[Graph, *Ts], Iterable[Entry]]], Indexer]: ...
 def indexer(
-    *domains: Domain, keeps: bool = False, patient: bool = False, only_where: Gate | None = None
+    *domains: Domain, keep_on_crash: bool = False, deferrable: bool = False, only_where: Gate | None = None
 ) -> Callable[[Callable[..., Iterable[Entry]]], Indexer]:
     """Turns a function `f(g, *member)` that yields the entries of a member into an indexer."""
 
     def stage(fn: Callable[..., Iterable[Entry]]) -> Indexer:
         entries = query(functools.wraps(fn)(lambda g, *member: _distinct(fn(g, *member))))
-        return Indexer(fn.__name__, domains, entries, keeps, patient, only_where)
+        return Indexer(fn.__name__, domains, entries, keep_on_crash, deferrable, only_where)
 
     return stage
 
@@ -92,12 +92,13 @@ class Output(msgspec.Struct, Generic[*Ts, T_co], frozen=True):
     name: str
     domain: Domain
     value: Query[*Ts, T_co]
-    named: bool = False
-    """Outputs that set `names` refer to this one's members."""
-    names: bool = False
-    """In a limited `settle()`, it holds back changes of owners whose new members of a named output are not reported yet."""
+    is_referenced: bool = False
+    """Outputs that set `has_references` refer to this one's members."""
+    has_references: bool = False
+    """In a limited `settle()`, it holds back changes of owners whose new members of a referenced output are not
+    reported yet."""
 
-    beside: str = ""
+    reported_with: str = ""
     """The name of an output of the same domain that always reports the same members, even with limits. A cluster refers to its
     endpoints: sent alone, it would refer to endpoints that Envoy does not have."""
     part: Callable[[Any], Any] = lambda value: value
@@ -119,7 +120,7 @@ Changes = Mapping[str, Mapping[Any, Any]]
 
 Hold = Mapping[str, Collection[object]]
 """Members to hold back, by output: those whose key begins with one of these values."""
-NOTHING: Final[Hold] = MappingProxyType({})
+NO_HOLD: Final[Hold] = MappingProxyType({})
 
 
 class _State:
@@ -154,19 +155,19 @@ class Stages:
         self._members: dict[Domain, set[Member]] = defaultdict(set)
         self._states = [_State(stage, tuple(self._members[domain] for domain in stage.domains)) for stage in stages]
         self._by_name = {state.stage.name: state for state in self._states}
-        self._at_once = [state for state in self._states if isinstance(state.stage, Indexer) and not state.stage.patient]
-        self._beside: dict[str, list[_State]] = {name: [] for name in self._by_name}
+        self._at_once = [state for state in self._states if isinstance(state.stage, Indexer) and not state.stage.deferrable]
+        self._reported_with: dict[str, list[_State]] = {name: [] for name in self._by_name}
         for state in self._states:
-            if isinstance(state.stage, Output) and state.stage.beside:
-                self._beside[state.stage.name].append(self._by_name[state.stage.beside])
-                self._beside[state.stage.beside].append(state)
+            if isinstance(state.stage, Output) and state.stage.reported_with:
+                self._reported_with[state.stage.name].append(self._by_name[state.stage.reported_with])
+                self._reported_with[state.stage.reported_with].append(state)
         self._domains: dict[Domain, list[_State]] = {}
-        self._patient: dict[Domain, list[tuple[_State, Indexer]]] = {}
+        self._deferrable: dict[Domain, list[tuple[_State, Indexer]]] = {}
         for state in self._states:
             for domain in state.stage.domains:
                 self._domains.setdefault(domain, []).append(state)
-                if isinstance(state.stage, Indexer) and state.stage.patient:
-                    self._patient.setdefault(domain, []).append((state, state.stage))
+                if isinstance(state.stage, Indexer) and state.stage.deferrable:
+                    self._deferrable.setdefault(domain, []).append((state, state.stage))
 
     def enter(self, domain: Domain, member: Member, owner: str | None = None) -> None:
         owner = owner_of(member) if owner is None else owner
@@ -185,14 +186,14 @@ class Stages:
         limit: int | None = None,
         only: Collection[str] | None = None,
         enough: Callable[[], bool] = lambda: False,
-        hold: Hold = NOTHING,
-        aside: frozenset[str] = frozenset(),
+        hold: Hold = NO_HOLD,
+        delayed_owners: frozenset[str] = frozenset(),
     ) -> Changes:
         """Brings everything up to date and returns the changed outputs.
 
         `limit` caps the members per output, taken by turns; once `enough()` is true, one member per output. Call again while
-        `unsettled`. `only` restricts the outputs. `hold` delays members, and `aside` delays the changes of owners, except in
-        named outputs and the outputs beside them."""
+        `unsettled`. `only` restricts the outputs. `hold` delays members, and `delayed_owners` delays the changes of owners,
+        except in referenced outputs and the outputs that are reported with them."""
         changes: dict[str, dict[Member, object]] = {}
         for _ in range(len(self._states) + 1):
             if not self.unsettled:
@@ -204,25 +205,27 @@ class Stages:
                     continue  # the usual case
                 stage = state.stage
                 if isinstance(stage, Indexer):
-                    for member in self._taken(state, limit if stage.patient else None, enough):
+                    for member in self._taken(state, limit if stage.deferrable else None, enough):
                         self._index(state, stage, member)
                     continue
                 if only is not None and stage.name not in only:
                     continue
-                is_named = stage.named or bool(self._beside[stage.name])
-                waiting = frozenset() if is_named else introducing | aside if stage.names else aside
-                # Members reported beside others count, but leave room for members that change alone.
+                never_delayed = stage.is_referenced or bool(self._reported_with[stage.name])
+                delayed = (
+                    frozenset() if never_delayed else introducing | delayed_owners if stage.has_references else delayed_owners
+                )
+                # Members reported with others count, but leave room for members that change alone.
                 remaining = None if limit is None else min(limit, max(limit - reported[stage.name], limit // 4, 1))
-                for member in self._taken(state, remaining, enough, hold, waiting):
-                    for listing, indexer in self._patient.get(stage.domain, ()):
+                for member in self._taken(state, remaining, enough, hold, delayed):
+                    for listing, indexer in self._deferrable.get(stage.domain, ()):
                         if listing.turns.drop(member):
                             self._index(listing, indexer, member)
                     self._report(state, member, changes)
-                    for partner in self._beside[stage.name]:
+                    for partner in self._reported_with[stage.name]:
                         if (only is None or partner.stage.name in only) and partner.turns.drop(member):
                             self._report(partner, member, changes)
                             reported[partner.stage.name] += 1
-                if stage.named:
+                if stage.is_referenced:
                     introducing |= state.turns.owners_of_new()
             limited = limit is not None or only is not None
             if limited and not any(state.turns.dirty for state in self._at_once):
@@ -234,12 +237,12 @@ class Stages:
         state: _State,
         limit: int | None,
         enough: Callable[[], bool],
-        hold: Hold = NOTHING,
-        waiting: Collection[str] = (),
+        hold: Hold = NO_HOLD,
+        delayed_owners: Collection[str] = (),
     ) -> Iterable[Member]:
         if limit is None:
             return state.turns.take_all()
-        return state.turns.take(limit, enough, hold.get(state.stage.name, ()), waiting)
+        return state.turns.take(limit, enough, hold.get(state.stage.name, ()), delayed_owners)
 
     @property
     def unsettled(self) -> bool:
@@ -298,7 +301,7 @@ class Stages:
 
     def _index(self, state: _State, stage: Indexer, member: Member) -> None:
         value = self._changed(state, member)
-        if value is UNCHANGED or (isinstance(value, Crash) and stage.keeps):
+        if value is UNCHANGED or (isinstance(value, Crash) and stage.keep_on_crash):
             return
         self._list(state, member, value if isinstance(value, tuple) else ())
         node = self.graph.nodes.get((state.query, *member))

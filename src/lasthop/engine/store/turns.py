@@ -38,12 +38,12 @@ class Turns:
         return dirty
 
     def take(
-        self, limit: int, enough: Callable[[], bool], held: Container[object], waiting: Collection[str]
+        self, limit: int, enough: Callable[[], bool], held: Container[object], delayed_owners: Collection[str]
     ) -> Iterator[Member]:
         """Yields at most `limit` members, and stops after one once `enough()` is true. `held` delays members by the first part
-        of their key, `waiting` delays owners."""
+        of their key."""
         queues = self._queues
-        aside = {owner: queues.pop(owner) for owner in waiting if owner in queues}
+        delayed = {owner: queues.pop(owner) for owner in delayed_owners if owner in queues}
         taken, passed = 0, []
         while queues and taken < limit and not (taken and enough()):
             owner = next(iter(queues))
@@ -57,7 +57,7 @@ class Turns:
                 del self.dirty[member]
                 taken += 1
                 yield member
-        queues.update(aside)
+        queues.update(delayed)
         for owner, member in reversed(passed):
             self.mark(member, owner)
 

@@ -24,7 +24,7 @@ from lasthop.edge.proxy.request_feed import RequestFeed
 from lasthop.edge.proxy.supervisor import Proxy, ProxyEvent
 from lasthop.engine.plan.observation import ProxyReport
 from lasthop.engine.plan.upstream import Hop
-from lasthop.engine.resolve.gateways.ports import Probe
+from lasthop.engine.resolve.gateways.ports import BindResult
 from lasthop.run.infra import ports
 
 RETRY: Final = 2.0
@@ -42,7 +42,7 @@ class Processes:
         envoy: Envoy,
         run_dir: Path,
         *,
-        probed: Callable[[Key, str, int, str, Probe | None], None],
+        bind_result: Callable[[Key, str, int, str, BindResult | None], None],
         proxy_event: Callable[[Key, ProxyEvent | str], None],
         entry: Callable[[AccessLogEntry], None],
         skipped: Callable[[Key, SkippedLines], None],
@@ -52,12 +52,12 @@ class Processes:
         self._envoy = envoy
         self._run_dir = run_dir
         self.xds_socket = run_dir / "xds.sock"
-        self._probed, self._proxy_event, self._entry, self._skipped = probed, proxy_event, entry, skipped
+        self._bind_result, self._proxy_event, self._entry, self._skipped = bind_result, proxy_event, entry, skipped
         self._seen, self._concurrency = seen, concurrency
         self._proxies: dict[Key, Proxy] = {}
         self._retiring: list[Proxy] = []
         self._wanted: set[Socket] = set()
-        self._results: dict[Socket, Probe] = {}
+        self._results: dict[Socket, BindResult] = {}
         self._held: dict[Socket, ports.HeldPort] = {}
         self._news = asyncio.Event()
         self._stopping = self._leaving = False
@@ -94,14 +94,14 @@ class Processes:
         for socket in self._wanted - requested:
             self._results.pop(socket, None)
             self._release(socket)
-            self._probed(*socket, None)
+            self._bind_result(*socket, None)
         new = not requested <= self._wanted
         self._wanted = requested
         self._news.set()
         if new:
-            self.probe()
+            self.try_ports()
 
-    def probe(self) -> None:
+    def try_ports(self) -> None:
         """Tries every wanted port without a success yet."""
         for socket in sorted(self._wanted):
             old = self._results.get(socket)
@@ -109,13 +109,13 @@ class Processes:
                 new = self._try(*socket)
                 self._results[socket] = new
                 if new != old:
-                    self._probed(*socket, new)
+                    self._bind_result(*socket, new)
 
-    def _try(self, key: Key, address: str, port: int, transport: str) -> Probe:
+    def _try(self, key: Key, address: str, port: int, transport: str) -> BindResult:
         problem = self._hold(key, address, port) if transport == "TCP" else ports.problem(address, port, transport)
         if problem is None or (problem.in_use and self._is_ours(key, port, transport)):
-            return Probe()
-        return Probe(problem.reason, problem.remedy)
+            return BindResult()
+        return BindResult(problem.reason, problem.remedy)
 
     def _hold(self, key: Key, address: str, port: int) -> ports.BindProblem | None:
         """Reserves a port until our Envoy has bound it; returns why that is impossible."""
@@ -189,7 +189,7 @@ class Processes:
 
     async def _keep_probing(self) -> None:
         while True:
-            self.probe()
+            self.try_ports()
             await asyncio.sleep(RETRY)
 
     async def _supervise(self, key: Key, proxy: Proxy) -> None:

@@ -25,12 +25,12 @@ from lasthop.edge.kubernetes.errors import ApiError
 from lasthop.edge.kubernetes.ratelimit import TokenBucket
 from lasthop.engine.plan.messages import NOTE, NOTE_BYTES, limited
 
-EVERY: Final = 600.0
+REPEAT_SECONDS: Final = 600.0
 """Seconds within which equal Events are recorded once."""
 RATE: Final = 1.0
 BURST: Final = 50
-REMEMBERED: Final = 4096
-QUEUED: Final = 256
+MAX_REMEMBERED: Final = 4096
+MAX_QUEUED: Final = 256
 GROUP: Final = "events.k8s.io"
 
 
@@ -59,7 +59,7 @@ class EventRecorder:
         client: Client,
         instance: str,
         *,
-        every: float = EVERY,
+        repeat_seconds: float = REPEAT_SECONDS,
         rate: float = RATE,
         burst: int = BURST,
         may_write: Callable[[], bool] = lambda: True,
@@ -69,11 +69,11 @@ class EventRecorder:
         self.counts = Counter("lasthop_events", "Events of the cluster, by result.", ["result"], registry=None)
         for result in ("recorded", "repeated", "suppressed", "dropped", "errors"):
             self.counts.labels(result)
-        self._client, self._instance, self._every, self._clock = client, instance[:128], every, clock
+        self._client, self._instance, self._repeat_seconds, self._clock = client, instance[:128], repeat_seconds, clock
         self._bucket = TokenBucket(rate, burst, clock)
         self._may_write = may_write
         self._recorded: OrderedDict[_EventKey, _RecordedEvent] = OrderedDict()
-        self._queue: asyncio.Queue[_Job] = asyncio.Queue(QUEUED)
+        self._queue: asyncio.Queue[_Job] = asyncio.Queue(MAX_QUEUED)
 
     def emit(self, key: Key, uid: str, reason: str, note: str, *, warning: bool = False) -> None:
         """Records an Event unless it was recorded recently. Never blocks, never fails."""
@@ -81,7 +81,7 @@ class EventRecorder:
         record, now = self._recorded.get(event), self._clock()
         if record is not None:
             record.count += 1
-            if now - record.at < self._every:
+            if now - record.at < self._repeat_seconds:
                 self.counts.labels("suppressed").inc()
                 return
         if not self._bucket.try_take() or self._queue.full():
@@ -108,7 +108,7 @@ class EventRecorder:
             record = self._recorded[event] = _RecordedEvent(f"{event.key.name[:230]}.{digest}", now)
         record.at = now
         self._recorded.move_to_end(event)
-        while len(self._recorded) > REMEMBERED:
+        while len(self._recorded) > MAX_REMEMBERED:
             self._recorded.popitem(last=False)
 
     async def _write(self, job: _Job) -> None:

@@ -27,7 +27,7 @@ _STATED: Final = ("status", "reason", "message", "observedGeneration")
 
 
 class Outdated(Exception):
-    """The status is of a newer generation than ours. Nothing is written until the watch delivers that generation."""
+    """Raised if the stored status has a newer observedGeneration than ours. The watch will deliver that generation."""
 
 
 def rendered(status: Status | None, kind: str) -> Json:

@@ -37,20 +37,20 @@ class SalvageResult(NamedTuple):
     """The namespace in which it may have further targets, empty for any; None if it has no others."""
 
 
-ANYTHING: Final = SalvageResult(opaque="")
+OPAQUE_EVERYWHERE: Final = SalvageResult(opaque="")
 
 
 def salvage(document: Any, place: str, message: str, *, last: bool = False) -> SalvageResult:
     """Salvages one document; `place` names it if it has no name. The `last` one of a text may have been cut off, so its last
     field may be incomplete."""
     if not isinstance(document, dict) or is_list(document):
-        return ANYTHING
+        return OPAQUE_EVERYWHERE
     kind = document.get("kind")
     if isinstance(kind, str) and not meant_as_policy(kind):
-        return ANYTHING if _may_hide_policy(document, kind) else SalvageResult()
+        return OPAQUE_EVERYWHERE if _may_hide_policy(document, kind) else SalvageResult()
     namespace = _namespace(document)
     if namespace is None or (last and _ends_in(document, "metadata")):
-        return ANYTHING
+        return OPAQUE_EVERYWHERE
     targets, certain = _targets(document.get("spec"), cut_off=last and _ends_in(document, "spec"))
     elsewhere = _elsewhere(document.get("spec"), namespace)
     opaque = elsewhere if certain else namespace if elsewhere is None else ""

@@ -23,9 +23,9 @@ from lasthop.edge.sources.files.state import StateDirectory
 from lasthop.edge.sources.files.watcher import Events, Watcher
 from lasthop.edge.sources.source import Batch, ObjectSource
 
-GRACE: Final = 0.04
+HALF_WRITTEN_WAIT: Final = 0.04
 """Seconds before a file counts as deleted, empty, broken or shorter, because editors truncate before they write."""
-GRACES: Final = 5
+MAX_HALF_WRITTEN_WAITS: Final = 5
 """Maximum number of waits while a file is being written."""
 RESCAN: Final = 10.0
 """Seconds after which everything is read even without events, because notifications get lost (full queues, network file
@@ -38,14 +38,14 @@ RESCAN_LOST: Final = 0.5
 """The interval while the folder is missing, because its return causes no notification."""
 
 
-class Look(NamedTuple):
+class ReadRequest(NamedTuple):
     """Selects the paths to read. None in `files` means everything."""
 
     files: frozenset[str] | None
     local: frozenset[str] = frozenset()
 
 
-EVERYWHERE: Final = Look(None)
+EVERYTHING: Final = ReadRequest(None)
 NONE: Final[frozenset[str]] = frozenset()
 
 
@@ -70,7 +70,7 @@ class FilesSource(ObjectSource):
         self._one_large = asyncio.Lock()
         self._rescan = RESCAN
         self._later: frozenset[str] = frozenset()
-        """Files that the last look only named, to be read next."""
+        """Files that the last request only named, to be read next."""
 
     def load(self) -> Batch:
         """Returns everything once, for commands. Writes nothing.
@@ -104,28 +104,28 @@ class FilesSource(ObjectSource):
         watcher = Watcher(loader.root)
         try:
             await watcher.follow(loader.folders)
-            look = EVERYWHERE  # reads again now that the folder is watched: changes since the first read went unnoticed
+            request = EVERYTHING  # reads again now that the folder is watched: changes since the first read went unnoticed
             while True:
-                for reading in await self._read(look):
+                for reading in await self._read(request):
                     batch = await asyncio.to_thread(loader.apply, reading)
                     if batch is not None:
                         yield batch
                 await asyncio.to_thread(loader.save)
                 replaced = not loader.lost and watcher.replaced()
-                if await watcher.follow(loader.folders) or await self._watch_outside(watcher, look) or replaced:
-                    look = EVERYWHERE
+                if await watcher.follow(loader.folders) or await self._watch_outside(watcher, request) or replaced:
+                    request = EVERYTHING
                 else:
-                    look = await self._next_look(watcher)
+                    request = await self._next_request(watcher)
         finally:
             watcher.close()
             for task in self._large.values():
                 task.cancel()
             loader.save()
 
-    async def _read(self, look: Look) -> list[Readings]:
+    async def _read(self, request: ReadRequest) -> list[Readings]:
         """Returns the readings to apply in order: the requested files, and finished large ones. Each reading names the files
         that are still unread."""
-        readings = await self._settled(look)
+        readings = await self._settled(request)
         self._later = readings.later
         for path in readings.large - self._large.keys():
             self._large[path] = asyncio.ensure_future(self._read_large(path))
@@ -141,16 +141,16 @@ class FilesSource(ObjectSource):
         with gc_pause.frozen():
             return self.load()
 
-    async def _settled(self, look: Look, leave_large: bool = True) -> Readings:
+    async def _settled(self, request: ReadRequest, leave_large: bool = True) -> Readings:
         """Reads the files, again while they may be only partly written."""
-        read = partial(self._loader.look, look.files, look.local, leave_large=leave_large)
+        read = partial(self._loader.look, request.files, request.local, leave_large=leave_large)
         readings, seconds = await asyncio.to_thread(_timed, read)
-        if look.files is None:
+        if request.files is None:
             self._rescan = rescan_after(seconds)
-        for _ in range(GRACES):
+        for _ in range(MAX_HALF_WRITTEN_WAITS):
             if not self._loader.unsettled(readings):
                 break
-            await asyncio.sleep(GRACE)
+            await asyncio.sleep(HALF_WRITTEN_WAIT)
             previous, readings = readings, await asyncio.to_thread(read, before=readings)
             if readings.same_as(previous):
                 break
@@ -158,7 +158,7 @@ class FilesSource(ObjectSource):
 
     async def _read_large(self, path: str) -> Readings:
         async with self._one_large:
-            return await self._settled(Look(frozenset([path])), leave_large=False)
+            return await self._settled(ReadRequest(frozenset([path])), leave_large=False)
 
     def _large_ones_read(self) -> Iterator[Readings]:
         for path in [path for path, task in self._large.items() if task.done()]:
@@ -170,22 +170,22 @@ class FilesSource(ObjectSource):
                     continue  # the current content may be in force already
             yield readings
 
-    async def _next_look(self, watcher: Watcher) -> Look:
+    async def _next_request(self, watcher: Watcher) -> ReadRequest:
         if self._later:
-            look = where_to_look(await watcher.events(0, self._large.values()), self._loader)
-            return Look(None if look.files is None else look.files | self._later, look.local)
+            request = request_for(await watcher.events(0, self._large.values()), self._loader)
+            return ReadRequest(None if request.files is None else request.files | self._later, request.local)
         clock = asyncio.get_running_loop().time
         rescan = clock() + (RESCAN_LOST if self._loader.lost else self._rescan)
         while (remaining := rescan - clock()) > 0:
-            look = where_to_look(await watcher.events(remaining, self._large.values()), self._loader)
-            if look.files is None or look.files or look.local or any(task.done() for task in self._large.values()):
-                return look
-        return EVERYWHERE
+            request = request_for(await watcher.events(remaining, self._large.values()), self._loader)
+            if request.files is None or request.files or request.local or any(task.done() for task in self._large.values()):
+                return request
+        return EVERYTHING
 
-    async def _watch_outside(self, watcher: Watcher, look: Look) -> bool:
+    async def _watch_outside(self, watcher: Watcher, request: ReadRequest) -> bool:
         """Watches paths outside the folder; returns whether the set of paths has changed."""
         outside = frozenset(self._loader.followed())
-        if outside == self._followed and look.files is not None and not look.local:
+        if outside == self._followed and request.files is not None and not request.local:
             return False  # no link can have changed, and there may be thousands to follow
         self._followed = outside
         return await watcher.watch_outside(await asyncio.to_thread(_folders, outside))
@@ -196,23 +196,23 @@ def _has_changed(reading: FileReading, now: Stamp | None) -> bool:
     return now != reading.stamp and (reading.stamp is not None or reading.result is None)
 
 
-def where_to_look(events: Events, loader: Loader) -> Look:
+def request_for(events: Events, loader: Loader) -> ReadRequest:
     """Returns the files that the events affect. Other names (editors' backups, .git) are ignored."""
     files: frozenset[str] = NONE
     local: set[str] = set()
     local_files = set(loader.local_files)
     if events.outside:
         if loader.linked:
-            return EVERYWHERE
+            return EVERYTHING
         local |= local_files
     for path in events.inside:
         if path in local_files:
             local.add(path)
         affected = _affected(path, os.path.relpath(path, loader.root), loader)
         if affected is None:
-            return EVERYWHERE
+            return EVERYTHING
         files |= affected
-    return Look(frozenset(files), frozenset(local))
+    return ReadRequest(frozenset(files), frozenset(local))
 
 
 def _affected(path: str, name: str, loader: Loader) -> frozenset[str] | None:

@@ -243,5 +243,5 @@ def _port(number: int) -> bytes:
     return encode(address_pb2.SocketAddress(port_value=number))
 
 
-CLUSTERS = Output("clusters", HOPS, cluster, named=True)
-LOAD_ASSIGNMENTS = Output("endpoints", HOPS, load_assignment, named=True, beside=CLUSTERS.name)
+CLUSTERS = Output("clusters", HOPS, cluster, is_referenced=True)
+LOAD_ASSIGNMENTS = Output("endpoints", HOPS, load_assignment, is_referenced=True, reported_with=CLUSTERS.name)

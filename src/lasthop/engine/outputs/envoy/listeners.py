@@ -277,7 +277,7 @@ def _reply(when: accesslog_pb2.AccessLogFilter, body: str, status: int | None = 
     )
 
 
-LISTENERS = Output("listeners", "Gateway", listener_resources, names=True)
+LISTENERS = Output("listeners", "Gateway", listener_resources, has_references=True)
 
 
 FILTER: Final = "lasthop.upgrades"

@@ -119,8 +119,8 @@ def named_table(g: Graph, gateway: Key, table: str) -> str:
     return table_name(gateway, table)
 
 
-HOSTS = Output("hosts", VIRTUAL_HOSTS, encoded_host, names=True)
-TABLE_NAMES = Output("tables", TABLES, named_table, names=True)
+HOSTS = Output("hosts", VIRTUAL_HOSTS, encoded_host, has_references=True)
+TABLE_NAMES = Output("tables", TABLES, named_table, has_references=True)
 
 
 def route_table(name: str, hosts: Mapping[str, EncodedHost]) -> Resource:

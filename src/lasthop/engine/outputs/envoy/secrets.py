@@ -25,7 +25,7 @@ SECRETS_IN_USE = Index[Key, Key, bool]("secret")
 """Secrets with listener certificates, by Gateway."""
 
 
-@indexer("Gateway", keeps=True)
+@indexer("Gateway", keep_on_crash=True)
 def index_gateway_secrets(g: Graph, key: Key) -> Iterator[Entry]:
     owner = gateway(g, key)
     if owner is None or not owner.accepted.status:
@@ -68,5 +68,5 @@ def secret_resource(g: Graph, gateway_key: Key, secret: Key) -> Resource | None:
     return Resource(SECRET, secret.path, body, content_hash(body), {part: pair_digest(obj)}, owners={part: secret})
 
 
-SECRETS = Output("secrets", SECRETS_IN_USE, secret_resource, named=True)
-CLIENT_SECRETS = Output("client-secrets", CLIENT_SECRETS_IN_USE, client_secret_resource, named=True)
+SECRETS = Output("secrets", SECRETS_IN_USE, secret_resource, is_referenced=True)
+CLIENT_SECRETS = Output("client-secrets", CLIENT_SECRETS_IN_USE, client_secret_resource, is_referenced=True)

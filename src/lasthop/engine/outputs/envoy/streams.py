@@ -175,7 +175,7 @@ def _extension(name: str, message: Message) -> extension_pb2.TypedExtensionConfi
     return extension_pb2.TypedExtensionConfig(name=name, typed_config=packed(message))
 
 
-STREAMS = Output("streams", LISTENER_STREAMS, stream_or_closed, named=True, names=True)
+STREAMS = Output("streams", LISTENER_STREAMS, stream_or_closed, is_referenced=True, has_references=True)
 
 
 def with_streams(listener: Resource, streams: Iterable[EncodedStream]) -> Resource | None:

@@ -20,15 +20,15 @@ MAX_DEPTH: Final = 3
 """Length of a chain of causes: a local file, the policy that needs it, the route that needs the policy."""
 
 
-class Mistake(msgspec.Struct, frozen=True):
+class RootCause(msgspec.Struct, frozen=True):
     finding: Finding
     follows: tuple[Finding, ...] = ()
     """Findings that disappear with this one."""
 
 
-def mistakes(
+def root_causes(
     findings: Iterable[Finding], broken: Mapping[Key, str], unseen: Callable[[Finding], Finding | None] = lambda _: None
-) -> list[Mistake]:
+) -> list[RootCause]:
     """Groups findings by their causes. `findings` have file and line. `broken` maps objects to the file that is not applied
     and probably contains them. `unseen` returns the finding on an unreadable kind that may cause a finding."""
     unique = list(dict.fromkeys(findings))
@@ -40,7 +40,7 @@ def mistakes(
             cause = causes.get(cause, cause)
         roots.setdefault(cause, []).append(finding)
     ordered = sorted(roots.items(), key=lambda item: _place(item[0]))
-    return [Mistake(finding, tuple(follows)) for finding, follows in ordered]
+    return [RootCause(finding, tuple(follows)) for finding, follows in ordered]
 
 
 def _place(finding: Finding) -> tuple[str, int, str, str]:

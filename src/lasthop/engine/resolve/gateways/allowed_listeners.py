@@ -32,7 +32,7 @@ LISTENER_SETS = Index[Key, tuple[tuple[str, str], Key, int]]("listener-set")
 """(age, ListenerSet, number of its listeners) by the Gateway that the ListenerSet names."""
 
 
-@indexer("ListenerSet", keeps=True)
+@indexer("ListenerSet", keep_on_crash=True)
 def index_listener_sets(g: Graph, key: Key) -> Iterator[Entry]:
     obj, gateway = read(g, key, ListenerSet), parent_gateway(g, key)
     if obj and gateway:

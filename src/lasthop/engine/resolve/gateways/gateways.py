@@ -206,7 +206,7 @@ SOCKETS = Index[int, str, tuple[tuple[str, str], Key, tuple[str, ...]]]("socket"
 """(age, Gateway, addresses) by port and transport, for Gateways that share a host."""
 
 
-@indexer("Gateway", keeps=True)
+@indexer("Gateway", keep_on_crash=True)
 def index_sockets(g: Graph, key: Key) -> Iterator[Entry]:
     plan = gateway(g, key)
     if plan is None or not plan.accepted.status or not settings(g).host_network:

@@ -15,15 +15,15 @@ from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.sources import Input
 
 
-class Probe(msgspec.Struct, frozen=True):
+class BindResult(msgspec.Struct, frozen=True):
     """The result of an attempt to bind an address and port. Without a problem, the port is free or already ours."""
 
     problem: str = ""
     remedy: str = ""
 
 
-PROBE: Final = Input[Key, str, int, str, Probe]("probe")
-"""The probe by Gateway, address, port and transport. A port without a probe is not served yet."""
+BIND_RESULT: Final = Input[Key, str, int, str, BindResult]("bind-result")
+"""The result by Gateway, address, port and transport. A port without a result is not served yet."""
 
 
 @query
@@ -37,11 +37,11 @@ def port_problem(g: Graph, key: Key, port: int, transport: str) -> Problem | Non
         message = f"port {port} belongs to {holder}, which is older, or as old and first by name"
         return Problem(reasons.ADDRESS_NOT_USABLE, message, remedy="use another port or address", about=(holder,))
     for address in owner.addresses:
-        probe = PROBE.of(g, key, address, port, transport)
-        if probe is None:
+        result = BIND_RESULT.of(g, key, address, port, transport)
+        if result is None:
             return pending(f"{address}:{port} has not been tried yet")
-        if probe.problem:
-            return Problem(reasons.ADDRESS_NOT_USABLE, probe.problem, remedy=probe.remedy)
+        if result.problem:
+            return Problem(reasons.ADDRESS_NOT_USABLE, result.problem, remedy=result.remedy)
     return None
 
 

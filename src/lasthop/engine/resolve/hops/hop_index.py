@@ -41,7 +41,7 @@ def _lists_something(tls: HopTLS) -> bool:
     return not isinstance(tls, BackendTLS) or tls.strength is not Strength.VERIFIED or tls.client_certificate is not None
 
 
-@indexer(HOPS, patient=True, only_where=Gate(hop_tls, _lists_something))
+@indexer(HOPS, deferrable=True, only_where=Gate(hop_tls, _lists_something))
 def index_hops(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
     """Lists the client certificate and the waiver of a hop, its weakening, and its policy if the policy's status is full."""
     tls, hop = hop_tls(g, gateway, backend, port, protocol), Hop(gateway, backend, port, protocol)

@@ -67,7 +67,7 @@ CLAIMS = Index[Key, tuple[TargetClaim, ...]]("claim")
 """The claims of each policy by Service: one for each of its texts."""
 
 
-@indexer("BackendTLSPolicy", keeps=True)
+@indexer("BackendTLSPolicy", keep_on_crash=True)
 def index_claims(g: Graph, key: Key) -> Iterator[Entry]:
     """Indexes the claims of a policy, and for missing Services the closest existing ones. An unreadable text claims only
     targets that the policy's last good text does not name, because the last good text is in force. Against other policies,

@@ -191,7 +191,7 @@ LISTENER_AUTH = Index[Key, str, str, tuple[ExternalAuth, ...]]("asking")
 """The ExternalAuth servers of a listener, in their order, by Gateway, table and hostname."""
 
 
-@indexer(*ROUTE_KINDS, keeps=True)
+@indexer(*ROUTE_KINDS, keep_on_crash=True)
 def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
     for parent in parents(g, route):
         judged = route_judgement.attempt(g, route, parent.gateway)
@@ -279,7 +279,7 @@ def _listener_auth(g: Graph, gateway: Key, table: str, hostname: str) -> tuple[E
     return () if owner is None else next(iter(LISTENER_AUTH.of(g, gateway, table, owner)), ())
 
 
-@indexer("Gateway", "ListenerSet", keeps=True)
+@indexer("Gateway", "ListenerSet", keep_on_crash=True)
 def index_listener_hops(g: Graph, owner: Key) -> Iterator[Entry]:
     """Indexes the hops to the ExternalAuth servers of listeners, under the Gateway or ListenerSet."""
     parent = route_parent(g, owner)
@@ -292,7 +292,7 @@ MISDIRECTED = "!misdirected"
 """A key in place of a hostname: its one entry lists the hostnames of the port's other listeners, which may be a thousand."""
 
 
-@indexer("Gateway", keeps=True)
+@indexer("Gateway", keep_on_crash=True)
 def index_tables(g: Graph, key: Key) -> Iterator[Entry]:
     owner = gateway(g, key)
     if owner is None or not owner.accepted.status:
